@@ -1,0 +1,73 @@
+"""What the game asks of a machine: a Sampler draws completions, a Learner moves adapters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from agon.types import Completion, Policy, Problem, Request, Stream, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a learner needs of a completion: exact ids as they were sampled, and the sampler's log-probabilities."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float, ...] | None = None
+
+
+class Sampler(Protocol):
+    """Draws completions. One `await` is one completion; the engine batches what is in flight."""
+
+    async def sample(self, request: Request) -> Completion:
+        """Draw one completion from the requested version and say which version made it."""
+        ...
+
+    def publish(self, policy: Policy, version: str, folder: Path) -> None:
+        """Make `folder` (a PEFT directory) the latest version of `policy`. A version name is never reused."""
+        ...
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        """The first `max_tokens` tokens of `text`: how a peek is capped in the model's own units."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Verify(Protocol):
+    """c(y) and phi(y): one verdict for one completion, never a float, never a silent zero."""
+
+    async def __call__(self, problem: Problem, completion: Completion) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What one optimizer step did, per policy: loss, gradient norm, learning rate, clipping, KL, masked rows."""
+
+    step: int
+    metrics: Mapping[Policy, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Learner(Protocol):
+    """Owns the loop (in TRL it is the HF Trainer's own): asks for the streams of a step, updates, then reports."""
+
+    def fit(
+        self,
+        streams_for_step: Callable[[int], Sequence[Stream]],
+        after_step: Callable[[Update], bool],
+    ) -> None:
+        """Run steps until the schedule ends or `after_step` returns False."""
+        ...
+
+    def export(self, policy: Policy, folder: Path) -> str:
+        """Write the policy's adapter as a plain PEFT directory; return a hash of its weights."""
+        ...
+
+    def save(self, folder: Path) -> None: ...
+
+    def load(self, folder: Path) -> None: ...
+
+    def describe(self) -> Mapping[str, Any]: ...

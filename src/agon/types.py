@@ -1,0 +1,248 @@
+"""The nouns of the game, one word for one thing (docs/vocabulary.md).
+
+Everything here is a frozen value of the standard library: no torch, no strings with two meanings. What an engine needs to
+remember about a completion (token ids, log-probabilities) travels in `Completion.tokens` and is opaque to the game.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+Role = Literal["system", "user", "assistant"]
+Finish = Literal["stop", "length"]
+StreamName = Literal["standalone", "competitive"]
+
+BASE = "base"
+"""The version name of the frozen base: no adapter."""
+
+
+class Policy(StrEnum):
+    """A set of weights: adapter A or adapter B. Who drafts and who challenges is decided anew at every step."""
+
+    A = "a"
+    B = "b"
+
+    @property
+    def rival(self) -> Policy:
+        return Policy.B if self is Policy.A else Policy.A
+
+
+class Direction(StrEnum):
+    """Who drafts and who answers in a deployed cascade."""
+
+    AB = "ab"
+    BA = "ba"
+
+    @property
+    def drafter(self) -> Policy:
+        return Policy(self.value[0])
+
+    @property
+    def challenger(self) -> Policy:
+        return Policy(self.value[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A question with its reference answer. `id` is a hash of the content, so it survives shuffling and re-reading."""
+
+    id: str
+    question: str
+    answer: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """Text that is not ours (a problem, a rival's summary): spliced in as data, never as markup or control tokens."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    role: Role
+    parts: tuple[str | Quote, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text if isinstance(part, Quote) else part for part in self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Chat messages whose parts are either ours or quoted. Only `engine/render.py` turns one into token ids."""
+
+    messages: tuple[Message, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are drawn. Training draws at top_p 1: anything less biases the importance ratios."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int = 15_000
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to be drawn. `policy` None is the bare base; `version` None is the policy's latest."""
+
+    prompt: Prompt
+    policy: Policy | None
+    seed: int
+    sampling: Sampling = Sampling()
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a policy wrote, and which version of it did.
+
+    `text` keeps the family's reasoning markers (they are structure) and drops the end-of-turn token. `opened` says that the
+    prompt had already opened the reasoning block, so `text` begins inside it.
+    """
+
+    text: str
+    version: str
+    prompt_tokens: int
+    generated_tokens: int
+    finish: Finish = "stop"
+    opened: bool = False
+    tokens: Any = field(default=None, repr=False, compare=False)
+
+
+class Reason(StrEnum):
+    """Why a verdict is what it is."""
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    NO_ANSWER = "no_answer"
+    AMBIGUOUS = "ambiguous"
+    UNPARSABLE = "unparsable"
+    TIMEOUT = "timeout"
+    BAD_GOLD = "bad_gold"
+    INFRA = "infra"
+
+
+UNGRADED = frozenset({Reason.BAD_GOLD, Reason.INFRA})
+"""Reasons that say nothing about the completion: such a row is masked, never scored as wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """c(y) and phi(y) of one completion, with the reason."""
+
+    correct: bool
+    well_formed: bool
+    reason: Reason
+    detail: str = ""
+
+    def __post_init__(self) -> None:
+        if self.correct != (self.reason is Reason.CORRECT):
+            raise ValueError(f"correct={self.correct} contradicts reason={self.reason.value}")
+
+    def __bool__(self) -> bool:
+        raise TypeError("a Verdict is not a truth value; read .correct, .well_formed or .graded")
+
+    @property
+    def graded(self) -> bool:
+        """False when the machine failed rather than the completion: the row is masked out of its group."""
+        return self.reason not in UNGRADED
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """R(y) as its terms, so that a log can say which term paid. `total` is their sum."""
+
+    correctness: float
+    format: float
+    conversion: float = 0.0
+    margin: float = 0.0
+    tiebreak: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.correctness + self.format + self.conversion + self.margin + self.tiebreak
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """A completion with its prompt, verdict, reward and advantage: one row of a stream.
+
+    `reward` is None when it cannot be known (a machine failed); `advantage` is None when the row carries no signal (unknown
+    reward, or a dead group). Such rows stay in the batch as masked rows and are left out of every denominator.
+    """
+
+    problem: Problem
+    index: int
+    policy: Policy
+    prompt: Prompt
+    completion: Completion
+    verdict: Verdict
+    reward: Reward | None = None
+    advantage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bout:
+    """Draft a_i and the challenge b_i that met it: one row of `bouts/`. `challenge` is None in arms with one stage.
+
+    `rival` is the index of the draft that pays the challenge; it differs from `draft.index` in the shared-opponent and mispaired arms.
+    """
+
+    draft: Rollout
+    challenge: Rollout | None = None
+    peek: str | None = None
+    rival: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The rollouts that train one policy in one step, in groups that share a problem."""
+
+    name: StreamName
+    policy: Policy
+    groups: tuple[tuple[Rollout, ...], ...]
+
+    def rollouts(self) -> Iterator[Rollout]:
+        for group in self.groups:
+            yield from group
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """All that one step of the game produced: lines 2 to 9 of Algorithm 1."""
+
+    step: int
+    drafter: Policy
+    challenger: Policy
+    bouts: tuple[Bout, ...]
+    standalone: Stream
+    competitive: Stream | None
+
+    @property
+    def streams(self) -> tuple[Stream, ...]:
+        return (self.standalone,) if self.competitive is None else (self.standalone, self.competitive)
+
+
+def seed_for(*names: object) -> int:
+    """A 31-bit seed from names alone, the same on every machine, process and Python version.
+
+    `seed_for(run_seed, step, policy, problem_id, index)`: no global state, and no `hash()`, which is salted per process.
+    """
+    text = "\x1f".join(str(name) for name in names)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
+
+
+def content_id(*fields: str) -> str:
+    """Sixteen hex digits that name a content."""
+    return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()[:16]
+
+
+
