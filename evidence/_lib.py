@@ -1,0 +1,147 @@
+"""What every evidence script shares: arguments, the verdict line, small statistics, and a description of the machine.
+
+A script measures, prints what a person wants to read, and ends with `verdict(...)`, which prints one JSON line and
+leaves with 0 or 1. `scripts/prove` keeps that line. Only the standard library is used here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = (
+    *("agon-rl", "pydantic", "pyarrow", "math-verify", "sympy", "datasets"),
+    *("torch", "transformers", "trl", "peft", "accelerate", "vllm"),
+)
+
+
+def arguments(description: str) -> argparse.Namespace:
+    """Parse the command line of a script: `--quick` is the version that stays under a minute."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="a smaller measurement, under 60 seconds")
+    return parser.parse_args()
+
+
+def verdict(claim: str, value: Any, goal: Any, holds: bool, **more: Any) -> NoReturn:
+    """Print the last line, {"claim", "value", "goal", "holds", ...}, and leave with 0 if the claim holds, else 1."""
+    line = {"claim": claim, "value": value, "goal": goal, "holds": bool(holds), **more}
+    print(json.dumps(line, allow_nan=False), flush=True)
+    sys.exit(0 if holds else 1)
+
+
+def data_dir() -> Path | None:
+    """The folder of data sets (AGON_DATA, by default `shared/data` beside the repository), if it is there."""
+    folder = Path(os.environ.get("AGON_DATA") or ROOT.parent / "shared" / "data")
+    return folder if folder.is_dir() else None
+
+
+def percentile(values: Sequence[float], q: float) -> float:
+    """The q-th percentile (0 to 100), interpolated between neighbours."""
+    if not values:
+        raise ValueError("no values")
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * q / 100
+    low = int(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+
+def median(values: Sequence[float]) -> float:
+    """The 50th percentile."""
+    return percentile(values, 50)
+
+
+def ratio_interval(
+    above: Sequence[float], below: Sequence[float], *, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """(ratio, low, high) of sum(above) / sum(below), by a paired bootstrap over rows."""
+    if len(above) != len(below) or not above:
+        raise ValueError("paired values of equal, positive length are needed")
+    rng = random.Random(seed)
+    rows = range(len(above))
+    ratios = []
+    for _ in range(draws):
+        drawn = rng.choices(rows, k=len(above))
+        ratios.append(sum(above[i] for i in drawn) / sum(below[i] for i in drawn))
+    tail = 50 * (1 - level)
+    return sum(above) / sum(below), percentile(ratios, tail), percentile(ratios, 100 - tail)
+
+
+def mean_interval(
+    values: Sequence[float], *, level: float = 0.95, draws: int = 2000, seed: int = 0
+) -> tuple[float, float, float]:
+    """(mean, low, high) by the bootstrap."""
+    return ratio_interval(values, [1.0] * len(values), level=level, draws=draws, seed=seed)
+
+
+def hardware() -> dict[str, Any]:
+    """Cores, instruction sets, memory and accelerators: what a measured time depends on, and no name of a machine."""
+    return {
+        "cores": os.cpu_count(),
+        "architecture": platform.machine(),
+        "cpu": _cpu_model(),
+        "cpu_flags": _cpu_flags(),
+        "memory_gib": _memory_gib(),
+        "gpus": _gpus(),
+        "system": platform.system(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Python and the packages that a result may depend on; those not installed are left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> dict[str, Any]:
+    """The revision that was measured, and whether the tree had other changes than results."""
+    dirty = [line for line in _git("status", "--porcelain").splitlines() if "evidence/results/" not in line]
+    return {"commit": _git("rev-parse", "HEAD").strip(), "dirty": bool(dirty)}
+
+
+def _git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def _proc(name: str) -> list[str]:
+    path = Path("/proc") / name
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def _cpu_model() -> str:
+    names = [line.split(":", 1)[1].strip() for line in _proc("cpuinfo") if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _cpu_flags() -> list[str]:
+    wanted = {"avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "sve"}
+    lines = [line.split(":", 1)[1] for line in _proc("cpuinfo") if line.lower().startswith(("flags", "features"))]
+    return sorted(wanted & set(lines[0].split())) if lines else []
+
+
+def _memory_gib() -> float | None:
+    totals = [int(line.split()[1]) for line in _proc("meminfo") if line.startswith("MemTotal")]
+    return round(totals[0] / 2**20, 1) if totals else None
+
+
+def _gpus() -> list[str]:
+    try:
+        words = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
+        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []
