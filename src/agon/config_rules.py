@@ -1,0 +1,85 @@
+"""Rules that span several fields of the config, each with its reason.
+
+A table instead of validators: a rule is checked as soon as its own fields are sound, however many others are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`holds` is asked with the values of `keys`, in that order; the first key is the one to blame."""
+
+    keys: tuple[str, ...]
+    holds: Callable[..., bool]
+    reason: str
+
+
+RULES = (
+    Rule(
+        ("game.shown", "game.opponent"),
+        lambda shown, opponent: shown or opponent != "self",
+        "must be true when game.opponent is self: refining one's own draft means reading it",
+    ),
+    Rule(
+        ("game.stack", "game.opponent"),
+        lambda stack, opponent: stack == "coop" or opponent == "rival",
+        "adv and margin pay on a rival's outcome, so they need game.opponent rival; write coop",
+    ),
+    Rule(
+        ("game.tiebreak_weight", "game.opponent"),
+        lambda weight, opponent: weight == 0 or opponent == "rival",
+        "a tiebreak needs a rival to be shorter than: game.opponent rival, or weight 0",
+    ),
+    Rule(
+        ("game.barrier", "game.opponent"),
+        lambda barrier, opponent: not barrier or opponent != "none",
+        "there is no second stage to hold back when game.opponent is none",
+    ),
+    Rule(
+        ("train.micro_batch", "train.problems_per_step", "game.group_size"),
+        lambda micro, problems, group: problems * group % micro == 0,
+        "must divide train.problems_per_step x game.group_size: a micro-batch belongs to one policy, and all are equal",
+    ),
+    Rule(
+        ("sampler.url", "sampler.engine"),
+        lambda url, engine: url is None or engine == "vllm",
+        "only engine vllm samples from a server",
+    ),
+    Rule(
+        ("sampler.max_loras", "sampler.engine", "game.opponent"),
+        lambda loras, engine, opponent: loras >= 2 or engine != "vllm" or opponent != "rival",
+        "must be at least 2: both policies are live at once",
+    ),
+    Rule(
+        ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"),
+        lambda length, completion, peek: length is None or length > completion + peek,
+        "must exceed train.max_completion_tokens + train.max_peek_tokens, or a challenge cannot fit; null derives it",
+    ),
+    Rule(
+        ("sampler.max_model_len", "eval.max_completion_tokens", "train.max_peek_tokens"),
+        lambda length, completion, peek: length is None or length > completion + peek,
+        "must exceed eval.max_completion_tokens + train.max_peek_tokens, or a challenge cannot fit; null derives it",
+    ),
+    Rule(
+        ("eval.direction", "game.opponent"),
+        lambda direction, opponent: opponent == "rival" or direction in {"dev", "ab"},
+        "one policy has no second direction; leave it out",
+    ),
+)
+
+
+def broken_rules(config: Mapping[str, Any], sound: Callable[[str], bool] = lambda key: True) -> list[Rule]:
+    """The rules that a complete config breaks, among those whose fields are all sound."""
+    return [r for r in RULES if all(map(sound, r.keys)) and not r.holds(*(_at(config, key) for key in r.keys))]
+
+
+def _at(config: Mapping[str, Any], key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return value
