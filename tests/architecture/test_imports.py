@@ -1,0 +1,123 @@
+"""Import direction and light import: the boundary between the game and the machines, as tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .tree import ROOT, SOURCE, imports, modules, name_of, within
+
+HEAVY = ("torch", "transformers", "peft", "trl", "vllm", "accelerate", "tokenizers", "safetensors", "tinker")
+SLOW_TO_IMPORT = (*HEAVY, "datasets", "pandas", "numpy", "scipy", "matplotlib", "sympy", "math_verify", "pyarrow")
+
+
+def strays(folder: str, *allowed: str) -> list[str]:
+    """The imports of agon modules and third-party packages under a folder that are not among the allowed."""
+    return [
+        f"{found.place} imports {found.module}"
+        for path in modules(folder)
+        for found in imports(path)
+        if found.module.split(".")[0] not in sys.stdlib_module_names and not within(found.module, *allowed)
+    ]
+
+
+def uses(paths: list[Path], *packages: str, only_at_import: bool = False) -> list[str]:
+    """The imports of these packages in these files."""
+    return [
+        f"{found.place} imports {found.module}"
+        for path in paths
+        for found in imports(path)
+        if within(found.module, *packages) and (found.at_import or not only_at_import)
+    ]
+
+
+def outside(*folders: str) -> list[Path]:
+    return [path for path in modules() if path.relative_to(SOURCE).parts[0] not in folders]
+
+
+def test_the_game_imports_the_standard_library_and_types_only() -> None:
+    found = strays("game", "agon.types", "agon.game")
+    assert not found, "game/ is arithmetic on verdicts and strings; hand it what it needs as values:\n" + "\n".join(
+        found
+    )
+
+
+def test_types_and_errors_stand_on_nothing() -> None:
+    found = strays("types.py") + strays("errors.py")
+    assert not found, "types.py and errors.py are the floor; they import the standard library only:\n" + "\n".join(
+        found
+    )
+
+
+def test_the_algorithm_knows_protocols_and_never_an_implementation() -> None:
+    found = strays("algorithm.py", "agon.types", "agon.errors", "agon.game", "agon.engine.base")
+    assert not found, "algorithm.py may import agon.types, agon.game and agon.engine.base:\n" + "\n".join(found)
+
+
+def test_machines_stand_under_engine_only() -> None:
+    found = uses(outside("engine"), *HEAVY)
+    assert not found, "torch and its kin belong under engine/; call an engine instead:\n" + "\n".join(found)
+
+
+def test_an_engine_does_not_know_what_a_rival_is() -> None:
+    found = uses(modules("engine"), "agon.game", "agon.algorithm", "agon.arms", "agon.train")
+    assert not found, "engine/ draws completions and moves weights; it never imports the game:\n" + "\n".join(found)
+
+
+def test_datasets_is_imported_under_data_inside_functions() -> None:
+    found = uses(outside("data"), "datasets") + uses(modules("data"), "datasets", only_at_import=True)
+    assert not found, "`datasets` belongs under data/, inside the function that loads:\n" + "\n".join(found)
+
+
+def test_reports_read_files_and_never_import_engine_or_train() -> None:
+    found = uses(modules("report"), "agon.engine", "agon.train")
+    assert not found, "report/ needs nothing but a run directory:\n" + "\n".join(found)
+
+
+def test_the_server_may_import_the_renderer_and_never_torch() -> None:
+    found = [use for use in uses(modules("serve"), "agon.engine") if not use.endswith(" agon.engine.render")]
+    assert not found, "serve/ may import agon.engine.render and no other engine:\n" + "\n".join(found)
+
+
+def test_the_renderer_never_imports_torch() -> None:
+    render = SOURCE / "engine" / "render.py"
+    found = uses([render] if render.exists() else [], "torch", "peft", "trl", "vllm", "accelerate")
+    assert not found, "the server renders prompts on machines without torch:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("folder", ["cli", "engine"])
+def test_commands_and_engines_import_heavy_packages_inside_functions(folder: str) -> None:
+    light = [
+        path for path in modules(folder) if folder == "cli" or path.name in {"__init__.py", "base.py", "scripted.py"}
+    ]
+    found = uses(light, *SLOW_TO_IMPORT, only_at_import=True)
+    assert not found, "move the import into the function that needs it:\n" + "\n".join(found)
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The top-level packages in sys.modules after a statement, in a fresh interpreter."""
+    code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("statement", ["import agon", "import agon.cli", "import agon.algorithm, agon.engine.scripted"])
+def test_a_light_import_loads_no_heavy_package(statement: str) -> None:
+    assert loaded_by(statement).isdisjoint(SLOW_TO_IMPORT), f"`{statement}` must stay light"
+
+
+def test_every_module_is_reachable_by_name() -> None:
+    nameless = [
+        str(path.relative_to(ROOT)) for path in modules() if not all(map(str.isidentifier, name_of(path).split(".")))
+    ]
+    assert not nameless, f"not importable: {nameless}"
+
+
+def test_every_package_has_an_init() -> None:
+    folders = {path.parent for path in modules()}
+    missing = [str(folder.relative_to(ROOT)) for folder in sorted(folders) if not (folder / "__init__.py").exists()]
+    assert not missing, f"without __init__.py a folder ships but is not typed: {missing}"
