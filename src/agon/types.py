@@ -7,8 +7,8 @@ remember about a completion (token ids, log-probabilities) travels in `Completio
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -166,6 +166,9 @@ class Reward:
     margin: float = 0.0
     tiebreak: float = 0.0
 
+    def with_tiebreak(self, value: float) -> Reward:
+        return replace(self, tiebreak=value)
+
     @property
     def total(self) -> float:
         return self.correctness + self.format + self.conversion + self.margin + self.tiebreak
@@ -243,6 +246,3 @@ def seed_for(*names: object) -> int:
 def content_id(*fields: str) -> str:
     """Sixteen hex digits that name a content."""
     return hashlib.sha256("\x1f".join(fields).encode()).hexdigest()[:16]
-
-
-

@@ -1,0 +1,79 @@
+"""The rules of one run: the arm's fields turned into the functions that play them.
+
+`algorithm.play` reads a `Game` and nothing else, so that every arm, control and ablation goes through the same loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from agon.game import opponents, prompts, reward, roles
+from agon.game.peek import peek
+from agon.types import Completion, Policy, Problem, Prompt, Reward, Rollout, Sampling
+
+Opponent = Literal["rival", "self", "none"]
+Pairing = Literal["per_rollout", "shared", "shifted"]
+StackName = Literal["coop", "adv", "margin"]
+Roles = Literal["rotate", "fixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """An arm (opponent to tiebreak_weight), its sizes, and how completions are drawn."""
+
+    opponent: Opponent = "rival"
+    shown: bool = True
+    pairing: Pairing = "per_rollout"
+    stack: StackName = "adv"
+    role_assignment: Roles = "rotate"
+    tiebreak_weight: float = 0.0
+    group_size: int = 8
+    format_weight: float = 0.5
+    barrier: bool = False
+    max_peek_tokens: int = 2048
+    sampling: Sampling = Sampling()
+    seed: int = 0
+
+    def roles(self, step: int) -> tuple[Policy, Policy]:
+        """(drafter, challenger) of a step."""
+        if self.opponent != "rival":
+            return roles.alone(step)
+        return roles.rotate(step) if self.role_assignment == "rotate" else roles.fixed(step)
+
+    @property
+    def two_stages(self) -> bool:
+        return self.opponent != "none"
+
+    @property
+    def drafts_per_problem(self) -> int:
+        """N drafts that will be challenged, or all 2N rollouts plain: every arm draws 2N per problem (section 4.5)."""
+        return self.group_size if self.two_stages else 2 * self.group_size
+
+    def peek(self, draft: Completion, clip: Callable[[str, int], str]) -> str | None:
+        """What the challenger sees of a draft; None when drafts are hidden."""
+        return peek(draft, lambda text: clip(text, self.max_peek_tokens)) if self.shown else None
+
+    def challenge_prompt(self, problem: Problem, seen: str | None) -> Prompt:
+        """The plain prompt when nothing is shown; else the attempt, as a rival's or as one's own."""
+        if seen is None:
+            return prompts.draft_prompt(problem)
+        return (prompts.refine_prompt if self.opponent == "self" else prompts.challenge_prompt)(problem, seen)
+
+    def rival_of(self, index: int) -> int:
+        """Index of the draft that pays challenge `index`."""
+        return opponents.PAIRINGS[self.pairing](index, self.group_size)
+
+    def draft_reward(self, draft: Rollout) -> Reward | None:
+        """R(a_i), or None when no verdict is known."""
+        return reward.solo(draft.verdict, self.format_weight) if draft.verdict.graded else None
+
+    def challenge_reward(self, challenge: Rollout, rival: Rollout) -> Reward | None:
+        """R(b_i) by stack, or None when either verdict is unknown: without the rival's, the bonus is unknown too."""
+        mine, theirs = challenge.verdict, rival.verdict
+        if not (mine.graded and theirs.graded):
+            return None
+        lengths = challenge.completion.generated_tokens, rival.completion.generated_tokens
+        tiebreak = self.tiebreak_weight * reward.tiebreak(mine, theirs, *lengths)
+        return reward.STACKS[self.stack](mine, theirs, self.format_weight).with_tiebreak(tiebreak)
