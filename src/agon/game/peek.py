@@ -1,0 +1,85 @@
+"""What the rival sees of a draft: its summary, the answer withheld, every structural string turned into plain text.
+
+Answer blocks and boxes give way to a placeholder, never to nothing, so that removing one cannot assemble another.
+Matching is looser than grading (`< Answer >` is withheld although nobody would pay for it). A worked summary may
+still say its answer in prose; the paper accepts that, so `leaks` measures it and nothing edits it away.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+
+from agon.game.parse import answer_spans, boxes, parse, without
+from agon.types import Completion
+
+WITHHELD = "[withheld]"
+
+_ANSWER = re.compile(r"[<＜]\s{0,9}/?\s{0,9}answer\b[^<>＜＞]{0,64}[>＞]", re.IGNORECASE)
+# Single characters with lookarounds: no replacement can make or break another, so escaping twice is escaping once.
+_STRUCTURE = re.compile(
+    r"[<＜](?=\s{0,9}[|｜]"
+    r"|[\s/]{0,9}[\w\"▁:.-]{1,64}\s{0,9}[|｜]?[\s/]{0,9}[>＞]"
+    r"|\s{0,9}/?\s{0,9}(?:answer|think)\b"
+    r"|</?SYS)"
+    r"|(?<=[|｜])[>＞]"
+    r"|[\[［](?=/?(?-i:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|IMG|CLS|SEP|MASK|PAD|UNK|[BE]OS)"
+    r"[\]］])",
+    re.IGNORECASE,
+)
+_ESCAPES = {"<": "&lt;", "＜": "&lt;", ">": "&gt;", "＞": "&gt;", "[": "&#91;", "［": "&#91;"}
+
+
+def peek(completion: Completion, clip: Callable[[str], str]) -> str:
+    """The rival's view of a draft (section 3.2); empty when the draft has no summary."""
+    text = neutral(parse(completion).summary)
+    if not text.replace(WITHHELD, "").strip():
+        return ""
+    return neutral(clip(text)).strip()
+
+
+def neutral(text: str) -> str:
+    """Withhold answers and boxes, then escape what could pass for structure; doing it twice changes nothing."""
+    text = _replace(text, answer_spans(text, _ANSWER)[0])
+    text = _replace(text, ((box.start, box.end) for box in boxes(text)))
+    return _STRUCTURE.sub(lambda match: _ESCAPES[match.group()], text)
+
+
+def leaks(peek_text: str, answer: str) -> bool:
+    """Whether the withheld answer still stands in the peek, compared as whole tokens after normalisation."""
+    needle = _tokens(answer)
+    return needle != "\x1f" and needle in _tokens(peek_text)
+
+
+def _replace(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    merged: list[tuple[int, int]] = []
+    for start, end in spans:
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((start, end))
+    return WITHHELD.join(without(text, merged))
+
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]")
+_SPACING = re.compile(r"\\(?:left|right|[dt]?frac(?=\d)|displaystyle|text|mathrm|mathbf|[,;:! ])|[$*_`{}]")
+_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|[^\w\s]")
+_NUMBERS = {
+    "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
+    "nine": "9", "ten": "10", "eleven": "11", "twelve": "12", "thirteen": "13", "fourteen": "14", "fifteen": "15",
+    "sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19", "twenty": "20", "thirty": "30",
+    "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90",
+}  # fmt: skip
+
+
+def _tokens(text: str) -> str:
+    """Tokens of a text, each fenced by a separator: case, width, LaTeX dressing and small number words set aside."""
+    # One character at a time: canonical reordering of a long run of combining marks is quadratic.
+    text = re.sub(r"[^\x00-\x7f]", lambda match: unicodedata.normalize("NFKC", match.group()), text)
+    text = _INVISIBLE.sub("", text).replace("\u2212", "-").casefold()
+    text = _SPACING.sub(" ", _THOUSANDS.sub("", _FRACTION.sub(r"\1/\2", text)))
+    words = (_NUMBERS.get(token, token) for token in _TOKEN.findall(text))
+    return "\x1f" + "".join(f"{word}\x1f" for word in words)
