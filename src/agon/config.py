@@ -16,10 +16,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from agon.arms import ARMS, resolve
 from agon.config_rules import broken_rules
 
+# strict: a quoted number is a string, and 1 is not true
+Switch = Annotated[bool, Field(strict=True)]
+Positive = Annotated[int, Field(strict=True, ge=1)]
+Natural = Annotated[int, Field(strict=True, ge=0)]
+Number = Annotated[float, Field(strict=True)]
+Weight = Annotated[float, Field(strict=True, ge=0)]
 Scalar = bool | int | float | str
-Positive = Annotated[int, Field(ge=1)]
-Natural = Annotated[int, Field(ge=0)]
-Weight = Annotated[float, Field(ge=0)]
 
 
 def _known_arm(name: str) -> str:
@@ -114,13 +117,13 @@ class Data(Frozen):
 class GameConfig(Frozen):
     """The rules of the game. Fields that are not written come from the arm."""
 
-    group_size: int = Field(default=8, ge=2)
+    group_size: int = Field(default=8, strict=True, ge=2)
     """N: drafts per problem, and challenges per problem. At least 2, as an advantage needs a group."""
     format_weight: Weight = 0.5
     """Lambda: what well-formed structure is worth, beside the 2 of correctness."""
     opponent: Literal["rival", "self", "none"] = "rival"
     """Whose draft the challenger meets: the rival's, its own, or none (plain GRPO with 2N rollouts)."""
-    shown: bool = True
+    shown: Switch = True
     """Whether the challenger reads the draft's summary."""
     pairing: Literal["per_rollout", "shared", "shifted"] = "per_rollout"
     """Which draft pays challenge b_i: its own a_i, one draft for the whole group, or the next draft."""
@@ -133,7 +136,7 @@ class GameConfig(Frozen):
     empty_peek: Literal["note"] = "note"
     """Ours: what a challenger sees when its draft ended without a summary: one fixed sentence, so that its prompt keeps
     its shape."""
-    barrier: bool = False
+    barrier: Switch = False
     """Ours: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
     comparison."""
 
@@ -147,11 +150,11 @@ class Train(Frozen):
     """Passes over the training problems."""
     max_steps: Positive | None = None
     """Ours: stop after this many steps, for trials; null runs all epochs."""
-    learning_rate: float = Field(default=5e-5, gt=0)
+    learning_rate: Number = Field(default=5e-5, gt=0)
     """Peak learning rate, the same for both policies."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """How the learning rate falls after warmup."""
-    warmup: float = Field(default=0.1, ge=0, lt=1)
+    warmup: Number = Field(default=0.1, ge=0, lt=1)
     """Share of all steps over which the learning rate rises from zero."""
     beta: Weight = 0.0
     """Ours: KL weight towards the base, which the paper leaves out "for brevity"; 0 saves a forward pass."""
@@ -160,9 +163,9 @@ class Train(Frozen):
     importance: Literal["token_truncate", "none"] = "token_truncate"
     """Ours: correction for the gap between sampler and learner, token by token; a whole-sequence ratio would
     down-weight long traces."""
-    clip_norm: float | None = Field(default=1.0, gt=0)
+    clip_norm: Number | None = Field(default=1.0, gt=0)
     """Ours: gradient clipping, each adapter by itself, so that one policy cannot slow the other; null turns it off."""
-    temperature: float = Field(default=1.0, gt=0)
+    temperature: Number = Field(default=1.0, gt=0)
     """Ours: sampling temperature in training; 1 draws from the policy itself. top_p is always 1, as less would bias the
     ratios."""
     max_completion_tokens: Positive = 15_000
@@ -171,7 +174,7 @@ class Train(Frozen):
     """Ours: cap on the summary that a challenger reads, which bounds its prefill."""
     micro_batch: Positive = 2
     """Ours: rows per forward pass. Changes memory and speed, not the result."""
-    gradient_checkpointing: bool = True
+    gradient_checkpointing: Switch = True
     """Ours: recompute activations in the backward pass; long completions do not fit otherwise."""
     seed: Natural = 0
     """Ours: every random choice of the run derives from it; the paper reports no seeds."""
@@ -186,7 +189,7 @@ class SamplerConfig(Frozen):
     """Ours: a running vLLM server to sample from; null starts an engine inside the run."""
     max_loras: Positive = 4
     """Ours: adapters live at once: two policies, and room for versions that are still answering."""
-    gpu_memory_utilization: float = Field(default=0.45, gt=0, le=1)
+    gpu_memory_utilization: Number = Field(default=0.45, gt=0, le=1)
     """Ours: share of the GPU that vLLM may take; the rest is the learner's."""
     max_model_len: Positive | None = None
     """Ours: context length of the engine; null derives it from the caps on peek and completion."""
@@ -199,7 +202,7 @@ class Eval(Frozen):
     """Evaluations along the run, evenly spaced, the last at its end (the paper's curve)."""
     temperature: Weight = 0.6
     """Sampling temperature; 0 is greedy."""
-    top_p: float = Field(default=0.95, gt=0, le=1)
+    top_p: Number = Field(default=0.95, gt=0, le=1)
     """Nucleus sampling."""
     max_completion_tokens: Positive = 15_000
     """Cap on each completion, at each stage."""
@@ -289,7 +292,7 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-EXTENDS = "Another config file, relative to this one: its values hold where this file writes none. It may extend others."
+EXTENDS = "Another config file, relative to this one: its values hold where this one writes none. It may extend others."
 
 
 def json_schema() -> dict[str, Any]:

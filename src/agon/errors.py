@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class AgonError(Exception):
     """Base of the tree. The CLI prints two lines, what happened and `fix`, and never a traceback."""
@@ -30,7 +32,11 @@ class InputError(AgonError):
 
 
 class ConfigError(InputError):
-    pass
+    """`faults` lists every mistake, each with its place; the message shows them all."""
+
+    def __init__(self, message: str, fix: str = "", faults: Sequence[str] = ()) -> None:
+        super().__init__("\n  ".join((message, *faults)), fix)
+        self.faults = tuple(faults)
 
 
 class DataError(InputError):

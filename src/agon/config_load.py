@@ -1,0 +1,213 @@
+"""From a YAML file and `section.key=value` overrides to a Config, or to one error that lists every mistake."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agon.arms import ARMS, resolve
+from agon.config import Config
+from agon.config_rules import broken_rules
+from agon.config_yaml import Key, Place, Written, merge, parse, read
+from agon.errors import ConfigError
+
+COMMAND_LINE = Place("command line")
+
+
+def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
+    """Read, merge, override and validate; raise one ConfigError with every mistake."""
+    name = os.path.normpath(path)
+    written = read(name)
+    if written.faults and not written.values:
+        raise _error(name, written)
+    for text in overrides:
+        _override(written, text)
+    config = _validate(written, name)
+    if config is None or written.faults:
+        raise _error(name, written)
+    return config
+
+
+def _error(name: str, written: Written) -> ConfigError:
+    lines = list(dict.fromkeys(f"{place}: {text}" for place, text in sorted(written.faults)))
+    count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
+    return ConfigError(
+        f"{name}: {count}, nothing was started",
+        fix="correct the lines above; `agon config explain KEY` says what a key means and which values it takes",
+        faults=lines,
+    )
+
+
+def _override(written: Written, text: str) -> None:
+    """Apply `section.key=value`; the value is read as YAML."""
+    name, equals, raw = text.partition("=")
+    key: Key = tuple(name.strip().split("."))
+    if not equals or not all(key):
+        written.blame(COMMAND_LINE, f"{text!r} should look like section.key=value")
+    elif written.places.get(key) == COMMAND_LINE:
+        written.blame(COMMAND_LINE, f"{name}: set twice")
+    elif blocked := _blocked(written.values, key):
+        written.blame(COMMAND_LINE, f"{name}: {blocked} is a value, not a section")
+    else:
+        inside = Written()
+        value = parse(raw, COMMAND_LINE.file, inside, key)
+        written.faults += [(COMMAND_LINE, f"{name}: {fault}") for _, fault in inside.faults]
+        written.put(key, value, dict.fromkeys([key, *inside.places], COMMAND_LINE))
+
+
+def _blocked(values: Mapping[str, Any], key: Key) -> str | None:
+    """The part of `key` that holds a value where a section is needed."""
+    section: Any = values
+    for depth, name in enumerate(key[:-1], 1):
+        section = section.get(name, {})
+        if not isinstance(section, dict):
+            return ".".join(key[:depth])
+    return None
+
+
+def _validate(written: Written, file: str) -> Config | None:
+    """Check the types and ranges of all fields, then the rules of those that are sound."""
+    _drop_empty_sections(written.values)
+    config, bad = None, set[Key]()
+    try:
+        config = Config.model_validate(written.values)
+    except ValidationError as error:
+        for detail in error.errors():
+            if detail["loc"]:
+                key = _key_of(detail, written.values)
+                if not any(key[: len(b)] == b for b in bad):
+                    written.blame(_place_of(written, key, file), f"{'.'.join(key)}: {_describe(detail, key)}")
+                bad.add(key)
+    _check_rules(written, bad, file)
+    return config
+
+
+def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config) -> None:
+    """`train:` with every line below it commented out is an empty section, not a null."""
+    for name, section in sections(model).items():
+        if name in values and values[name] is None:
+            values[name] = {}
+        if isinstance(values.get(name), dict):
+            _drop_empty_sections(values[name], section)
+
+
+def _check_rules(written: Written, bad: set[Key], file: str) -> None:
+    """Rules across fields, as far as their own fields are sound."""
+    complete = merge(defaults(Config), _from_arm(written.values))
+
+    def sound(name: str) -> bool:
+        key = tuple(name.split("."))
+        return not any(key[: len(b)] == b or b[: len(key)] == key for b in bad)
+
+    for rule in broken_rules(complete, sound):
+        keys = [tuple(name.split(".")) for name in rule.keys]
+        guilty = next((key for key in keys if key in written.places), ("arm",))
+        written.blame(_place_of(written, guilty, file), f"{rule.keys[0]}: {rule.reason}")
+
+
+def _from_arm(values: dict[str, Any]) -> dict[str, Any]:
+    arm = values.get("arm")
+    return merge({"game": resolve(arm)}, values) if isinstance(arm, str) and arm in ARMS else values
+
+
+def _place_of(written: Written, key: Key, file: str) -> Place:
+    """Where `key` was written, or the nearest section around it."""
+    while key and key not in written.places:
+        key = key[:-1]
+    return written.places.get(key, Place(file))
+
+
+def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The fields of a model that are models themselves."""
+    kinds = {name_of(model, field): info.annotation for field, info in model.model_fields.items()}
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+
+
+def name_of(model: type[BaseModel], field: str) -> str:
+    """The key of a field as it stands in a file."""
+    return model.model_fields[field].alias or field
+
+
+def names(model: type[BaseModel] = Config, above: str = "") -> list[str]:
+    """Every dotted key of the tree, sections included, in the order of the models."""
+    found = []
+    for field in model.model_fields:
+        name = name_of(model, field)
+        found.append(f"{above}{name}")
+        if below := sections(model).get(name):
+            found += names(below, f"{above}{name}.")
+    return found
+
+
+def defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """Default values of the tree; fields without one are left out."""
+    values: dict[str, Any] = {}
+    for field, info in model.model_fields.items():
+        name = name_of(model, field)
+        if section := sections(model).get(name):
+            values[name] = defaults(section)
+        elif not info.is_required():
+            values[name] = info.default
+    return values
+
+
+def _key_of(detail: ErrorDetails, values: dict[str, Any]) -> Key:
+    """The written key an error is about: pydantic adds names of union members behind it."""
+    loc = tuple(str(part) for part in detail["loc"])
+    if detail["type"] in {"missing", "extra_forbidden"}:
+        return loc
+    value: Any = values
+    for depth, part in enumerate(loc):
+        inside = value.get(part, ...) if isinstance(value, dict) else ...
+        if isinstance(value, list) and part.isdigit():
+            inside = value[int(part)]
+        if inside is ...:
+            return loc[:depth]
+        value = inside
+    return loc
+
+
+def _describe(detail: ErrorDetails, key: Key) -> str:
+    kind, value = detail["type"], detail["input"]
+    if kind == "extra_forbidden":
+        return "unknown key" + _suggest_key(key)
+    if kind == "missing":
+        return "is required"
+    if kind == "value_error":
+        return str(detail["ctx"]["error"]) + (did_you_mean(value, ARMS) if key == ("arm",) else "")
+    if kind == "string_pattern_mismatch":
+        return f"should be math, code or package.module:function, not {value!r}" + did_you_mean(value, ("math", "code"))
+    if kind in {"model_type", "dict_type", "model_attributes_type"}:
+        return f"should be a section of keys and values, not {value!r}"
+    text = detail["msg"].replace("Input should", "should") + f", not {value!r}"
+    if kind == "literal_error":
+        return text + did_you_mean(value, detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", "))
+    if kind == "bool_type":
+        return text + "; write true or false"
+    return text
+
+
+def _suggest_key(key: Key) -> str:
+    """A near key of the same section, or the same word in another one."""
+    section, word = key[:-1], key[-1]
+    siblings = [name for name in names() if tuple(name.split(".")[:-1]) == section]
+    if near := difflib.get_close_matches(".".join(key), siblings, n=1, cutoff=0.7):
+        return f"; did you mean {near[0]}?"
+    elsewhere = [name for name in names() if name.split(".")[-1] == word]
+    if elsewhere:
+        return f"; did you mean {elsewhere[0]}?"
+    words = {name.split(".")[-1]: name for name in names()}
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.8)
+    return f"; did you mean {words[near[0]]}?" if near else ""
+
+
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """`; did you mean X?` when X is near, else nothing."""
+    near = difflib.get_close_matches(str(word), list(choices), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

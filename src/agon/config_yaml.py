@@ -1,0 +1,175 @@
+"""YAML with its places: values as they were written, the line of every key, and every mistake in the writing.
+
+Scalars are read as YAML 1.2 reads them: `1e-5` is a number, `no` is a word, `010` is ten. A key may be written once;
+aliases and tags are refused. `extends: ./base.yaml` takes another file's values wherever this one writes none, mapping by
+mapping.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where something was written. Line 0 means the file as a whole, or the command line."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(slots=True)
+class Written:
+    """What was written, where, and what is wrong with it so far."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    places: dict[Key, Place] = field(default_factory=dict)
+    faults: list[tuple[Place, str]] = field(default_factory=list)
+
+    def blame(self, place: Place, text: str) -> None:
+        self.faults.append((place, text))
+
+    def put(self, key: Key, value: Any, places: dict[Key, Place]) -> None:
+        """Write one value in place of whatever stood there."""
+        section = self.values
+        for name in key[:-1]:
+            section = section.setdefault(name, {})
+        section[key[-1]] = value
+        self.places = {k: place for k, place in self.places.items() if k[: len(key)] != key} | places
+
+
+def read(path: str, below: tuple[str, ...] = ()) -> Written:
+    """Read a file and all that it extends. `below` are the files that extend this one."""
+    written = Written()
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
+        written.blame(Place(path), f"cannot be read: {reason}")
+        return written
+    value = parse(text, path, written)
+    if isinstance(value, dict):
+        written.values = value
+    elif not written.faults:
+        written.blame(Place(path), "should be a mapping of keys to values")
+    return _extended(written, path, below)
+
+
+def _extended(written: Written, path: str, below: tuple[str, ...]) -> Written:
+    """Put the values of the file that `path` extends underneath its own."""
+    if "extends" not in written.values:
+        return written
+    place, parent = written.places[("extends",)], written.values.pop("extends")
+    if not isinstance(parent, str):
+        written.blame(place, f"extends: should be the path of another config file, not {parent!r}")
+        return written
+    target = os.path.normpath(Path(path).parent / parent)
+    if target in (path, *below):
+        written.blame(place, f"extends: {parent} leads back to this file")
+        return written
+    if not Path(target).is_file():
+        written.blame(place, f"extends: there is no file {target}")
+        return written
+    base = read(target, (path, *below))
+    return Written(merge(base.values, written.values), base.places | written.places, base.faults + written.faults)
+
+
+def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    """`over` on top of `under`: mappings merge key by key, everything else replaces."""
+    merged = dict(under)
+    for key, value in over.items():
+        below = under.get(key)
+        merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    return merged
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes only. Every plain scalar stays a string for `_plain` to read; aliases are refused."""
+
+    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (PyYAML's own class attribute)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            mark = self.get_event().start_mark
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read; use `extends`", problem_mark=mark)
+        return super().compose_node(parent, index)
+
+
+_PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
+    (re.compile(r"|~|null|Null|NULL"), lambda text: None),
+    (re.compile(r"true|True|TRUE|false|False|FALSE"), lambda text: text.lower() == "true"),
+    (re.compile(r"[-+]?\d+(_\d+)*"), lambda text: int(text)),
+    (re.compile(r"[-+]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][-+]?\d+)?"), lambda text: float(text)),
+    (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), lambda text: float(text.replace(".", ""))),
+)
+
+
+def _plain(text: str) -> Any:
+    """The value of an unquoted scalar."""
+    return next((convert(text) for pattern, convert in _PLAIN if pattern.fullmatch(text)), text)
+
+
+def parse(text: str, file: str, written: Written, at: Key = ()) -> Any:
+    """The value of a YAML text; places and faults go to `written`."""
+    try:
+        node = yaml.compose(text, _Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        reason = getattr(error, "problem", None) or "has characters that YAML does not allow"
+        written.blame(Place(file, mark.line + 1 if mark else 0), f"is not valid YAML: {reason}")
+        return None
+    except RecursionError:
+        written.blame(Place(file), "is nested too deeply to be a config")
+        return None
+    return None if node is None else _Reader(file, written).value(node, at)
+
+
+@dataclass(slots=True)
+class _Reader:
+    file: str
+    written: Written
+
+    def place(self, node: yaml.Node) -> Place:
+        return Place(self.file, node.start_mark.line + 1)
+
+    def value(self, node: yaml.Node, at: Key) -> Any:
+        if node.tag not in _OWN_TAGS:
+            self.written.blame(self.place(node), f"tags are not read: remove {node.tag.replace(_TAG, '!!')}")
+        if isinstance(node, yaml.MappingNode):
+            return {key: self.value(child, (*at, key)) for key, child in self.pairs(node, at)}
+        if isinstance(node, yaml.SequenceNode):
+            return [self.item(child, (*at, str(i))) for i, child in enumerate(node.value)]
+        return _plain(node.value) if node.style is None else node.value
+
+    def item(self, node: yaml.Node, at: Key) -> Any:
+        self.written.places[at] = self.place(node)
+        return self.value(node, at)
+
+    def pairs(self, node: yaml.MappingNode, at: Key) -> Iterator[tuple[str, yaml.Node]]:
+        """The keys of a mapping, each once, with their places written down."""
+        first: dict[str, Place] = {}
+        for key, child in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                self.written.blame(self.place(key), "a key should be a word")
+            elif key.value in first:
+                name = ".".join((*at, key.value))
+                self.written.blame(self.place(key), f"{name}: written twice, first on line {first[key.value].line}")
+            else:
+                first[key.value] = self.written.places[(*at, key.value)] = self.place(key)
+                yield key.value, child
+
+
+_TAG = "tag:yaml.org,2002:"
+_OWN_TAGS = frozenset(f"{_TAG}{kind}" for kind in ("str", "map", "seq"))
