@@ -30,6 +30,10 @@ class Sampler(Protocol):
         """Make `folder` (a PEFT directory) the latest version of `policy`. A version name is never reused."""
         ...
 
+    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+        """Keep a version live however many are published after it; load it from `folder` if it is not."""
+        ...
+
     def clip(self, text: str, max_tokens: int) -> str:
         """The first `max_tokens` tokens of `text`: how a peek is capped in the model's own units."""
         ...
@@ -54,6 +58,17 @@ class Update:
 class Learner(Protocol):
     """Owns the loop (in TRL it is the HF Trainer's own): asks for the streams of a step, updates, then reports."""
 
+    rank: int
+    """Which process this is."""
+    processes: int
+    """How many processes train together; each plays its own problems."""
+    step: int
+    """Steps done so far; a loaded checkpoint sets it."""
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, in the order of their ranks, on every process. All must call it."""
+        ...
+
     def fit(
         self,
         streams_for_step: Callable[[int], Sequence[Stream]],
@@ -66,8 +81,16 @@ class Learner(Protocol):
         """Write the policy's adapter as a plain PEFT directory; return a hash of its weights."""
         ...
 
-    def save(self, folder: Path) -> None: ...
+    def hash(self, policy: Policy) -> str:
+        """The hash of the policy's weights as they are now."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write `a/`, `b/` and `trainer_state/`: everything needed to go on exactly."""
+        ...
 
     def load(self, folder: Path) -> None: ...
 
-    def describe(self) -> Mapping[str, Any]: ...
+    def memory(self) -> Mapping[str, int]:
+        """Bytes in use now, by part, for `timings.jsonl`."""
+        ...

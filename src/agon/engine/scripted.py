@@ -61,6 +61,10 @@ class ScriptedSampler:
         self.published.add(version)
         self.latest[policy] = version
 
+    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+        """Nothing to keep: a script has no weights."""
+        self.published.add(version)
+
     def clip(self, text: str, max_tokens: int) -> str:
         words = text.split()
         return text if len(words) <= max_tokens else " ".join(words[:max_tokens])
