@@ -1,0 +1,76 @@
+"""Problems that are made, not stored: our own `tabletop`, and the tasks of reasoning-gym.
+
+They have no pool to carve from: each split is drawn with its own seed, and what an earlier split holds is replaced.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agon.data import tabletop
+from agon.data.split import Pool, unique
+from agon.data.text import gold_text, key, make_problem, question_text
+from agon.errors import DataError
+from agon.types import Problem
+
+GYM = "reasoning-gym:"
+ROUNDS = 8
+"""Times that more problems are drawn to replace the ones already known; a task that still falls short is too small."""
+
+
+def is_generated(preset: str | None) -> bool:
+    return preset is not None and (preset == "tabletop" or preset.startswith(GYM))
+
+
+def generate(preset: str, options: Mapping[str, Any], count: int, seed: int, known: Sequence[Problem] = ()) -> Pool:
+    """`count` problems that are not among the known ones, in the order they are drawn."""
+    taken = {key(problem.question) for problem in known}
+    wanted = count
+    for _ in range(ROUNDS):
+        drawn = _draw(preset, options, wanted, seed)
+        found, duplicates, conflicts = unique(drawn)
+        fresh = [problem for problem in found if key(problem.question) not in taken]
+        if len(fresh) >= count:
+            return Pool(tuple(fresh[:count]), preset, None, len(drawn), 0, duplicates, conflicts)
+        wanted += 2 * (count - len(fresh))
+    raise DataError(
+        f"{preset} gave {len(fresh)} fresh problems out of {len(drawn)} drawn, not {count}"
+        f" ({duplicates} duplicates, {conflicts} conflicting, {len(found) - len(fresh)} already in another split)",
+        fix="take fewer problems, or choose options with more variety",
+    )
+
+
+def _draw(preset: str, options: Mapping[str, Any], count: int, seed: int) -> list[Problem]:
+    if preset.startswith(GYM):
+        return _gym(preset.removeprefix(GYM), options, count, seed)
+    if unknown := sorted(set(options) - {"family", "difficulty"}):
+        raise DataError(f"tabletop has no option {', '.join(unknown)}", fix="its options are family and difficulty")
+    return tabletop.problems(str(options.get("family", "chain")), int(options.get("difficulty", 3)), count, seed)
+
+
+def _gym(task: str, options: Mapping[str, Any], count: int, seed: int) -> list[Problem]:
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise DataError("reasoning-gym is not installed", fix="pip install 'agon-rl[data]'") from error
+    if task not in DATASETS:
+        near = difflib.get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)
+        raise DataError(f"reasoning-gym has no task {task!r}", fix=f"use one of: {', '.join(near)}")
+    try:
+        made = reasoning_gym.create_dataset(task, size=count, seed=seed, **options)
+        return [_gym_problem(task, entry) for entry in made]
+    except (AssertionError, TypeError, ValueError) as error:
+        fields = sorted(DATASETS[task][1].__dataclass_fields__.keys() - {"size", "seed"})
+        raise DataError(
+            f"reasoning-gym:{task} refuses these options: {error}", fix=f"its options are {', '.join(fields)}"
+        ) from error
+
+
+def _gym_problem(task: str, entry: Mapping[str, Any]) -> Problem:
+    """The metadata goes through JSON, so that a split's hash does not depend on how Python prints an object."""
+    meta = {"task": task, "metadata": json.loads(json.dumps(entry.get("metadata", {}), default=str))}
+    return make_problem(question_text(entry["question"]), gold_text(entry["answer"]), meta)

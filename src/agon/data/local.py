@@ -1,0 +1,203 @@
+"""Rows of local files: JSONL, parquet and CSV, with a column map.
+
+Every row must be usable: a file that is not what it says is refused as a whole, with the numbers of the bad rows, by
+reason. Row numbers are what an editor shows: lines of a text file (a header is line 1), rows of a parquet file from 1.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agon.data.split import Pool, unique
+from agon.data.text import gold_text, make_problem, question_text
+from agon.errors import DataError
+from agon.types import Problem
+
+Row = Mapping[str, Any]
+SHOWN = 10
+"""Reasons told of a refused file, and row numbers listed for each."""
+
+
+class Faults:
+    """Rows that cannot be used: their numbers, by reason."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[str]] = {}
+
+    def add(self, reason: str, row: str) -> None:
+        self.rows.setdefault(reason, []).append(row)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {reason: len(rows) for reason, rows in self.rows.items()}
+
+    def refuse(self, origin: str, total: int, allowed: float = 0.0) -> None:
+        """Raise when more than the allowed share of rows is unusable."""
+        bad = sum(self.counts.values())
+        if bad and bad > allowed * total:
+            reasons = "; ".join(f"{reason}: {_listed(rows)}" for reason, rows in list(self.rows.items())[:SHOWN])
+            raise DataError(
+                f"{bad} of {total} rows of {origin} cannot be used: {reasons}",
+                fix="repair or remove these rows, or map other columns: columns: {question: ..., answer: ...}",
+            )
+
+
+def _listed(rows: Sequence[str]) -> str:
+    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    return f"row{'s' if len(rows) > 1 else ''} {', '.join(rows[:SHOWN])}{more}"
+
+
+def read_file(path: str, columns: Mapping[str, str]) -> Pool:
+    """The problems of a file or folder; `columns` names the columns of question and answer, and more that go to meta."""
+    names = {"question": "question", "answer": "answer", **columns}
+
+    def problem(row: Row) -> Problem:
+        meta = {ours: row[theirs] for ours, theirs in names.items() if ours not in ("question", "answer")}
+        return make_problem(question_text(row[names["question"]]), gold_text(row[names["answer"]]), meta)
+
+    return collect(rows(files(Path(path)), list(names.values())), problem, origin=path)
+
+
+def collect(
+    numbered: Iterator[tuple[str, Row | str]],
+    problem: Callable[[Row], Problem | None],
+    *,
+    origin: str,
+    revision: str | None = None,
+    allowed: float = 0.0,
+) -> Pool:
+    """A pool from rows; `problem` gives None for a row that its rule leaves out, ValueError for an unusable one."""
+    faults, found, total, filtered = Faults(), [], 0, 0
+    for number, row in numbered:
+        total += 1
+        try:
+            made = problem(_whole(row))
+        except ValueError as error:
+            faults.add(str(error), number)
+            continue
+        filtered += made is None
+        found += [] if made is None else [made]
+    if total == 0:
+        raise DataError(f"{origin} has no rows", fix="name a file with at least one problem")
+    faults.refuse(origin, total, allowed)
+    problems, duplicates, conflicts = unique(found)
+    return Pool(problems, origin, revision, total, filtered, duplicates, conflicts, faults.counts)
+
+
+def _whole(row: Row | str) -> Row:
+    """The row itself; a reader hands over the reason, as text, where it found none."""
+    if isinstance(row, str):
+        raise ValueError(row)
+    return row
+
+
+def files(path: Path, prefix: str = "") -> list[Path]:
+    """The file itself, or all readable files of a folder whose names begin with `prefix`."""
+    if path.is_dir():
+        found = sorted(file for file in path.rglob(f"{prefix}*") if file.suffix in READERS and file.is_file())
+    elif path.is_file():
+        found = [path]
+    else:
+        raise DataError(f"there is no file or folder {path}", fix="check the path; it is relative to where you started")
+    if not found:
+        raise DataError(f"{path} holds no {prefix}*.jsonl, .parquet or .csv file", fix="name the file itself")
+    return found
+
+
+def rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Row | str]]:
+    """Rows with their numbers, only the named columns; in place of a row that cannot be read, the reason."""
+    for path in paths:
+        if path.suffix not in READERS:
+            raise DataError(
+                f"{path} is not a JSONL, parquet or CSV file", fix=f"end its name with {', '.join(READERS)}"
+            )
+        for number, row in READERS[path.suffix](path, columns):
+            yield str(number) if len(paths) == 1 else f"{path.name}:{number}", row
+
+
+def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | str]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                yield number, _json_row(line, columns)
+
+
+def _json_row(line: bytes, columns: Sequence[str]) -> Row | str:
+    try:
+        row = json.loads(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return "not valid UTF-8"
+    except (ValueError, RecursionError):
+        return "not valid JSON"
+    if not isinstance(row, dict):
+        return "not a JSON object"
+    return _picked(row, columns)
+
+
+def _csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | str]]:
+    reader = csv.DictReader(io.StringIO(_decoded(path), newline=""), strict=True)
+    try:
+        _require(path, columns, reader.fieldnames or ())
+        start = reader.line_num + 1
+        for row in reader:
+            whole = None not in row and None not in row.values()
+            yield start, _picked(row, columns) if whole else "has more or fewer cells than the header"
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{path} is not a CSV file: line {reader.line_num}: {error}", fix="write it as JSONL"
+        ) from error
+
+
+def _decoded(path: Path) -> str:
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path} is not valid UTF-8: line {line}", fix="save it as UTF-8") from error
+
+
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | str]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            _require(path, columns, file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=1_000, columns=list(dict.fromkeys(columns))):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, row
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        what = str(error).splitlines()[0]
+        raise DataError(f"{path} is not a whole parquet file: {what}", fix="copy or download it again") from error
+
+
+def _require(path: Path, columns: Sequence[str], present: Sequence[str]) -> None:
+    if missing := [column for column in columns if column not in present]:
+        raise DataError(
+            f"{path} has no column {', '.join(missing)}; it has {', '.join(present) or 'none'}",
+            fix="map the columns, such as columns: {question: problem, answer: solution}",
+        )
+    if len(set(present)) < len(present):
+        raise DataError(f"{path} names a column twice: {', '.join(present)}", fix="rename one of them")
+
+
+def _picked(row: Row, columns: Sequence[str]) -> Row | str:
+    if missing := [column for column in columns if column not in row]:
+        return f"no field {', '.join(missing)} (it has {', '.join(sorted(row)) or 'none'})"
+    return {column: row[column] for column in columns}
+
+
+READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[int, Row | str]]]] = {
+    ".jsonl": _jsonl,
+    ".parquet": _parquet,
+    ".csv": _csv,
+}

@@ -1,0 +1,229 @@
+"""Presets: published problem sets at a pinned revision, with the rule that turns their rows into problems.
+
+A preset loads from the Hub through `datasets`, or from a local copy (a file, or a folder laid out as on the Hub), and
+only the columns it needs. The paper names the sets and the two filters marked so; the rest of the rules is ours:
+
+    deepmath-hard       difficulty 8.0, binary answers removed (paper); what counts as binary: `is_binary`
+    gsm8k, gsm8k-test   gold after the last ####, thousands separators removed
+    math-500            as published
+    codecontests-easy   difficulty EASY (paper); stdin to stdout only, and usable tests: `code_problem`
+
+A row that lacks what the published schema promises is left out and counted; past 1% of rows the data is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agon.data.local import Row, collect, files, rows
+from agon.data.split import Pool
+from agon.data.text import gold_text, make_problem, question_text
+from agon.errors import DataError
+from agon.types import Problem
+
+UNUSABLE_SHARE = 0.01
+EASY = 1
+"""CodeContests' own number for its difficulty EASY."""
+
+LARGEST_TEST = 1_000_000
+"""Characters of input and output together; a larger test is left out (a few of CodeContests' are tens of megabytes)."""
+
+LONGEST_RUN = 30.0
+"""Seconds; a published time limit beyond it is a mistake."""
+
+BINARY = ("yes", "no", "true", "false", "correct", "incorrect")
+_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}|[$\\()\[\]{}*\"]")
+_BINARY = re.compile(rf"(?:{'|'.join(BINARY)})(?:\s*[.!]?|\s*[,;:].*)", re.DOTALL)
+_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A data set on the Hub and how its rows become problems; `difficulty` keeps rows of exactly that difficulty."""
+
+    hub_id: str
+    revision: str
+    split: str
+    columns: tuple[str, ...]
+    problem: Callable[[Row], Problem | None]
+    config: str | None = None
+    difficulty: float | None = None
+    parquet: bool = True
+    verifier: str = "math"
+
+
+def is_binary(gold: str) -> bool:
+    """Whether a gold is yes, no, true, false, correct or incorrect, bare or wrapped, or begins with one and a comma."""
+    text = gold
+    while (bare := _WRAPPER.sub(lambda found: found.group(1) or "", text)) != text:
+        text = bare
+    return _BINARY.fullmatch(text.strip().casefold()) is not None
+
+
+def deepmath_problem(row: Row) -> Problem | None:
+    """None for a binary answer: guessing would pay half the time."""
+    gold = gold_text(row["final_answer"])
+    return None if is_binary(gold) else make_problem(question_text(row["question"]), gold)
+
+
+def gsm8k_problem(row: Row) -> Problem:
+    solution = gold_text(row["answer"])
+    if "####" not in solution:
+        raise ValueError("answer has no ####")
+    gold = gold_text(solution.rpartition("####")[2])
+    return make_problem(question_text(row["question"]), _SEPARATOR.sub("", gold))
+
+
+def math_500_problem(row: Row) -> Problem:
+    meta = {"unique_id": row["unique_id"]}
+    return make_problem(question_text(row["problem"]), gold_text(row["answer"]), meta)
+
+
+def code_problem(row: Row) -> Problem | None:
+    """None for a program that talks through files. All tests go to meta, which judges instead of a gold answer."""
+    if row["input_file"] or row["output_file"]:
+        return None
+    tests = [test for name in ("public_tests", "private_tests", "generated_tests") for test in _tests(row[name])]
+    kept = [test for test in tests if len(test[0]) + len(test[1]) <= LARGEST_TEST]
+    if not kept:
+        raise ValueError("no tests" if not tests else "no test of a usable size")
+    meta = {"name": row["name"], "tests": kept, "oversized_tests": len(tests) - len(kept)}
+    limits = {"time_limit": _seconds(row["time_limit"]), "memory_limit": row["memory_limit_bytes"] or None}
+    return make_problem(question_text(row["description"]), "", meta | limits)
+
+
+def _tests(tests: Mapping[str, Any] | None) -> list[list[str]]:
+    """Pairs of input and output."""
+    inputs, outputs = (tests or {}).get("input") or [], (tests or {}).get("output") or []
+    if len(inputs) != len(outputs):
+        raise ValueError("as many test inputs as outputs are needed")
+    if not all(isinstance(text, str) for text in [*inputs, *outputs]):
+        raise ValueError("a test is not text")
+    return [list(test) for test in zip(inputs, outputs, strict=True)]
+
+
+def _seconds(limit: Mapping[str, Any] | None) -> float | None:
+    """A usable time limit; None where the published one is missing or not positive."""
+    total = (limit or {}).get("seconds", 0) + (limit or {}).get("nanos", 0) / 1e9
+    return min(total, LONGEST_RUN) if total > 0 else None
+
+
+# The revisions are the commits that public code pins for these data sets.
+GSM8K = Preset(
+    hub_id="openai/gsm8k",
+    revision="740312add88f781978c0658806c59bc2815b9866",
+    config="main",
+    split="train",
+    columns=("question", "answer"),
+    problem=gsm8k_problem,
+)
+
+PRESETS: dict[str, Preset] = {
+    "deepmath-hard": Preset(
+        hub_id="zwhe99/DeepMath-103K",
+        revision="5cf055d1fe3d7a2eb19719ac020211469736ae44",
+        split="train",
+        columns=("question", "final_answer", "difficulty"),
+        problem=deepmath_problem,
+        difficulty=8.0,
+    ),
+    "gsm8k": GSM8K,
+    "gsm8k-test": Preset(GSM8K.hub_id, GSM8K.revision, "test", GSM8K.columns, GSM8K.problem, config=GSM8K.config),
+    "math-500": Preset(
+        hub_id="HuggingFaceH4/MATH-500",
+        revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
+        split="test",
+        columns=("problem", "answer", "unique_id"),
+        problem=math_500_problem,
+        parquet=False,
+    ),
+    "codecontests-easy": Preset(
+        hub_id="deepmind/code_contests",
+        revision="802411c3010cb00d1b05bad57ca77365a3c699d6",
+        split="train",
+        columns=(
+            "name",
+            "description",
+            "difficulty",
+            "public_tests",
+            "private_tests",
+            "generated_tests",
+            "time_limit",
+            "memory_limit_bytes",
+            "input_file",
+            "output_file",
+        ),
+        problem=code_problem,
+        difficulty=EASY,
+        verifier="code",
+    ),
+}
+
+
+def read_preset(name: str, path: str | None, options: Mapping[str, Any]) -> Pool:
+    """The problems of a preset, from the Hub or from a local copy."""
+    preset = _known(name)
+    if unknown := sorted(set(options) - {"revision"}):
+        raise DataError(f"preset {name} has no option {', '.join(unknown)}", fix="its only option is revision")
+    revision = None if path else _commit(str(options.get("revision", preset.revision)))
+    numbered = _local_rows(preset, path) if path else _hub_rows(preset, revision)
+    origin = f"{name} in {path}" if path else f"{name} ({preset.hub_id})"
+
+    def problem(row: Row) -> Problem | None:
+        if preset.difficulty is not None and row["difficulty"] != preset.difficulty:
+            return None
+        return preset.problem(row)
+
+    return collect(numbered, problem, origin=origin, revision=revision, allowed=UNUSABLE_SHARE)
+
+
+def _known(name: str) -> Preset:
+    if name not in PRESETS:
+        near = difflib.get_close_matches(name, PRESETS, n=1)
+        known = ", ".join([*PRESETS, "tabletop", "reasoning-gym:TASK"])
+        raise DataError(
+            f"there is no preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}"
+        )
+    return PRESETS[name]
+
+
+def _commit(revision: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise DataError(f"revision {revision} is not a commit", fix="name the 40 hex digits: a branch or tag can move")
+    return revision
+
+
+def _local_rows(preset: Preset, path: str) -> Iterator[tuple[str, Row | str]]:
+    folder = Path(path)
+    if preset.config and (folder / preset.config).is_dir():
+        folder = folder / preset.config
+    return rows(files(folder, preset.split), preset.columns)
+
+
+def _hub_rows(preset: Preset, revision: str | None) -> Iterator[tuple[str, Row | str]]:
+    """Rows of the Hub's data set; those of another difficulty are never decoded, as a row of tests can be large."""
+    table = _hub_table(preset, revision)
+    for index, difficulty in enumerate(table["difficulty"] if preset.difficulty is not None else [None] * len(table)):
+        yield str(index + 1), table[index] if difficulty == preset.difficulty else {"difficulty": difficulty}
+
+
+def _hub_table(preset: Preset, revision: str | None) -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise DataError("presets need the datasets package", fix="pip install 'agon-rl[data]'") from error
+    only = {"columns": list(preset.columns)} if preset.parquet else {}
+    try:
+        table = datasets.load_dataset(preset.hub_id, preset.config, split=preset.split, revision=revision, **only)
+        return table.select_columns(list(preset.columns))
+    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+        what = str(error.__cause__ or error).splitlines()[0]
+        raise DataError(
+            f"cannot load {preset.hub_id} at {revision}: {what}",
+            fix="connect once to fill the cache, or name a local copy: path beside preset",
+        ) from error

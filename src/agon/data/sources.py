@@ -1,0 +1,105 @@
+"""From the config's sources to problems: one source (`load`), or three splits that never share a problem (`splits`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from agon.data.generated import generate, is_generated
+from agon.data.local import read_file
+from agon.data.presets import read_preset
+from agon.data.split import PARTS, Claim, Pool, content_hash, fill, shuffled
+from agon.errors import DataError
+from agon.types import Problem, seed_for
+
+if TYPE_CHECKING:
+    from agon.config import Data, Source
+
+
+@dataclass(frozen=True, slots=True)
+class Splits:
+    """The problems of a run. `pools` says where each split comes from and what was left out on the way."""
+
+    train: tuple[Problem, ...]
+    dev: tuple[Problem, ...]
+    held_out: tuple[Problem, ...]
+    pools: Mapping[str, Pool]
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The content hash of each split: what a manifest stores and a resume compares."""
+        return {part: content_hash(problems) for part, problems in self.parts.items()}
+
+    @property
+    def parts(self) -> dict[str, tuple[Problem, ...]]:
+        return {"train": self.train, "dev": self.dev, "held_out": self.held_out}
+
+    @property
+    def revisions(self) -> dict[str, str | None]:
+        """The Hub commit that each split was read from; None for files and generated problems."""
+        return {part: self.pools[part].revision for part in self.parts}
+
+
+def load(source: Source, *, seed: int = 0) -> list[Problem]:
+    """The problems of one source, in an order that `seed` decides; `take` of them when it says so."""
+    pool = read(source, seed=seed)
+    problems = list(pool.problems) if is_generated(source.preset) else shuffled(pool.problems, seed)
+    if source.take is not None and source.take > len(problems):
+        raise DataError(
+            f"{pool.origin} has {len(problems)} problems, not {source.take} ({pool.account()})",
+            fix=f"ask for fewer: take: {len(problems)}",
+        )
+    return problems[: source.take]
+
+
+def read(source: Source, *, seed: int = 0) -> Pool:
+    """All that a source holds, each question once; of a generated one, the `take` that it must state."""
+    if source.preset is not None and source.columns:
+        raise DataError(f"preset {source.preset} knows its own columns", fix="leave out columns, or leave out preset")
+    if source.preset is not None and is_generated(source.preset):
+        return generate(source.preset, source.options, _stated(source), seed)
+    if source.preset is not None:
+        return read_preset(source.preset, source.path, source.options)
+    if source.path is None:
+        raise DataError("a source needs a preset or a path", fix="name one of them")
+    if source.options:
+        raise DataError(f"a file has no option {', '.join(source.options)}", fix="options belong to presets")
+    return read_file(source.path, source.columns)
+
+
+def splits(data: Data) -> Splits:
+    """The three splits of a config. Splits that name one source share its pool; generated ones are drawn apart."""
+    sources = {part: getattr(data, part) for part in PARTS}
+    pools = _stored(sources)
+    claims = {part: Claim(part, pool, sources[part].take) for part, pool in pools.items()}
+    filled: dict[str, tuple[Problem, ...]] = {}
+    for part in PARTS:
+        if part in claims:
+            filled[part] = fill(claims[part], list(claims.values()), filled, data.split_seed)
+        else:
+            pools[part] = _drawn(sources[part], part, data.split_seed, filled)
+            filled[part] = pools[part].problems
+    return Splits(filled["train"], filled["dev"], filled["held_out"], pools)
+
+
+def _stored(sources: Mapping[str, Source]) -> dict[str, Pool]:
+    """The pool of every split that is not generated; a source that two splits name is read once."""
+    once: dict[str, Pool] = {}
+    pools = {}
+    for part, source in sources.items():
+        if not is_generated(source.preset):
+            name = repr((source.preset, source.path, sorted(source.columns.items()), sorted(source.options.items())))
+            once[name] = pools[part] = once[name] if name in once else read(source)
+    return pools
+
+
+def _drawn(source: Source, part: str, seed: int, filled: Mapping[str, Sequence[Problem]]) -> Pool:
+    known = [problem for problems in filled.values() for problem in problems]
+    return generate(str(source.preset), source.options, _stated(source), seed_for(seed, part), known)
+
+
+def _stated(source: Source) -> int:
+    if source.take is None:
+        raise DataError(f"{source.preset} can make any number of problems", fix="say how many: take: 300")
+    return source.take
