@@ -1,0 +1,32 @@
+"""Which ways of spreading a run over GPUs the learner can honour; asked before anything heavy is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agon.errors import ConfigError
+
+_FIX = "launch with plain data parallelism: accelerate launch --multi_gpu, or torchrun"
+
+
+def check_backend(environ: Mapping[str, str], clip_norm: float | None) -> None:
+    """Refuse what `accelerate launch` asked for if it would couple the two policies or has not been proven."""
+    if _on(environ, "ACCELERATE_USE_DEEPSPEED"):
+        raise ConfigError(_deepspeed(clip_norm), fix=_FIX)
+    if _on(environ, "ACCELERATE_USE_FSDP"):
+        version = environ.get("FSDP_VERSION", "1")
+        raise ConfigError(_FSDP1 if version == "1" else _FSDP2, fix=_FIX)
+
+
+def _deepspeed(clip_norm: float | None) -> str:
+    if clip_norm is not None:
+        return "DeepSpeed clips all parameters by one joint norm, so one policy's gradient would shrink the other's"
+    return "DeepSpeed steps the optimizer inside backward, so the micro-batches of two policies cannot share a step"
+
+
+_FSDP1 = "FSDP1 clips only the whole model by one joint norm, so one policy's gradient would shrink the other's"
+_FSDP2 = "FSDP2 is not proven yet with two adapters: saved adapters and optimizer states would be shards"
+
+
+def _on(environ: Mapping[str, str], name: str) -> bool:
+    return environ.get(name, "false").lower() in {"1", "true", "yes"}

@@ -1,0 +1,188 @@
+"""The pair: one frozen base, one PeftModel, adapters `a` and `b`.
+
+A starts as the base (lora_B is zero). B starts with Gaussian noise in lora_B: the paper says "small Gaussian noise
+around the zero matrix" and gives no size. Adapters are float32 masters whatever the dtype of the base.
+
+PEFT's `set_adapter`, `add_adapter`, `disable_adapter` and `load_adapter` all freeze the adapter that is not active.
+Here both stay trainable at all times: parameter lists are explicit and the flags are restored after every switch. Files
+are written and read by those lists too, since PEFT guesses which part of a tensor's name is the adapter's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from agon.config import Init, Lora
+from agon.errors import CheckpointError, ConfigError
+from agon.types import Policy, seed_for
+
+WEIGHTS = "adapter_model.safetensors"
+TOWERS = ("vision", "visual", "audio", "image", "multi_modal", "multimodal")
+"""Words in the module paths of towers and projectors that text never passes through."""
+
+
+class Pair:
+    """Both policies over one base; exactly one is active at a time, both are always trainable."""
+
+    def __init__(self, model: PeftModel) -> None:
+        self.model = model
+        self._named = {policy: _parameters(model, policy) for policy in Policy}
+        self.restore_flags()
+
+    def named_parameters(self, policy: Policy) -> dict[str, nn.Parameter]:
+        """The policy's own parameters by name: the explicit list that optimizer, clipping and hashes use."""
+        return self._named[policy]
+
+    def parameters(self, policy: Policy) -> list[nn.Parameter]:
+        return list(self._named[policy].values())
+
+    def activate(self, policy: Policy) -> None:
+        """Make `policy` the one that the next forward and its backward run through."""
+        if self.model.active_adapters != [policy.value]:
+            self.model.set_adapter(policy.value)
+        self.restore_flags()
+
+    def restore_flags(self) -> None:
+        """Both adapters require gradients, whatever PEFT froze on the way."""
+        for policy in Policy:
+            for parameter in self._named[policy].values():
+                parameter.requires_grad_(True)
+
+    @contextmanager
+    def base_only(self) -> Iterator[None]:
+        """Adapters off: the frozen base, which is the KL reference."""
+        with self.model.disable_adapter():
+            yield
+        self.restore_flags()
+
+    def targets(self) -> list[str]:
+        """Module paths that carry an adapter, in order."""
+        mark = f".lora_A.{Policy.A.value}."
+        names = [name.split(mark)[0] for name in self._named[Policy.A] if mark in name]
+        return [name.removeprefix("base_model.model.") for name in names]
+
+    def export(self, policy: Policy, folder: Path) -> str:
+        """Write a plain PEFT directory and return the hash of its weights."""
+        folder.mkdir(parents=True, exist_ok=True)
+        state = self._state(policy)
+        save_file(state, folder / WEIGHTS, metadata={"format": "pt"})
+        (folder / "adapter_config.json").write_text(
+            json.dumps(_plain(self.model.peft_config[policy.value]), indent=2) + "\n"
+        )
+        return _digest(state)
+
+    def hash(self, policy: Policy) -> str:
+        """The hash of the policy's weights as they are now."""
+        return _digest(self._state(policy))
+
+    def load(self, policy: Policy, folder: Path) -> None:
+        """Read weights that `export` wrote; refuse a directory whose tensors are not this adapter's."""
+        state, mine = load_file(folder / WEIGHTS), self._state(policy)
+        if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in mine.items()}:
+            raise CheckpointError(
+                f"{folder} does not hold an adapter of this shape",
+                fix="check model.name and model.lora against the run's config",
+            )
+        with torch.no_grad():
+            for name, parameter in self._named[policy].items():
+                parameter.copy_(state[_file_name(name, policy)])
+
+    def _state(self, policy: Policy) -> dict[str, torch.Tensor]:
+        state = {_file_name(name, policy): p.detach().cpu().contiguous() for name, p in self._named[policy].items()}
+        return dict(sorted(state.items()))
+
+
+def build_pair(base: Any, lora: Lora, init: Init, seed: int) -> Pair:
+    """Put adapters `a` and `b` on a frozen base; the same seed gives the same weights on every machine and process."""
+    settings = _settings(base, lora)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed_for(seed, "lora", Policy.A))
+        with warnings.catch_warnings():
+            # "a" is part of "lora_", which matters only to PEFT's own loading of files; ours does not guess
+            warnings.filterwarnings("ignore", message="Adapter name 'a' should not be contained")
+            model = get_peft_model(base, LoraConfig(**settings), adapter_name=Policy.A.value)
+        torch.manual_seed(seed_for(seed, "lora", Policy.B))
+        model.add_adapter(Policy.B.value, LoraConfig(**settings))
+        pair = Pair(model)
+        _add_noise(pair, init.b_noise_std)
+    pair.activate(Policy.A)
+    return pair
+
+
+def linear_targets(base: Any) -> list[str]:
+    """Paths of every linear layer that text passes through, without the output head."""
+    head = base.get_output_embeddings()
+    return [
+        name
+        for name, module in base.named_modules()
+        if isinstance(module, nn.Linear) and module is not head and not any(word in name for word in TOWERS)
+    ]
+
+
+def _settings(base: Any, lora: Lora) -> dict[str, Any]:
+    """LoRA settings with targets as last names, and the layers that share a last name by accident shut out."""
+    wanted = linear_targets(base)
+    if lora.targets != "all-linear":
+        names = [lora.targets] if isinstance(lora.targets, str) else lora.targets
+        wanted = [path for path in wanted if path.rsplit(".", 1)[-1] in names]
+        if missing := set(names) - {path.rsplit(".", 1)[-1] for path in wanted}:
+            raise ConfigError(
+                f"model.lora.targets: no linear layer is called {', '.join(sorted(missing))}",
+                fix="write model.lora.targets=all-linear, or linear layers of this base (never its output head)",
+            )
+    last = {path.rsplit(".", 1)[-1] for path in wanted}
+    others = [n for n, m in base.named_modules() if n.rsplit(".", 1)[-1] in last and n not in set(wanted)]
+    return {
+        "r": lora.rank,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "task_type": "CAUSAL_LM",
+        "target_modules": sorted(last),
+        "exclude_modules": sorted(others) or None,
+    }
+
+
+def _add_noise(pair: Pair, std: float) -> None:
+    with torch.no_grad():
+        for name, parameter in pair.named_parameters(Policy.B).items():
+            if ".lora_B." in name:
+                noise = torch.randn(parameter.shape, dtype=torch.float32) * std
+                parameter.copy_(noise.to(parameter.device))
+
+
+def _parameters(model: PeftModel, policy: Policy) -> dict[str, nn.Parameter]:
+    marks = tuple(f".lora_{side}.{policy.value}." for side in "AB")
+    return {name: p for name, p in model.named_parameters() if any(mark in name for mark in marks)}
+
+
+def _file_name(name: str, policy: Policy) -> str:
+    """A parameter's name in a PEFT directory: without the adapter's."""
+    for side in "AB":
+        name = name.replace(f".lora_{side}.{policy.value}.", f".lora_{side}.")
+    return name
+
+
+def _plain(config: LoraConfig) -> dict[str, Any]:
+    """The adapter's config as JSON with sorted sets, so that equal adapters give equal files."""
+    fields = config.to_dict() | {"inference_mode": True}
+    return {key: sorted(value) if isinstance(value, set) else value for key, value in sorted(fields.items())}
+
+
+def _digest(state: dict[str, torch.Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in state.items():
+        digest.update(f"{name}\x1f{tensor.dtype}\x1f{tuple(tensor.shape)}\x1f".encode())
+        digest.update(tensor.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
