@@ -1,0 +1,135 @@
+"""Do the intervals cover, and do the tests keep their size? Measured on simulated data sets, not assumed.
+
+Clopper-Pearson and exact McNemar promise at least nominal behaviour, whatever the rate; the others promise to be close to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from _lib import arguments, verdict
+from scipy import stats
+from statsmodels.stats.contingency_tables import mcnemar as sm_mcnemar
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.proportion import proportion_confint
+
+from agon.eval import statistics as st
+
+NOMINAL, LOW, HIGH = 0.95, 0.93, 0.97
+RATES = (0.05, 0.23, 0.30, 0.46, 0.61, 0.90)
+
+
+def binomial(interval: Callable[[int, int], st.Interval], n: int, rate: float, sets: int, rng: np.random.Generator) -> float:
+    """Share of simulated counts whose interval holds the true rate."""
+    holds = cache(lambda k: interval(k, n).low <= rate <= interval(k, n).high)
+    return float(np.mean([holds(int(k)) for k in rng.binomial(n, rate, sets)]))
+
+
+def exact_coverage(n: int, rate: float) -> float:
+    """Clopper-Pearson's coverage without simulation: every count, weighed by its chance."""
+    covered = [k for k in range(n + 1) if st.clopper_pearson(k, n).low <= rate <= st.clopper_pearson(k, n).high]
+    return float(stats.binom.pmf(covered, n, rate).sum())
+
+
+def problems(n: int, k: int, rng: np.random.Generator, shift: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Outcomes of k samples on n problems of very different difficulty, for two systems that share the difficulty."""
+    difficulty = rng.normal(-0.3, 1.5, n)
+    first = 1 / (1 + np.exp(-difficulty))
+    second = 1 / (1 + np.exp(-(difficulty + shift + rng.normal(0, 0.5, n))))
+    return rng.random((n, k)) < first[:, None], rng.random((n, k)) < second[:, None]
+
+
+def truth(shift: float) -> tuple[float, float]:
+    """Expected pass rates of the two systems, by numerical integration over difficulty."""
+    rng = np.random.default_rng(99)
+    d, e = rng.normal(-0.3, 1.5, 2_000_000), rng.normal(0, 0.5, 2_000_000)
+    return float((1 / (1 + np.exp(-d))).mean()), float((1 / (1 + np.exp(-(d + shift + e)))).mean())
+
+
+def covers(interval: st.Interval, value: float) -> bool:
+    return interval.low <= value <= interval.high
+
+
+def simulate(sets: int) -> dict[str, tuple[float, str, bool]]:
+    """Name -> (measured, promise, kept)."""
+    rng = np.random.default_rng(2026)
+    rows: dict[str, tuple[float, str, bool]] = {}
+    for rate in RATES:
+        simulated = binomial(st.clopper_pearson, 300, rate, sets, rng)
+        exact = exact_coverage(300, rate)
+        agrees = abs(simulated - exact) < 4 * np.sqrt(exact * (1 - exact) / sets)
+        rows[f"Clopper-Pearson, n 300, rate {rate}"] = (simulated, f">= {NOMINAL} (exact {exact:.4f})", agrees and exact >= NOMINAL)
+    wilson = [binomial(st.wilson, n, rate, sets, rng) for n in (300, 500) for rate in RATES]
+    rows["Wilson, n 300 and 500, lowest of 12"] = band(min(wilson))
+    rows["Wilson, n 300 and 500, highest of 12"] = band(max(wilson))
+    first, second = truth(0.4)
+    drawn = [problems(300, 4, rng, 0.4) for _ in range(sets)]
+    rows["clustered avg@4, 300 problems"] = band(np.mean([covers(st.clustered(a), first) for a, _ in drawn]))
+    rows["paired difference of avg@4, 300 problems"] = band(
+        np.mean([covers(st.paired_clustered(a, b), second - first) for a, b in drawn])
+    )
+    rows["paired bootstrap, 300 problems, one sample"] = band(
+        np.mean([covers(st.paired(a[:, 0].tolist(), b[:, 0].tolist(), draws=1000, seed=i).difference, second - first) for i, (a, b) in enumerate(drawn)])
+    )
+    rows["t interval over 5 seeds"] = band(np.mean([covers(st.t_interval(x), 0.3) for x in rng.normal(0.3, 0.03, (sets, 5))]))
+    rows |= sizes(sets, rng)
+    return rows
+
+
+def sizes(sets: int, rng: np.random.Generator) -> dict[str, tuple[float, str, bool]]:
+    """Rejections when there is nothing to find."""
+    null = [problems(300, 1, rng) for _ in range(sets)]
+    swapped = [(np.where(s, a, b), np.where(s, b, a)) for (a, b), s in ((x, rng.random((300, 1)) < 0.5) for x in null)]
+    p_values = [st.paired(a[:, 0].tolist(), b[:, 0].tolist(), draws=10).p_value for a, b in swapped]
+    size = float(np.mean([p < 0.05 for p in p_values]))
+    families = np.array(p_values[: len(p_values) // 4 * 4]).reshape(-1, 4)
+    family = float(np.mean([min(st.holm(list(row))) < 0.05 for row in families]))
+    slack = 3 * np.sqrt(0.05 * 0.95 / len(families))
+    return {
+        "exact McNemar, size at 5%": (size, "<= 0.05", size <= 0.05),
+        "Holm over 4 tests, family-wise error": (family, "<= 0.05 within noise", family <= 0.05 + slack),
+    }
+
+
+def band(measured: float) -> tuple[float, str, bool]:
+    return float(measured), f"{LOW} to {HIGH}", LOW <= measured <= HIGH
+
+
+def agreement() -> float:
+    """Largest difference to statsmodels over a grid of counts, tables and families."""
+    gaps = [0.0]
+    for k, n in [(0, 300), (69, 300), (138, 300), (183, 300), (300, 300), (7, 11)]:
+        for mine, method in ((st.clopper_pearson, "beta"), (st.wilson, "wilson")):
+            low, high = proportion_confint(k, n, method=method)
+            gaps += [abs(mine(k, n).low - low), abs(mine(k, n).high - high)]
+    for b, c in [(0, 0), (3, 9), (40, 22), (1, 30)]:
+        table = [[10, b], [c, 10]]
+        gaps.append(abs(st.mcnemar(b, c) - min(1.0, sm_mcnemar(table, exact=True).pvalue)) if b + c else 0.0)
+    family = [0.001, 0.04, 0.03, 0.2]
+    gaps += list(np.abs(np.array(st.holm(family)) - multipletests(family, method="holm")[1]))
+    return float(max(gaps))
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    sets = 2000
+    rows = simulate(sets)
+    for name, (measured, promise, kept) in rows.items():
+        print(f"{'ok  ' if kept else 'FAIL'} {name:45} {measured:.4f}   {promise}")
+    gap = agreement()
+    print(f"largest difference to statsmodels: {gap:.2e}")
+    verdict(
+        "every interval covers as promised, every test keeps its size, and values agree with statsmodels",
+        value={name: round(measured, 4) for name, (measured, _, _) in rows.items()},
+        goal=f"Clopper-Pearson >= {NOMINAL}, McNemar <= 0.05, others {LOW} to {HIGH}; difference to statsmodels < 1e-9",
+        holds=all(kept for _, _, kept in rows.values()) and gap < 1e-9,
+        data_sets=sets,
+        largest_difference=gap,
+        quick=args.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Intervals and tests for pass rates: exact where they can be, paired where they should be, and honest about seeds.
+
+Every function takes counts or per-problem outcomes and returns plain numbers. What the paper reports (one run, one sample per
+problem, Clopper-Pearson over problems) is `clopper_pearson`; everything else here is what it leaves open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import optimize, stats
+
+LEVEL = 0.95
+DRAWS = 4000
+FEW_SEEDS = 10
+"""Below this many seeds a bootstrap over seeds is only descriptive: its intervals are too short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """An estimate with the limits of its interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{100 * self.value:.1f}% [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+
+
+# -- one system -------------------------------------------------------------------------------------------------------
+
+
+def clopper_pearson(correct: int, n: int, level: float = LEVEL) -> Interval:
+    """Exact binomial interval: covers at least `level`, whatever the rate."""
+    low, high = stats.binomtest(correct, n).proportion_ci(level, method="exact")
+    return Interval(correct / n, float(low), float(high))
+
+
+def wilson(correct: int, n: int, level: float = LEVEL) -> Interval:
+    """Score interval: shorter than the exact one, close to `level` on average."""
+    low, high = stats.binomtest(correct, n).proportion_ci(level, method="wilson")
+    return Interval(correct / n, float(low), float(high))
+
+
+def clustered(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval:
+    """avg@k over problems with k samples each: problems are the units, samples of one problem are not independent."""
+    means = np.array([np.mean(samples) for samples in outcomes], dtype=float)
+    return t_interval(means.tolist(), level, floor=0.0, ceiling=1.0)
+
+
+def t_interval(values: Sequence[float], level: float = LEVEL, floor: float = -math.inf, ceiling: float = math.inf) -> Interval:
+    """Mean and Student's interval: what decides across seeds."""
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Interval(mean, floor, ceiling)
+    half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    return Interval(mean, max(floor, mean - half), min(ceiling, mean + half))
+
+
+def bootstrap(values: Sequence[float], level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Interval:
+    """Mean and percentile bootstrap over the given units."""
+    data = np.asarray(values, dtype=float)
+    rng = np.random.default_rng(seed)
+    means = data[rng.integers(0, len(data), (draws, len(data)))].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(data.mean()), float(low), float(high))
+
+
+# -- two systems on the same problems ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Two systems on the same problems: who solved what the other could not."""
+
+    n: int
+    only_first: int
+    only_second: int
+    p_value: float
+    difference: Interval
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Exact two-sided McNemar test: only problems on which the systems disagree say anything."""
+    disagree = only_first + only_second
+    return 1.0 if disagree == 0 else float(stats.binomtest(only_first, disagree, 0.5).pvalue)
+
+
+def paired(first: Sequence[bool], second: Sequence[bool], level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Paired:
+    """Exact McNemar test and paired bootstrap of the difference second - first, one outcome per problem."""
+    if len(first) != len(second) or not first:
+        raise ValueError("two equally long, non-empty lists of outcomes on the same problems are needed")
+    only_first = sum(a and not b for a, b in zip(first, second, strict=True))
+    only_second = sum(b and not a for a, b in zip(first, second, strict=True))
+    differences = [float(b) - float(a) for a, b in zip(first, second, strict=True)]
+    p_value = mcnemar(only_first, only_second)
+    return Paired(len(first), only_first, only_second, p_value, bootstrap(differences, level, draws, seed))
+
+
+def paired_clustered(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval:
+    """Difference of avg@k on the same problems: the per-problem differences are the units."""
+    differences = [float(np.mean(b) - np.mean(a)) for a, b in zip(first, second, strict=True)]
+    return t_interval(differences, level, -1.0, 1.0)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down adjustment: p-values of a family, in the given order."""
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    adjusted, running = [0.0] * len(p_values), 0.0
+    for place, i in enumerate(order):
+        running = max(running, min(1.0, (len(p_values) - place) * p_values[i]))
+        adjusted[i] = running
+    return adjusted
+
+
+# -- seeds, power, and the price of choosing afterwards ---------------------------------------------------------------
+
+
+def detectable(n: int, disagree: float, level: float = LEVEL, power: float = 0.8) -> float:
+    """Smallest paired difference found with `power` on n problems when the systems disagree on that share of them."""
+    z = stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(power)
+    # Var(difference) = disagree - d^2, so d solves d^2 (n + z^2) = z^2 disagree.
+    return float(z * math.sqrt(disagree / (n + z * z)))
+
+
+def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: float = 0.8) -> float:
+    """Smallest difference of seed-paired means found with `power` when paired differences have this standard deviation."""
+    if seeds < 2:
+        return math.inf
+    df = seeds - 1
+    critical = stats.t.ppf((1 + level) / 2, df)
+
+    def missing(effect: float) -> float:
+        # the wrong-sided tail is negligible at this power, and the noncentral t is not to be had far out: there it is found
+        found = float(stats.nct.sf(critical, df, effect * math.sqrt(seeds) / sd))
+        return power - (1.0 if math.isnan(found) else found)
+
+    return float(optimize.brentq(missing, 0.0, 40 * sd)) if sd else 0.0
+
+
+def optimism(first: Sequence[bool], second: Sequence[bool], draws: int = DRAWS, seed: int = 0) -> float:
+    """What choosing the better direction on the evaluated set itself is worth: its bias, by the bootstrap.
+
+    On each resample the better direction is chosen and its score compared with that same direction's score on the whole set.
+    """
+    a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, len(a), (draws, len(a)))
+    resampled = np.stack([a[rows].mean(axis=1), b[rows].mean(axis=1)])
+    chosen = resampled.argmax(axis=0)
+    return float((resampled.max(axis=0) - np.array([a.mean(), b.mean()])[chosen]).mean())
