@@ -1,0 +1,64 @@
+"""`agon diagnose`: which reward terms are inert under group normalisation, and why groups are dead, in any GRPO log."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agon.cli.parser import json_argument, print_json
+from agon.errors import InputError
+
+if TYPE_CHECKING:
+    from agon.diagnose import Columns
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The log, and the columns that are not recognised by name."""
+    parser.add_argument("log", type=Path, metavar="LOG", help="a run directory, a parquet or JSONL file, or a folder")
+    parser.add_argument("--group", metavar="COLS", help="columns that name a group: step,problem_id")
+    parser.add_argument("--terms", metavar="COLS", help="reward columns: correctness,format")
+    parser.add_argument("--weights", metavar="W", help="weights of terms logged without them: format=0.5")
+    parser.add_argument("--total", metavar="COL", help="the reward that was normalised (else the sum of the terms)")
+    parser.add_argument("--correct", metavar="COL", help="whether the answer was right")
+    parser.add_argument("--truncated", metavar="COL", help="whether the completion was cut off")
+    parser.add_argument("--opponent", metavar="COL", help="the opponent's outcome, for rewards that depend on one")
+    parser.add_argument("--scale", choices=("group", "none"), help="TRL's scale_rewards; by default told from the log")
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the diagnosis of every stream in the log."""
+    from agon.diagnose import diagnose, read
+    from agon.diagnose.words import findings, table
+
+    found = [diagnose(log, args.scale) for log in read(args.log, columns(args))]
+    if args.json:
+        print_json([one.json() | {"findings": findings(one)} for one in found])
+    else:
+        print("\n\n".join("\n".join(table(one)) for one in found))
+    return 0
+
+
+def columns(args: argparse.Namespace) -> Columns | None:
+    """The columns named on the command line; None when none is."""
+    from agon.diagnose import Columns
+
+    named = Columns(
+        group=_list(args.group),
+        terms=_list(args.terms),
+        weights=_weights(args.weights),
+        **{name: getattr(args, name) for name in ("total", "correct", "truncated", "opponent")},
+    )
+    return named if named.names() else None
+
+
+def _list(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
+
+
+def _weights(text: str | None) -> dict[str, float]:
+    try:
+        return {name: float(value) for name, value in (word.split("=") for word in _list(text))}
+    except ValueError as error:
+        raise InputError(f"--weights {text} cannot be read", fix="write --weights format=0.5,length=0.1") from error

@@ -1,0 +1,92 @@
+"""Logged groups as values: rows with their weighted reward terms, and the two ways of normalising a group."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Literal
+
+from agon.game.advantage import advantages
+
+Scale = Literal["group", "none"]
+"""TRL's scale_rewards: divide by the group's standard deviation, or only subtract its mean."""
+
+RESOLUTION = 1e-6
+"""Rewards closer than this, relative to the largest in the log, are one reward: logs are often kept in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One completion. `total` is None when it was not graded; what the log does not hold is None."""
+
+    terms: tuple[float, ...]
+    total: float | None
+    correct: bool | None = None
+    truncated: bool | None = None
+    opponent: Hashable = None
+    advantage: float | None = None
+
+
+Group = tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Log:
+    """Groups of rows that were normalised together, and the names of their terms."""
+
+    name: str
+    terms: tuple[str, ...]
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def resolution(self) -> float:
+        """The smallest difference between two rewards that counts."""
+        sizes = [abs(value) for row in self.rows() for value in (*row.terms, row.total or 0.0)]
+        return RESOLUTION * max(sizes, default=0.0)
+
+    def rows(self) -> Iterator[Row]:
+        for group in self.groups:
+            yield from group
+
+    @cached_property
+    def graded(self) -> list[Group]:
+        """Every group without its ungraded rows; groups with fewer than two graded rows are left out."""
+        kept = (tuple(row for row in group if row.total is not None) for group in self.groups)
+        return [group for group in kept if len(group) > 1]
+
+
+def snap(values: Sequence[float], resolution: float) -> list[float]:
+    """The values with those that lie within the resolution of each other made equal."""
+    snapped = dict[float, float]()
+    anchor = None
+    for value in sorted(set(values)):
+        if anchor is None or value - anchor > resolution:
+            anchor = value
+        snapped[value] = anchor
+    return [snapped[value] for value in values]
+
+
+def varies(values: Sequence[float], resolution: float) -> bool:
+    """Whether the values of a group differ."""
+    return bool(values) and max(values) - min(values) > resolution
+
+
+def normalise(values: Sequence[float], scale: Scale, resolution: float) -> list[float]:
+    """Advantages of one group with epsilon 0; zeros when the group is dead."""
+    known = snap(values, resolution)
+    if scale == "none":
+        mean = fmean(known)
+        return [value - mean for value in known]
+    return [advantage or 0.0 for advantage in advantages(known, epsilon=0.0)]
+
+
+def totals(group: Group) -> list[float]:
+    """The totals of a graded group."""
+    return [row.total for row in group if row.total is not None]
+
+
+def column(group: Group, term: int) -> list[float]:
+    """One term of every row of a group."""
+    return [row.terms[term] for row in group]

@@ -1,0 +1,186 @@
+"""What each reward term does to the normalised advantages: its kind, the first of these that fits.
+
+    group-constant       never varies within a group: subtracted with the mean
+    action-independent   fixed by the opponent's outcome: no expected gradient, only noise
+    rescaling            varies, yet no advantage changes without it: divided out with the standard deviation
+    echo                 a multiple of an earlier term, up to what the opponent decides: a weight, not a direction
+    signal               none of these
+
+Only what the log shows is said: a policy that always copies its opponent's outcome makes its own correctness look
+action-independent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal
+
+from agon.diagnose.log import Group, Log, Row, Scale, column, normalise, totals, varies
+
+Kind = Literal["group-constant", "action-independent", "rescaling", "echo", "signal"]
+
+UNCHANGED = 1e-4
+"""Advantages closer than this are the same: TRL's epsilon alone moves them by as much."""
+
+MIN_REPEATS = 8
+"""How often an outcome must have come again under the same opponent before its constancy counts as evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One reward term: what it is, and how much of the learning signal it carries."""
+
+    name: str
+    kind: Kind
+    varying_groups: float
+    saturated: float
+    floored: float
+    variance_share: float
+    advantage_change: float
+    sign_flips: float
+    changed_groups: float
+    sole_signal: int
+    echo_of: str | None = None
+    slope: float | None = None
+
+    @property
+    def inert(self) -> bool:
+        """No expected gradient of its own, at any weight that keeps its sign."""
+        return self.kind in {"group-constant", "action-independent", "rescaling"}
+
+
+def terms(log: Log, scale: Scale) -> tuple[Term, ...]:
+    """Every term of a log, in the order of its columns."""
+    return tuple(_term(log, scale, place) for place in range(len(log.terms)))
+
+
+def _term(log: Log, scale: Scale, place: int) -> Term:
+    groups, resolution = log.graded, log.resolution
+    changes = [_change(group, place, scale, resolution) for group in groups]
+    live = [change for change in changes if change.live]
+    rows = [pair for change in live for pair in change.pairs]
+    echo = _echo(log, groups, place)
+    kind = _kind(log, groups, place, changes, echo)
+    return Term(
+        name=log.terms[place],
+        kind=kind,
+        varying_groups=_share(varies(column(group, place), resolution) for group in groups),
+        saturated=_constant_at(max, groups, place, resolution),
+        floored=_constant_at(min, groups, place, resolution),
+        variance_share=_variance_share(groups, place),
+        advantage_change=fmean([abs(with_ - without) for with_, without in rows]) if rows else 0.0,
+        sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in rows),
+        changed_groups=_share(change.changed for change in live),
+        sole_signal=sum(change.live and not change.live_without for change in changes),
+        echo_of=log.terms[echo[0]] if echo and kind == "echo" else None,
+        slope=echo[1] if echo and kind == "echo" else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """The advantages of one group with and without a term."""
+
+    live: bool
+    live_without: bool
+    pairs: tuple[tuple[float, float], ...]
+
+    @property
+    def changed(self) -> bool:
+        return any(abs(with_ - without) > UNCHANGED for with_, without in self.pairs)
+
+
+def _change(group: Group, place: int, scale: Scale, resolution: float) -> _Change:
+    paid = totals(group)
+    rest = [total - term for total, term in zip(paid, column(group, place), strict=True)]
+    pairs = zip(normalise(paid, scale, resolution), normalise(rest, scale, resolution), strict=True)
+    return _Change(varies(paid, resolution), varies(rest, resolution), tuple(pairs))
+
+
+def _kind(log: Log, groups: list[Group], place: int, changes: list[_Change], echo: tuple[int, float] | None) -> Kind:
+    if not any(varies(column(group, place), log.resolution) for group in groups):
+        return "group-constant"
+    if _only_opponent(groups, place, log.resolution):
+        return "action-independent"
+    if not any(change.changed for change in changes):
+        return "rescaling"
+    return "echo" if echo else "signal"
+
+
+def _only_opponent(groups: list[Group], place: int, resolution: float) -> bool:
+    """Whether the opponent's outcome fixes the term in every group, with enough repeats to say so."""
+    repeats = 0
+    for group in groups:
+        if not varies(column(group, place), resolution):
+            continue
+        for cell in _cells(group):
+            if None in {row.opponent for row in cell} or varies(column(cell, place), resolution):
+                return False
+            repeats += len(cell) - 1
+    return repeats >= MIN_REPEATS
+
+
+def _cells(group: Group) -> Iterator[Group]:
+    """The rows of a group that met the same outcome of the opponent (all of them, if the log does not say)."""
+    cells = defaultdict[Hashable, list[Row]](list)
+    for row in group:
+        cells[row.opponent].append(row)
+    yield from map(tuple, cells.values())
+
+
+def _echo(log: Log, groups: list[Group], place: int) -> tuple[int, float] | None:
+    """The earlier term of which this one is a multiple within every cell, with the factor."""
+    for other in range(place):
+        slope = _slope(groups, place, other, log.resolution)
+        if slope is not None:
+            return other, slope
+    return None
+
+
+def _slope(groups: list[Group], place: int, other: int, resolution: float) -> float | None:
+    """The one factor that turns term `other` into term `place` within every cell; None if there is none."""
+    pairs = [pair for group in groups for cell in _cells(group) for pair in _centred(cell, place, other)]
+    square = sum(theirs * theirs for _, theirs in pairs)
+    if square <= resolution**2:
+        return None
+    slope = sum(mine * theirs for mine, theirs in pairs) / square
+    off = max(abs(mine - slope * theirs) for mine, theirs in pairs)
+    informative = sum(abs(theirs) > resolution for _, theirs in pairs)
+    return slope if abs(slope) > resolution and off <= 10 * resolution and informative >= MIN_REPEATS else None
+
+
+def _centred(cell: Group, place: int, other: int) -> list[tuple[float, float]]:
+    mine, theirs = column(cell, place), column(cell, other)
+    mean_mine, mean_theirs = fmean(mine), fmean(theirs)
+    return [(a - mean_mine, b - mean_theirs) for a, b in zip(mine, theirs, strict=True)]
+
+
+def _variance_share(groups: list[Group], place: int) -> float:
+    """cov(term, total) / var(total) within groups: the shares of all terms add up to 1."""
+    shared = whole = 0.0
+    for group in groups:
+        paid, mine = totals(group), column(group, place)
+        mean_paid, mean_mine = fmean(paid), fmean(mine)
+        shared += sum((p - mean_paid) * (m - mean_mine) for p, m in zip(paid, mine, strict=True))
+        whole += sum((p - mean_paid) ** 2 for p in paid)
+    return shared / whole if whole else 0.0
+
+
+def _constant_at(
+    extreme: Callable[[Iterable[float]], float], groups: list[Group], place: int, resolution: float
+) -> float:
+    """The share of groups in which every row has the log's largest (or smallest) value of a term."""
+    values = [row.terms[place] for group in groups for row in group]
+    if not values or not varies(values, resolution):
+        return 0.0
+    end = extreme(values)
+    return _share(all(abs(value - end) <= resolution for value in column(group, place)) for group in groups)
+
+
+def _share(flags: Iterable[bool]) -> float:
+    """The share of True."""
+    known = list(flags)
+    return sum(known) / len(known) if known else 0.0

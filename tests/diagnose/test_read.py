@@ -1,0 +1,192 @@
+"""Logs of other trainers and of our own are read without being told what their columns mean."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agon.cli.diagnose import add_arguments, run
+from agon.cli.parser import Parser
+from agon.diagnose import Columns, Diagnosis, diagnose, read
+from agon.disk import bouts
+from agon.errors import DataError
+from agon.game.rules import Game
+from tests.game import world
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "grpo_log.jsonl"
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def one(path: Path, columns: Columns | None = None) -> Diagnosis:
+    (log,) = read(path, columns)
+    return diagnose(log)
+
+
+def trl_rows(step: int, question: str, accuracy: list[float], format_: list[float]) -> list[dict[str, Any]]:
+    """Rows as TRL 1.16 writes them with log_completions: unweighted rewards, NaN where a function gave None."""
+    known = [a + f for a, f in zip(accuracy, format_, strict=True) if not math.isnan(a)]
+    mean = sum(known) / len(known)
+    std = (sum((value - mean) ** 2 for value in known) / (len(known) - 1)) ** 0.5
+    prompt = [{"role": "user", "content": question}]
+    return [
+        {
+            **{"step": step, "prompt": prompt, "completion": [{"role": "assistant", "content": f"try {i}"}]},
+            **{"accuracy_reward": a, "think_format": f},
+            "advantage": 0.0 if math.isnan(a) else (a + f - mean) / (std + 1e-4),
+        }
+        for i, (a, f) in enumerate(zip(accuracy, format_, strict=True))
+    ]
+
+
+def test_a_trl_completions_folder_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "completions").mkdir()
+    for step in (1, 2):
+        rows = trl_rows(step, "one", [1, 0, 1, 0], [1, 1, 1, 1]) + trl_rows(step, "two", [0, 0, 0, 0], [0, 0, 0, 0])
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / "completions" / f"completions_{step:05d}.parquet")
+    found = one(tmp_path)
+    assert (found.groups, found.rows, found.group_sizes) == (4, 16, (4, 4))
+    assert found.advantages_agree
+    assert [(term.name, term.kind) for term in found.terms] == [
+        ("accuracy_reward", "signal"),
+        ("think_format", "group-constant"),
+    ]
+    assert found.dead == {"floored": 2}
+
+
+def test_a_row_that_no_reward_function_scored_is_ungraded(tmp_path: Path) -> None:
+    nan = float("nan")
+    rows = trl_rows(1, "one", [1, 0, nan, nan], [1, 1, nan, nan])
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "log.parquet")
+    found = one(tmp_path / "log.parquet")
+    assert found.ungraded_rows == 2
+    assert found.dead_groups == 0
+
+
+def test_weights_that_trl_does_not_log_are_missed_and_can_be_given(tmp_path: Path) -> None:
+    rows = trl_rows(1, "one", [1, 0, 1, 0], [1, 1, 0, 0])
+    for row in rows:
+        row["accuracy_reward"] *= 2
+    path = jsonl(tmp_path / "log.jsonl", rows)
+    assert one(path).advantages_agree is False
+    assert one(path, Columns(weights={"accuracy_reward": 0.5})).advantages_agree is True
+
+
+def test_a_verl_rollout_dump_is_understood(tmp_path: Path) -> None:
+    rows = [
+        {
+            "input": q,
+            "output": str(i),
+            "gts": "4",
+            "score": float(i == 0 and q == "one"),
+            "step": 7,
+            "acc": i == 0 and q == "one",
+        }
+        for q in ("one", "two")
+        for i in range(4)
+    ]
+    jsonl(tmp_path / "7.jsonl", rows)
+    found = one(tmp_path)
+    assert found.groups == 2
+    assert [term.name for term in found.terms] == ["score"]
+    assert found.dead == {"all wrong": 1}
+
+
+def played(folder: Path, game: Game, steps: int = 6) -> list[Diagnosis]:
+    folder.mkdir(exist_ok=True)
+    for step in range(steps):
+        bouts.write(folder / "bouts", step, world.run(world.problems(8), step, game)[0].bouts, "an arm")
+    return [diagnose(log) for log in read(folder)]
+
+
+def kinds(found: Diagnosis) -> dict[str, str]:
+    return {term.name.removeprefix("challenge_reward_"): term.kind for term in found.terms}
+
+
+def test_a_run_directory_gives_both_streams(tmp_path: Path) -> None:
+    standalone, competitive = played(tmp_path, Game(group_size=8))
+    assert (standalone.name, competitive.name) == ("standalone", "competitive")
+    assert standalone.rows == competitive.rows == 6 * 8 * 8
+    assert standalone.advantages_agree
+    assert competitive.advantages_agree
+    assert kinds(competitive) == {"correctness": "signal", "format": "signal", "conversion": "signal"}
+
+
+def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Path) -> None:
+    shared = Game(group_size=8, shown=False, pairing="shared", format_weight=0.0)
+    _, competitive = played(tmp_path / "constant", shared)
+    assert kinds(competitive)["conversion"] == "rescaling"
+    _, varying = played(tmp_path / "varying", Game(group_size=8, shown=False, pairing="shared"))
+    assert kinds(varying)["conversion"] == "signal"
+
+
+def test_the_margin_stack_echoes_correctness(tmp_path: Path) -> None:
+    _, competitive = played(tmp_path, Game(group_size=8, stack="margin"))
+    assert kinds(competitive)["margin"] == "echo"
+
+
+def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
+    (standalone,) = played(tmp_path, Game(group_size=4, opponent="none", stack="coop"))
+    assert standalone.group_sizes == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no rows"),
+        ("{\n", "log.jsonl:1 is not JSON"),
+        ("[1]\n", "log.jsonl:1 is not a JSON object"),
+        ('{"reward": 1}\n', "no group column"),
+        ('{"group": 1, "tokens": 3}\n', "no reward column"),
+        ('{"group": 1, "reward": "much"}\n', "not a number"),
+    ],
+)
+def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text(text)
+    with pytest.raises(DataError, match=message) as error:
+        read(path)
+    assert error.value.fix
+
+
+def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
+    with pytest.raises(DataError, match="no column named reward") as error:
+        read(EXAMPLE, Columns(terms=("reward",)))
+    assert "accuracy_reward" in error.value.fix
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    parser = Parser(prog="agon diagnose")
+    add_arguments(parser)
+    assert run(parser.parse([str(EXAMPLE), *words])) == 0
+    return capsys.readouterr().out
+
+
+def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "diagnose.md").read_text()
+    assert command(capsys) in page, "docs/diagnose.md: paste the output of `agon diagnose examples/grpo_log.jsonl`"
+
+
+def test_the_example_log_is_what_its_script_writes(tmp_path: Path) -> None:
+    namespace: dict[str, Any] = {"__file__": str(tmp_path / "make_grpo_log.py"), "__name__": "example"}
+    exec((ROOT / "examples" / "make_grpo_log.py").read_text(), namespace)  # noqa: S102
+    namespace["main"]()
+    assert (tmp_path / "grpo_log.jsonl").read_text() == EXAMPLE.read_text()
+
+
+def test_json_holds_everything_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    (found,) = json.loads(command(capsys, "--json", "--terms", "accuracy_reward,format_reward"))
+    assert [term["name"] for term in found["terms"]] == ["accuracy_reward", "format_reward"]
+    assert found["terms"][1]["inert"] is True
+    assert found["dead_groups"] == sum(found["dead"].values()) > 0
+    assert found["findings"]
