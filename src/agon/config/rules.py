@@ -70,6 +70,11 @@ RULES = (
         lambda direction, opponent: opponent == "rival" or direction in {"dev", "ab"},
         "one policy has no second direction; leave it out",
     ),
+    Rule(
+        ("verifier", "data.train.preset"),
+        lambda verifier, preset: ":" in verifier or (preset == "codecontests-easy") == (verifier == "code"),
+        "programs are judged by code, everything else by math; the other would call every answer wrong",
+    ),
 )
 
 

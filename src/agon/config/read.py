@@ -1,8 +1,8 @@
 """YAML with its places: values as they were written, the line of every key, and every mistake in the writing.
 
 Scalars are read as YAML 1.2 reads them: `1e-5` is a number, `no` is a word, `010` is ten. A key may be written once;
-aliases and tags are refused. `extends: ./base.yaml` takes another file's values wherever this one writes none, mapping by
-mapping.
+aliases and tags are refused. `extends: ./base.yaml` takes another file's values wherever this one writes none, key by
+key.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
-            mark = self.get_event().start_mark
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem="aliases (*name) are not read; use `extends`", problem_mark=mark)
         return super().compose_node(parent, index)
 
@@ -151,6 +151,7 @@ class _Reader:
             return {key: self.value(child, (*at, key)) for key, child in self.pairs(node, at)}
         if isinstance(node, yaml.SequenceNode):
             return [self.item(child, (*at, str(i))) for i, child in enumerate(node.value)]
+        assert isinstance(node, yaml.ScalarNode)
         return _plain(node.value) if node.style is None else node.value
 
     def item(self, node: yaml.Node, at: Key) -> Any:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agon.arms import ARMS, resolve
-from agon.config import Config
-from agon.config_rules import broken_rules
-from agon.config_yaml import Key, Place, Written, merge, parse, read
+from agon.config import Config, flat, resolved
+from agon.config.read import Key, Place, Written, merge, parse, read
+from agon.config.rules import broken_rules
+from agon.config.words import defaults, did_you_mean, sections, suggest_key
 from agon.errors import ConfigError
 
 COMMAND_LINE = Place("command line")
@@ -22,6 +22,11 @@ COMMAND_LINE = Place("command line")
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read, merge, override and validate; raise one ConfigError with every mistake."""
+    return load_with_origins(path, overrides)[0]
+
+
+def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, dict[str, str]]:
+    """A config, and for each of its dotted keys where its value comes from: a line, an override, the arm, a default."""
     name = os.path.normpath(path)
     written = read(name)
     if written.faults and not written.values:
@@ -31,7 +36,9 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     config = _validate(written, name)
     if config is None or written.faults:
         raise _error(name, written)
-    return config
+    places = {".".join(key): str(place) for key, place in written.places.items()}
+    armed = dict.fromkeys((f"game.{field}" for field in resolve(config.arm)), f"arm {config.arm}")
+    return config, {key: places.get(key, armed.get(key, "default")) for key in flat(resolved(config))}
 
 
 def _error(name: str, written: Written) -> ConfigError:
@@ -123,40 +130,6 @@ def _place_of(written: Written, key: Key, file: str) -> Place:
     return written.places.get(key, Place(file))
 
 
-def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
-    """The fields of a model that are models themselves."""
-    kinds = {name_of(model, field): info.annotation for field, info in model.model_fields.items()}
-    return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
-
-
-def name_of(model: type[BaseModel], field: str) -> str:
-    """The key of a field as it stands in a file."""
-    return model.model_fields[field].alias or field
-
-
-def names(model: type[BaseModel] = Config, above: str = "") -> list[str]:
-    """Every dotted key of the tree, sections included, in the order of the models."""
-    found = []
-    for field in model.model_fields:
-        name = name_of(model, field)
-        found.append(f"{above}{name}")
-        if below := sections(model).get(name):
-            found += names(below, f"{above}{name}.")
-    return found
-
-
-def defaults(model: type[BaseModel]) -> dict[str, Any]:
-    """Default values of the tree; fields without one are left out."""
-    values: dict[str, Any] = {}
-    for field, info in model.model_fields.items():
-        name = name_of(model, field)
-        if section := sections(model).get(name):
-            values[name] = defaults(section)
-        elif not info.is_required():
-            values[name] = info.default
-    return values
-
-
 def _key_of(detail: ErrorDetails, values: dict[str, Any]) -> Key:
     """The written key an error is about: pydantic adds names of union members behind it."""
     loc = tuple(str(part) for part in detail["loc"])
@@ -176,7 +149,7 @@ def _key_of(detail: ErrorDetails, values: dict[str, Any]) -> Key:
 def _describe(detail: ErrorDetails, key: Key) -> str:
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        return "unknown key" + _suggest_key(key)
+        return "unknown key" + suggest_key(key)
     if kind == "missing":
         return "is required"
     if kind == "value_error":
@@ -191,23 +164,3 @@ def _describe(detail: ErrorDetails, key: Key) -> str:
     if kind == "bool_type":
         return text + "; write true or false"
     return text
-
-
-def _suggest_key(key: Key) -> str:
-    """A near key of the same section, or the same word in another one."""
-    section, word = key[:-1], key[-1]
-    siblings = [name for name in names() if tuple(name.split(".")[:-1]) == section]
-    if near := difflib.get_close_matches(".".join(key), siblings, n=1, cutoff=0.7):
-        return f"; did you mean {near[0]}?"
-    elsewhere = [name for name in names() if name.split(".")[-1] == word]
-    if elsewhere:
-        return f"; did you mean {elsewhere[0]}?"
-    words = {name.split(".")[-1]: name for name in names()}
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.8)
-    return f"; did you mean {words[near[0]]}?" if near else ""
-
-
-def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """`; did you mean X?` when X is near, else nothing."""
-    near = difflib.get_close_matches(str(word), list(choices), n=1)
-    return f"; did you mean {near[0]}?" if near else ""

@@ -2,7 +2,7 @@
 
 The docstring under a field is its description: `agon config explain KEY` and docs/configuration.md show it. One that
 begins with "Ours:" marks a value that the paper does not give, and says why we chose it. Fields of `game` that are not
-written come from the arm. Reading files is in `config_load.py`, rules across fields are in `config_rules.py`.
+written come from the arm. Reading files is in `read.py` and `validate.py`, rules across fields are in `rules.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from agon.arms import ARMS, resolve
-from agon.config_rules import broken_rules
+from agon.config.rules import broken_rules
 
 # strict: a quoted number is a string, and 1 is not true
 Switch = Annotated[bool, Field(strict=True)]
@@ -124,7 +124,8 @@ class GameConfig(Frozen):
     opponent: Literal["rival", "self", "none"] = "rival"
     """Whose draft the challenger meets: the rival's, its own, or none (plain GRPO with 2N rollouts)."""
     shown: Switch = True
-    """Whether the challenger reads the draft's summary."""
+    """Whether the challenger reads the draft's summary. Ours: a draft that ended without one is shown as one fixed
+    sentence, so that the prompt keeps its shape."""
     pairing: Literal["per_rollout", "shared", "shifted"] = "per_rollout"
     """Which draft pays challenge b_i: its own a_i, one draft for the whole group, or the next draft."""
     stack: Literal["coop", "adv", "margin"] = "adv"
@@ -133,9 +134,6 @@ class GameConfig(Frozen):
     """Whether A and B swap drafting and challenging at every step."""
     tiebreak_weight: Weight = 0.0
     """Gamma: what being right in fewer tokens than a right rival is worth (0.5 in the density study)."""
-    empty_peek: Literal["note"] = "note"
-    """Ours: what a challenger sees when its draft ended without a summary: one fixed sentence, so that its prompt keeps
-    its shape."""
     barrier: Switch = False
     """Ours: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
     comparison."""
@@ -267,7 +265,7 @@ class Config(Frozen):
 
 def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read a YAML file and `section.key=value` overrides; a ConfigError lists everything that is wrong with them."""
-    from agon.config_load import load_config
+    from agon.config.validate import load_config
 
     return load_config(path, overrides)
 

@@ -1,0 +1,124 @@
+"""The command line. A command is a line of COMMANDS and a module with `add_arguments(parser)` and `run(args) -> int`.
+
+Exit codes: 0 fine; 1 the run failed; 2 bad input, nothing started; 130 interrupted. Bad input is answered in two lines,
+what happened and what to type next, never with a traceback. A command's module is imported only when it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from agon.errors import AgonError, InputError
+
+if TYPE_CHECKING:
+    from agon.cli.parser import Parser
+
+
+class Command(NamedTuple):
+    """A module under `agon.cli` and its one line of help."""
+
+    module: str
+    help: str
+
+
+COMMANDS: dict[str, dict[str, Command]] = {
+    "prepare": {
+        "init": Command("init", "write a commented config to start from"),
+        "config": Command("config", "show, explain and compare configs; print their JSON Schema"),
+        "data": Command("data", "look at problems, check their golds, see the splits of a run"),
+        "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
+    },
+    "look": {
+        "diagnose": Command("diagnose", "which reward terms are inert, and why groups are dead; for any GRPO log"),
+    },
+}
+
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
+    except AgonError as error:
+        report(error)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader has seen enough; without this the interpreter complains when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in {"-h", "--help"}:
+        print(usage())
+        return 0
+    if words[0] in {"-V", "--version"}:
+        from importlib.metadata import version
+
+        print(f"agon {version('agon-rl')}")
+        return 0
+    return _run(words[0], words[1:])
+
+
+def _run(name: str, words: list[str]) -> int:
+    from importlib import import_module
+
+    try:
+        args = parser_of(name).parse(words)
+    except SystemExit as end:  # --help
+        return int(end.code or 0)
+    code: int = import_module(f"agon.cli.{find(name).module}").run(args)
+    return code
+
+
+def find(name: str) -> Command:
+    """The command of that name, or an error that names the nearest one."""
+    known = {word: command for group in COMMANDS.values() for word, command in group.items()}
+    if name in known:
+        return known[name]
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, known, n=1)
+    hint = f"did you mean `agon {near[0]}`? " if near else ""
+    raise InputError(f"there is no command {name!r}", fix=f"{hint}`agon --help` lists all of them")
+
+
+def parser_of(name: str) -> Parser:
+    """The argument parser of one command."""
+    from importlib import import_module
+
+    from agon.cli.parser import Parser
+
+    command = find(name)
+    parser = Parser(prog=f"agon {name}", description=f"{command.help[0].upper()}{command.help[1:]}.")
+    import_module(f"agon.cli.{command.module}").add_arguments(parser)
+    return parser
+
+
+def usage() -> str:
+    """The one screen of `agon --help`."""
+    lines = ["usage: agon COMMAND [...]", "", "Two LoRA policies over one frozen base, trained head to head."]
+    for title, group in COMMANDS.items():
+        lines += ["", f"{title}:", *(f"  {name:<10}{command.help}" for name, command in group.items())]
+    return "\n".join([*lines, "", "`agon COMMAND --help` says more; `agon --version` says which version this is."])
+
+
+def report(error: AgonError) -> None:
+    """What happened, and what to type next."""
+    print(_paint("error:", "31"), error.message, file=sys.stderr)
+    if error.fix:
+        print(_paint("fix:", "32"), error.fix, file=sys.stderr)
+
+
+def _paint(word: str, colour: str) -> str:
+    plain = bool(os.environ.get("NO_COLOR")) or not sys.stderr.isatty()
+    return word if plain else f"\033[1;{colour}m{word}\033[0m"

@@ -1,0 +1,62 @@
+"""`agon init`: a commented config to start from. The recipes ship with the package."""
+
+from __future__ import annotations
+
+import argparse
+from importlib.resources import files
+from pathlib import Path
+
+from agon.errors import InputError
+
+
+def recipes() -> dict[str, str]:
+    """Name and text of every recipe."""
+    folder = files("agon") / "recipes"
+    found = sorted(file.name for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in found}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help=" | ".join(recipes()))
+    parser.add_argument("-o", "--out", metavar="FILE", help="where to write: RECIPE.yaml if not given, - for stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    text = _recipe(args.recipe)
+    if args.out == "-":
+        print(text, end="")
+        return 0
+    target = Path(args.out or f"{args.recipe}.yaml")
+    _write(target, text)
+    print(f"wrote {target}\nnext: agon plan {target}")
+    return 0
+
+
+def _recipe(name: str) -> str:
+    known = recipes()
+    if name not in known:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise InputError(f"there is no recipe {name!r}", fix=f"{hint}choose one of: {', '.join(known)}")
+    return known[name]
+
+
+def _write(target: Path, text: str) -> None:
+    """Write a new file; one that is there already is somebody's work."""
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise InputError(f"{target} is there already", fix=f"name another file: -o {_free(target)}") from None
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror}", fix="name another place with -o FILE") from None
+
+
+def _free(target: Path) -> Path:
+    """The first name like `target` that is not taken."""
+    number = 2
+    while (name := target.with_stem(f"{target.stem}-{number}")).exists():
+        number += 1
+    return name

@@ -1,0 +1,45 @@
+"""`agon plan`: what a config will cost, before anything is started."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from agon.cli.parser import config_arguments, json_argument, print_json
+
+if TYPE_CHECKING:
+    from agon.plan import Cell, Section
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    config_arguments(parser)
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from agon.config import load, resolved
+    from agon.plan import plan
+
+    config = load(args.config, args.overrides)
+    sections = plan(config)
+    if args.json:
+        print_json({"plan": {section.title: section.as_dict() for section in sections}, "config": resolved(config)})
+    else:
+        print("\n\n".join(map(_table, sections)))
+    return 0
+
+
+def _table(section: Section) -> str:
+    """The title, then the rows in aligned columns; numbers to the right."""
+    rows = [(label, *map(_cell, cells)) for label, cells in section.rows.items()]
+    if len(section.columns) == 1:
+        width = max(len(row[0]) for row in rows)
+        return "\n".join([section.title, *(f"  {label:<{width}}  {value}" for label, value in rows)])
+    table = [("", *section.columns), *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = [f"  {row[0]:<{widths[0]}}  " + "  ".join(map(str.rjust, row[1:], widths[1:])) for row in table]
+    return "\n".join([section.title, *lines])
+
+
+def _cell(value: Cell) -> str:
+    return "not known" if value is None else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,117 @@
+"""The config tree in words: its keys, its defaults, what a key means, and which key was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from agon.arms import ARMS, ROOT
+from agon.config import Config, json_schema
+from agon.config.rules import RULES
+
+
+def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """The fields of a model that are models themselves."""
+    kinds = {name_of(model, field): info.annotation for field, info in model.model_fields.items()}
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+
+
+def name_of(model: type[BaseModel], field: str) -> str:
+    """The key of a field as it stands in a file."""
+    return model.model_fields[field].alias or field
+
+
+def names(model: type[BaseModel] = Config, above: str = "") -> list[str]:
+    """Every dotted key of the tree, sections included, in the order of the models."""
+    found = []
+    for field in model.model_fields:
+        name = name_of(model, field)
+        found.append(f"{above}{name}")
+        if below := sections(model).get(name):
+            found += names(below, f"{above}{name}.")
+    return found
+
+
+def defaults(model: type[BaseModel]) -> dict[str, Any]:
+    """Default values of the tree; fields without one are left out."""
+    values: dict[str, Any] = {}
+    for field, info in model.model_fields.items():
+        name = name_of(model, field)
+        if section := sections(model).get(name):
+            values[name] = defaults(section)
+        elif not info.is_required():
+            values[name] = info.default
+    return values
+
+
+def explain(name: str) -> dict[str, Any]:
+    """What there is to say about a dotted key, in plain JSON types."""
+    info = _schema_of(name)
+    entry: dict[str, Any] = {"key": name, "description": " ".join(info["description"].split())}
+    if "$ref" in info:
+        below = _resolve(info["$ref"])["properties"]
+        return entry | {"keys": [f"{name}.{key}" for key in below]}
+    entry["type"] = kind(info)
+    entry["default"] = json.dumps(info["default"]) if "default" in info else "none: it must be written"
+    if name == "arm":
+        entry["values"] = [f"{arm.name}: {arm.about}" for arm in ARMS.values()]
+    elif name.removeprefix("game.") in ROOT:
+        entry["default"] += " (from the arm)"
+    entry["rules"] = [f"{rule.keys[0]}: {rule.reason}" for rule in RULES if name in rule.keys]
+    return entry
+
+
+def _schema_of(name: str) -> dict[str, Any]:
+    info: dict[str, Any] = json_schema()
+    for part in name.split("."):
+        section = _resolve(info["$ref"]) if "$ref" in info else info
+        info = section["properties"][part]
+    return info
+
+
+def _resolve(reference: str) -> dict[str, Any]:
+    section: dict[str, Any] = json_schema()["$defs"][reference.rsplit("/", 1)[-1]]
+    return section
+
+
+def kind(info: dict[str, Any]) -> str:
+    """The type of a JSON Schema property, as one would say it."""
+    if "anyOf" in info:
+        return " or ".join(dict.fromkeys(kind(option) for option in info["anyOf"]))
+    if "const" in info:
+        return f"`{info['const']}`"
+    if "enum" in info:
+        return " or ".join(f"`{value}`" for value in info["enum"])
+    if info["type"] == "array":
+        return f"list of {kind(info['items'])}"
+    if info["type"] == "object":
+        return f"mapping to {kind(info['additionalProperties'])}"
+    return _KINDS[info["type"]] + "".join(f" {word} {info[key]:g}" for key, word in _LIMITS.items() if key in info)
+
+
+_KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+_LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+
+
+def suggest_key(key: tuple[str, ...]) -> str:
+    """A near key of the same section, or the same word in another one."""
+    section, word = key[:-1], key[-1]
+    siblings = [name for name in names() if tuple(name.split(".")[:-1]) == section]
+    if near := difflib.get_close_matches(".".join(key), siblings, n=1, cutoff=0.7):
+        return f"; did you mean {near[0]}?"
+    elsewhere = [name for name in names() if name.split(".")[-1] == word]
+    if elsewhere:
+        return f"; did you mean {elsewhere[0]}?"
+    words = {name.split(".")[-1]: name for name in names()}
+    near = difflib.get_close_matches(word, words, n=1, cutoff=0.8)
+    return f"; did you mean {words[near[0]]}?" if near else ""
+
+
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """`; did you mean X?` when X is near, else nothing."""
+    near = difflib.get_close_matches(str(word), list(choices), n=1)
+    return f"; did you mean {near[0]}?" if near else ""
