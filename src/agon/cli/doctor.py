@@ -1,0 +1,154 @@
+"""`agon doctor`: what works on this machine, line by line, and what to type where something does not.
+
+Versions are compared with the two sets that are tested together (constraints/cpu.txt and gpu.txt): the private names of
+TRL on which the learner stands move between releases.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from agon.cli.parser import json_argument, print_json
+from agon.errors import AgonError
+
+Status = Literal["ok", "untested", "missing", "failed"]
+
+TESTED: dict[str, dict[str, str]] = {
+    "cpu": {
+        **{"torch": "2.13.0", "transformers": "5.19.0", "peft": "0.21.2", "trl": "1.16.0"},
+        **{"accelerate": "1.15.0", "vllm": "0.32.0", "math-verify": "0.9.0"},
+    },
+    "gpu": {
+        **{"torch": "2.13.0", "transformers": "5.17.0", "peft": "0.21.2", "trl": "1.16.0"},
+        **{"accelerate": "1.15.0", "vllm": "0.31.0", "math-verify": "0.9.0"},
+    },
+}
+
+NEEDED_FOR = {
+    **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate"), "training and engine hf"),
+    **{"vllm": "engine vllm", "math-verify": "verifier math"},
+}
+
+VLLM_ON_CPU = "scripts/setup in a clone of the repository shows how the CPU build is installed"
+
+ROOM_GIB = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line: what was looked at, how it stands, and what to type."""
+
+    name: str
+    status: Status
+    detail: str
+    fix: str = ""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print every check; 1 if any failed. What is missing or untested is said, and fails nothing."""
+    found = list(checks())
+    if args.json:
+        print_json([asdict(check) for check in found])
+    else:
+        print("\n".join(line for check in found for line in lines(check)))
+    return 1 if any(check.status == "failed" for check in found) else 0
+
+
+def checks() -> Iterator[Check]:
+    """Every check, cheap ones first."""
+    yield Check("python", "ok", platform.python_version())
+    yield room(Path.cwd())
+    devices = machine()
+    yield devices
+    kind = "gpu" if devices.detail.startswith("GPU") else "cpu"
+    yield from (package(name, kind) for name in TESTED[kind])
+    yield verifier("math")
+
+
+def lines(check: Check) -> list[str]:
+    """A check as one line, and its fix under it."""
+    first = f"{check.status:<9} {check.name:<14} {check.detail}".rstrip()
+    return [first, f"{'':<24} {check.fix}"] if check.fix else [first]
+
+
+def room(folder: Path) -> Check:
+    """Free space where runs are written by default."""
+    free = shutil.disk_usage(folder).free / 2**30
+    detail = f"{free:.0f} GiB free here"
+    if free < ROOM_GIB:
+        return Check("disk", "failed", detail, f"free {ROOM_GIB} GiB, or write runs elsewhere with --out DIR")
+    return Check("disk", "ok", detail)
+
+
+def machine() -> Check:
+    """The accelerators that torch sees."""
+
+    def look() -> Check:
+        from agon.engine.probe import accelerators
+
+        found = accelerators()
+        names = ", ".join(f"{device['name']} {device['memory_gib']} GiB" for device in found)
+        return Check("devices", "ok", f"GPU: {names}" if found else "CPU only: tiny models and tests")
+
+    return guarded("devices", look)
+
+
+def package(name: str, kind: str) -> Check:
+    """An installed package against the version that is tested on this kind of machine."""
+    found, wanted = installed(name), TESTED[kind][name]
+    install = VLLM_ON_CPU if (name, kind) == ("vllm", "cpu") else f"pip install '{name}=={wanted}'"
+    if found is None:
+        return Check(name, "missing", f"needed for {NEEDED_FOR[name]}", install)
+    if found.split("+")[0] != wanted:
+        return Check(name, "untested", f"{found}; {wanted} is tested", install)
+    return Check(name, "ok", found)
+
+
+def installed(name: str) -> str | None:
+    """The installed version of a package, from its metadata alone."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def verifier(name: str) -> Check:
+    """The verifier on its own references, through the worker processes that a run uses."""
+
+    def look() -> Check:
+        from agon.verify import load_verifier
+
+        judge: Any = load_verifier(name)
+        try:
+            wrong = judge.self_test()
+        finally:
+            judge.close()
+        if wrong:
+            return Check(f"verifier {name}", "failed", "; ".join(wrong), "pip install 'math-verify==0.9.0'")
+        return Check(f"verifier {name}", "ok", "grades its references")
+
+    return guarded(f"verifier {name}", look)
+
+
+def guarded(name: str, look: Callable[[], Check]) -> Check:
+    """A check whose own failure is a finding, not a traceback: this command runs on broken machines."""
+    try:
+        return look()
+    except ModuleNotFoundError as error:
+        return Check(name, "missing", f"{error.name} is not installed")
+    except AgonError as error:
+        return Check(name, "failed", error.message, error.fix)
+    except Exception as error:
+        return Check(name, "failed", f"{type(error).__name__}: {error}")
