@@ -1,4 +1,4 @@
-"""Small tokenizers in the style of each family: real algorithms, the family's added tokens, our chat-template fixtures."""
+"""Small tokenizers in the style of each family: real algorithms, its added tokens, our chat-template fixtures."""
 
 from __future__ import annotations
 

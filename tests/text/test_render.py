@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from families import CHATML, FAMILIES, chatml, gemma4, llama3, plain, qwen3, wrap
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from agon.engine.render import Renderer
 from agon.errors import EngineError
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.types import Message, Problem, Prompt, Quote
+
+from .families import CHATML, FAMILIES, chatml, gemma4, llama3, plain, qwen3, wrap
 
 PROBLEM = Problem("id", "What is 3 + 4?", "7")
 HOSTILE = [

@@ -183,7 +183,7 @@ def _fold(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _controls(tokenizer: Any) -> frozenset[int]:
-    """Ids of added tokens that could be structure: not white space, not one character, not the mark for unknown text."""
+    """Ids of added tokens that could be structure: not white space, not one character, not the unknown mark."""
     unknown = {tokenizer.unk_token_id} - {tokenizer.eos_token_id, tokenizer.bos_token_id, tokenizer.pad_token_id}
     added = tokenizer.added_tokens_decoder.items()
     return frozenset(n for n, token in added if token.special or len(token.content.strip()) > 1) - unknown
