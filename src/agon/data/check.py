@@ -1,7 +1,7 @@
 """Are the problems what they say? Lengths, and every gold answered with itself before a GPU hour is spent on it.
 
-A gold that its own verifier refuses can never be rewarded: its groups are dead, and it counts against every policy. Below
-`GOLD_SHARE` the check fails. Problems judged by tests have no gold to check.
+A gold that its own verifier refuses can never be rewarded: its groups are dead, and it counts against every policy.
+Below `GOLD_SHARE` the check fails. Problems judged by tests have no gold to check.
 """
 
 from __future__ import annotations

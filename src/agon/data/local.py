@@ -53,7 +53,7 @@ def _listed(rows: Sequence[str]) -> str:
 
 
 def read_file(path: str, columns: Mapping[str, str]) -> Pool:
-    """The problems of a file or folder; `columns` names the columns of question and answer, and more that go to meta."""
+    """The problems of a file or folder; `columns` names the columns of question, answer and whatever goes to meta."""
     names = {"question": "question", "answer": "answer", **columns}
 
     def problem(row: Row) -> Problem:

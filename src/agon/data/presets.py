@@ -37,7 +37,8 @@ LONGEST_RUN = 30.0
 """Seconds; a published time limit beyond it is a mistake."""
 
 BINARY = ("yes", "no", "true", "false", "correct", "incorrect")
-_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}|[$\\()\[\]{}*\"]")
+_WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
+_SIGNS = re.compile(r"[$\\()\[\]{}*\"]")
 _BINARY = re.compile(rf"(?:{'|'.join(BINARY)})(?:\s*[.!]?|\s*[,;:].*)", re.DOTALL)
 _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3})")
 
@@ -59,10 +60,10 @@ class Preset:
 
 def is_binary(gold: str) -> bool:
     """Whether a gold is yes, no, true, false, correct or incorrect, bare or wrapped, or begins with one and a comma."""
-    text = gold
-    while (bare := _WRAPPER.sub(lambda found: found.group(1) or "", text)) != text:
-        text = bare
-    return _BINARY.fullmatch(text.strip().casefold()) is not None
+    bare, before = gold, ""
+    while bare != before:
+        bare, before = _WRAPPER.sub(r"\1", bare), bare
+    return _BINARY.fullmatch(_SIGNS.sub("", bare).strip().casefold()) is not None
 
 
 def deepmath_problem(row: Row) -> Problem | None:

@@ -43,7 +43,11 @@ class Splits:
 
 def load(source: Source, *, seed: int = 0) -> list[Problem]:
     """The problems of one source, in an order that `seed` decides; `take` of them when it says so."""
-    pool = read(source, seed=seed)
+    return taken(source, read(source, seed=seed), seed=seed)
+
+
+def taken(source: Source, pool: Pool, *, seed: int = 0) -> list[Problem]:
+    """The problems that a source takes of its own pool."""
     problems = list(pool.problems) if is_generated(source.preset) else shuffled(pool.problems, seed)
     if source.take is not None and source.take > len(problems):
         raise DataError(

@@ -74,7 +74,7 @@ class Overlap:
 
 
 def unique(problems: Iterable[Problem]) -> tuple[tuple[Problem, ...], int, int]:
-    """Each question once, the number of duplicates, and of golds that contradict another (their question is left out)."""
+    """Each question once, the number of duplicates, and of golds that contradict another (they are left out)."""
     asked: dict[str, dict[str, Problem]] = {}
     rows = 0
     for problem in problems:

@@ -1,0 +1,326 @@
+"""`agon data`: look at problems, check their golds, and see the splits that a run would use."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agon.cli.parser import json_argument, print_json
+from agon.errors import InputError
+
+if TYPE_CHECKING:
+    from agon.config import Data, Source
+    from agon.data.check import GoldCheck
+    from agon.data.split import Overlap, Pool
+    from agon.types import Problem
+
+SHOW = "Print what a source holds: rows and what was left out, lengths, and its first problems."
+CHECK = """Answer every problem with its own gold; measure lengths, duplicates and the overlap of train with held-out.
+Exit code 1 when fewer than 95% of the golds are accepted."""
+SPLIT = "Print the three splits, their sizes and content hashes; with -o, write them as JSONL."
+
+PARTS = ("train", "dev", "held_out")
+SAMPLE = 200
+"""Problems drawn of a generated preset when no take is given."""
+LISTED = 20
+"""Rejected golds and overlaps shown; --json lists all."""
+WIDTH = 160
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named list of problems and the pool it comes from."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    pool: Pool
+
+
+@dataclass(frozen=True)
+class Found:
+    """What D names: its parts, and the verifier that judges them."""
+
+    parts: list[Part]
+    verifier: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    show = actions.add_parser("show", help="what a source holds", description=SHOW)
+    _source_arguments(show)
+    show.add_argument("--rows", metavar="N", type=int, default=3, help="problems to print (default 3)")
+    check = actions.add_parser("check", help="are the golds, lengths and splits sound", description=CHECK)
+    _source_arguments(check)
+    check.add_argument("--verifier", metavar="NAME", help="math, code or package.module:function")
+    split = actions.add_parser("split", help="the three splits and their hashes", description=SPLIT)
+    _source_arguments(split)
+    for part in ("held-out", "dev", "train"):
+        split.add_argument(f"--{part}", metavar="N", type=_positive, help=f"problems in {part}, when D is not a config")
+    split.add_argument(
+        "--seed", metavar="N", type=int, default=0, help="split seed, when D is not a config (default 0)"
+    )
+    split.add_argument("-o", "--out", metavar="DIR", help="write train.jsonl, dev.jsonl and held_out.jsonl here")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _source_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="D", help="a preset, a file, or a config (CONFIG.yaml, CONFIG.yaml:dev)")
+    parser.add_argument(
+        "overrides",
+        metavar="key=value",
+        nargs="*",
+        help="config values; of a preset or file: take, path, columns.question, options.family and so on",
+    )
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    return {"show": _show, "check": _check, "split": _split}[args.action](args)
+
+
+def _show(args: argparse.Namespace) -> int:
+    parts = _find(args.source, args.overrides).parts
+    facts = {part.name: _facts(part) | {"first": _first(part, args.rows)} for part in parts}
+    if args.json:
+        print_json(facts)
+        return 0
+    for name, fact in facts.items():
+        _print_facts(name, fact)
+        for row in fact["first"]:
+            print(f"  {row['id']}  {_line(row['question'])}\n{'':20}answer: {_line(row['answer'])}")
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from agon.data.split import overlap
+
+    found = _find(args.source, args.overrides)
+    checks = _gold_checks(found.parts, args.verifier or found.verifier)
+    by_name = {part.name: part.problems for part in found.parts}
+    shared = overlap(by_name["train"], by_name["held_out"]) if {"train", "held_out"} <= by_name.keys() else None
+    passed = all(check.passed for check in checks.values())
+    if args.json:
+        golds = {name: asdict(check) | {"share": check.share} for name, check in checks.items()}
+        facts = {part.name: _facts(part) | {"gold": golds[part.name]} for part in found.parts}
+        print_json({"parts": facts, "overlap": asdict(shared) if shared else None, "passed": passed})
+    else:
+        for part in found.parts:
+            _print_facts(part.name, _facts(part))
+            _print_golds(checks[part.name])
+        if shared:
+            _print_overlap(shared)
+    return 0 if passed else 1
+
+
+def _gold_checks(parts: list[Part], verifier: str) -> dict[str, GoldCheck]:
+    """The gold check of every part; a verifier is started only when there is a gold to check."""
+    from agon.data.check import GoldCheck, gold_check, with_gold
+
+    if not any(with_gold(part.problems) for part in parts):
+        return {part.name: GoldCheck(0, 0, ()) for part in parts}
+    from agon.verify import load_verifier
+
+    judge = load_verifier(verifier)
+    try:
+        return {part.name: gold_check(part.problems, judge) for part in parts}
+    finally:
+        judge.close()
+
+
+def _split(args: argparse.Namespace) -> int:
+    from agon.data import splits
+
+    file, part = _config_file(args.source)
+    if part:
+        raise InputError(f"a split of one split? {args.source}", fix=f"agon data split {file}")
+    data = _config_data(file, args.overrides) if file else _asked_data(args)
+    made = splits(data)
+    parts = [Part(name, problems, made.pools[name]) for name, problems in made.parts.items()]
+    if args.out:
+        _write(Path(args.out), parts)
+    facts = {part.name: _facts(part) for part in parts}
+    if args.json:
+        print_json({"split_seed": data.split_seed, "parts": facts})
+        return 0
+    print(f"split seed {data.split_seed}")
+    for name, fact in facts.items():
+        print(f"  {name:<9} {fact['problems']:>6} problems  sha256 {fact['hash']}  {fact['origin']}")
+    return 0
+
+
+def _find(name: str, overrides: list[str]) -> Found:
+    """The parts that D names: one source, or the splits of a config."""
+    from agon.config import load as load_config
+    from agon.data import PRESETS, read, splits
+    from agon.data.sources import taken
+
+    file, wanted = _config_file(name)
+    if file:
+        config = load_config(file, overrides)
+        made = splits(config.data)
+        names = [wanted] if wanted else list(PARTS)
+        return Found([Part(part, made.parts[part], made.pools[part]) for part in names], config.verifier)
+    source = _source(name, overrides)
+    verifier = PRESETS[source.preset].verifier if source.preset in PRESETS else "math"
+    pool = read(source)
+    return Found([Part(name, tuple(taken(source, pool)), pool)], verifier)
+
+
+def _config_file(name: str) -> tuple[str | None, str | None]:
+    """The config file in D and the split it names, if any."""
+    file, _, part = name.rpartition(":") if name.rpartition(":")[2] in PARTS else (name, "", "")
+    return (file, part or None) if Path(file).suffix in {".yaml", ".yml"} else (None, None)
+
+
+def _config_data(file: str, overrides: list[str]) -> Data:
+    from agon.config import load
+
+    return load(file, overrides).data
+
+
+def _asked_data(args: argparse.Namespace) -> Data:
+    """Splits of one preset or file, in the sizes asked for."""
+    from agon.config import Data
+
+    if args.held_out is None or args.dev is None:
+        raise InputError("how large are the splits?", fix=f"agon data split {args.source} --held-out 300 --dev 300")
+    source = _source(args.source, args.overrides)
+    sizes = {"held_out": args.held_out, "dev": args.dev, "train": args.train or source.take}
+    return Data(**{part: source.model_copy(update={"take": n}) for part, n in sizes.items()}, split_seed=args.seed)
+
+
+def _source(name: str, overrides: list[str]) -> Source:
+    """A preset or a file as a source, with `key=value` words on top."""
+    from pydantic import ValidationError
+
+    from agon.config import Source
+    from agon.data.generated import is_generated
+
+    known = _is_preset(name)
+    if not known and not Path(name).exists():
+        raise InputError(
+            f"{name} is neither a preset nor a file", fix=f"give a path or one of: {', '.join(_presets())}"
+        )
+    fields: dict[str, Any] = {"preset" if known else "path": name, "take": SAMPLE if is_generated(name) else None}
+    for word in overrides:
+        _set(fields, word)
+    try:
+        return Source.model_validate(fields)
+    except ValidationError as error:
+        what = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        raise InputError(f"{name}: {what}", fix="`agon config explain data.train` shows what a source takes") from None
+
+
+def _is_preset(name: str) -> bool:
+    from agon.data import PRESETS
+    from agon.data.generated import is_generated
+
+    return name in PRESETS or is_generated(name)
+
+
+def _presets() -> list[str]:
+    from agon.data import PRESETS
+
+    return [*PRESETS, "tabletop", "reasoning-gym:TASK"]
+
+
+def _set(fields: dict[str, Any], word: str) -> None:
+    """Set `take=5` or `columns.question=problem`."""
+    import yaml
+
+    name, equals, text = word.partition("=")
+    group, dot, inner = name.partition(".")
+    if not equals:
+        raise InputError(f"{word} is not key=value", fix="such as take=100 or columns.question=problem")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    if dot:
+        fields.setdefault(group, {})[inner] = value
+    else:
+        fields[name] = value
+
+
+def _facts(part: Part) -> dict[str, Any]:
+    from agon.data.check import lengths
+    from agon.data.split import content_hash
+
+    pool = part.pool
+    return {
+        "problems": len(part.problems),
+        "hash": content_hash(part.problems),
+        "origin": pool.origin,
+        "revision": pool.revision,
+        "rows": pool.rows,
+        "filtered": pool.filtered,
+        "duplicates": pool.duplicates,
+        "conflicts": pool.conflicts,
+        "unusable": dict(pool.unusable),
+        "question": lengths(problem.question for problem in part.problems),
+        "answer": lengths(problem.answer for problem in part.problems),
+        "meta": sorted({name for problem in part.problems for name in problem.meta}),
+    }
+
+
+def _first(part: Part, count: int) -> list[dict[str, str]]:
+    chosen = part.problems[: max(count, 0)]
+    return [{"id": problem.id, "question": problem.question, "answer": problem.answer} for problem in chosen]
+
+
+def _print_facts(name: str, fact: dict[str, Any]) -> None:
+    left_out = {key: fact[key] for key in ("filtered", "duplicates", "conflicts")} | fact["unusable"]
+    print(f"{name}: {fact['problems']} problems from {fact['origin']}")
+    if fact["revision"]:
+        print(f"  revision  {fact['revision']}")
+    print(f"  sha256    {fact['hash']}")
+    print(f"  rows      {fact['rows']} read; left out: {', '.join(f'{n} {why}' for why, n in left_out.items())}")
+    for text in ("question", "answer"):
+        for unit, quantiles in fact[text].items():
+            print(f"  {text:<8}  {unit}: {', '.join(f'{label} {value}' for label, value in quantiles.items())}")
+    if fact["meta"]:
+        print(f"  meta      {', '.join(fact['meta'])}")
+
+
+def _print_golds(check: GoldCheck) -> None:
+    if check.share is None:
+        print("  golds     none to check: these problems are judged by tests")
+        return
+    print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%})")
+    for row in check.rejected[:LISTED]:
+        print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
+    if len(check.rejected) > LISTED:
+        print(f"            and {len(check.rejected) - LISTED} more; --json lists all")
+
+
+def _print_overlap(shared: Overlap) -> None:
+    print(f"overlap: {len(shared.found)} of {shared.of} held-out problems share a 13-gram of words with train")
+    for row in shared.found[:LISTED]:
+        print(f"  {row.held_out} with {row.train}: {row.share:.0%} of its n-grams, such as: {_line(row.words)}")
+
+
+def _line(text: str) -> str:
+    """One printable line: a question may hold anything, terminal codes included."""
+    plain = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+    return plain if len(plain) <= WIDTH else f"{plain[: WIDTH - 3]}..."
+
+
+def _write(folder: Path, parts: list[Part]) -> None:
+    import json
+
+    folder.mkdir(parents=True, exist_ok=True)
+    targets = [(folder / f"{part.name}.jsonl", part) for part in parts]
+    if taken := [str(target) for target, _ in targets if target.exists()]:
+        raise InputError(f"{', '.join(taken)} is there already", fix="name another folder with -o DIR")
+    for target, part in targets:
+        with target.open("w", encoding="utf-8") as file:
+            for problem in part.problems:
+                file.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")
