@@ -1,7 +1,7 @@
 """What every evidence script shares: arguments, the verdict line, small statistics, and a description of the machine.
 
 A script measures, prints what a person wants to read, and ends with `verdict(...)`, which prints one JSON line and
-leaves with 0 or 1. `scripts/prove` keeps that line. Only the standard library is used here.
+leaves with 0 or 1. `scripts/prove` keeps that line.
 """
 
 from __future__ import annotations
@@ -9,20 +9,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
 
+from agon.disk import provenance
+
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = (
-    *("agon-rl", "pydantic", "pyarrow", "math-verify", "sympy", "datasets"),
-    *("torch", "transformers", "trl", "peft", "accelerate", "vllm"),
-)
 
 
 def arguments(description: str) -> argparse.Namespace:
@@ -86,26 +82,10 @@ def mean_interval(
 
 def hardware() -> dict[str, Any]:
     """Cores, instruction sets, memory and accelerators: what a measured time depends on, and no name of a machine."""
-    return {
-        "cores": os.cpu_count(),
-        "architecture": platform.machine(),
-        "cpu": _cpu_model(),
-        "cpu_flags": _cpu_flags(),
-        "memory_gib": _memory_gib(),
-        "gpus": _gpus(),
-        "system": platform.system(),
-    }
+    return {**provenance.hardware(), "cpu_flags": _cpu_flags()}
 
 
-def versions() -> dict[str, str]:
-    """Python and the packages that a result may depend on; those not installed are left out."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+versions = provenance.versions
 
 
 def commit() -> dict[str, Any]:
@@ -118,30 +98,9 @@ def _git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def _proc(name: str) -> list[str]:
-    path = Path("/proc") / name
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def _cpu_model() -> str:
-    names = [line.split(":", 1)[1].strip() for line in _proc("cpuinfo") if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
 def _cpu_flags() -> list[str]:
-    wanted = {"avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "sve"}
-    lines = [line.split(":", 1)[1] for line in _proc("cpuinfo") if line.lower().startswith(("flags", "features"))]
-    return sorted(wanted & set(lines[0].split())) if lines else []
-
-
-def _memory_gib() -> float | None:
-    totals = [int(line.split()[1]) for line in _proc("meminfo") if line.startswith("MemTotal")]
-    return round(totals[0] / 2**20, 1) if totals else None
-
-
-def _gpus() -> list[str]:
-    try:
-        words = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
-        return subprocess.run(words, capture_output=True, text=True, check=True).stdout.splitlines()
-    except (OSError, subprocess.CalledProcessError):
-        return []
+    """Instruction sets that decide how fast matrices multiply."""
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text().lower().splitlines() if table.exists() else []
+    flags = {word for line in lines if line.startswith(("flags", "features")) for word in line.split()}
+    return sorted({"avx2", "avx512f", "avx512_bf16", "amx_bf16", "amx_tile", "asimd", "sve"} & flags)

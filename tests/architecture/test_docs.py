@@ -1,0 +1,54 @@
+"""The words around the code are true: commands, files and links that the docs name exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from agon.cli import COMMANDS
+
+from .tree import ROOT, tracked
+
+PAGES = [path for path in tracked() if path.suffix == ".md" and path.parts[-2] != "fixtures"]
+NAMES = {name for group in COMMANDS.values() for name in group}
+COMMAND = re.compile(r"(?:^|[`$] ?)agon ([a-z][\w-]*)", re.MULTILINE)
+LINK = re.compile(r"\[[^\]\n]*\]\(([^)#\s]+)[^)]*\)")
+FILE = re.compile(r"`((?:evidence|scripts|configs|docs|tests|examples|src|constraints)/[\w./-]*\w)`")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_only_commands_that_exist(page: Path) -> None:
+    unknown = {word for word in COMMAND.findall(page.read_text()) if word not in NAMES}
+    assert not unknown, f"{name_of(page)} names commands that do not exist: {sorted(unknown)}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_links_only_to_what_is_there(page: Path) -> None:
+    targets = [link for link in LINK.findall(page.read_text()) if not re.match(r"[a-z]+:", link)]
+    broken = [link for link in targets if not (page.parent / link).exists()]
+    assert not broken, f"{name_of(page)} links to what is not there: {broken}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_only_files_that_exist(page: Path) -> None:
+    missing = [name for name in FILE.findall(page.read_text()) if not (ROOT / name).exists()]
+    assert not missing, f"{name_of(page)} names files that are not there: {missing}"
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    import agon
+
+    assert f"\nversion: {agon.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f'\nversion = "{agon.__version__}"\n' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_the_house_is_furnished() -> None:
+    wanted = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff", "SECURITY.md", ".ci/run"]
+    missing = [name for name in wanted if not (ROOT / name).exists()]
+    assert not missing
