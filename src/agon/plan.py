@@ -1,7 +1,7 @@
 """What a config will cost, said before anything is started: a list of sections, each a small table.
 
-The numbers come from what training itself uses (its schedule, the rules of the game, the systems of an evaluation point),
-so that a plan cannot promise one run and start another. Token counts are upper bounds: every completion at its cap.
+The numbers come from what training itself uses (its schedule, the rules of the game, the systems of an evaluation
+point), so that a plan cannot promise one run and start another. Tokens are upper bounds: every completion at its cap.
 """
 
 from __future__ import annotations

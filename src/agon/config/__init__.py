@@ -82,8 +82,8 @@ class Source(Frozen):
     """Where problems come from: a preset, a file, or a local copy of a preset."""
 
     preset: str | None = None
-    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `math-500`, `tabletop` or `reasoning-gym:TASK`. With `path`: that
-    preset's rules on a local copy."""
+    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop` or `reasoning-gym:TASK`. With
+    `path`: that preset's rules on a local copy."""
     path: str | None = None
     """A local JSONL, parquet or CSV file."""
     columns: dict[str, str] = Field(default={})
@@ -250,11 +250,12 @@ class Config(Frozen):
     @classmethod
     def _game_from_arm(cls, raw: Any) -> Any:
         """Fill what `game` leaves open from the arm."""
-        if not isinstance(raw, Mapping) or raw.get("arm") not in ARMS:
+        arm = raw.get("arm") if isinstance(raw, Mapping) else None
+        if not isinstance(arm, str) or arm not in ARMS:
             return raw
         game = raw.get("game", {})
         written = game.model_dump(exclude_unset=True) if isinstance(game, GameConfig) else game
-        return {**raw, "game": {**resolve(raw["arm"]), **written}} if isinstance(written, Mapping) else raw
+        return {**raw, "game": {**resolve(arm), **written}} if isinstance(written, Mapping) else raw
 
     @model_validator(mode="after")
     def _no_rule_broken(self) -> Config:

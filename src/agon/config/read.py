@@ -83,7 +83,21 @@ def _extended(written: Written, path: str, below: tuple[str, ...]) -> Written:
         written.blame(place, f"extends: there is no file {target}")
         return written
     base = read(target, (path, *below))
-    return Written(merge(base.values, written.values), base.places | written.places, base.faults + written.faults)
+    values = merge(base.values, written.values)
+    inherited = {key: place for key, place in base.places.items() if _holds(values, key)}
+    return Written(values, inherited | written.places, base.faults + written.faults)
+
+
+def _holds(values: Any, key: Key) -> bool:
+    """Whether `key` is still there after merging; a replaced section takes its keys along."""
+    for name in key:
+        if isinstance(values, list) and name.isdigit() and int(name) < len(values):
+            values = values[int(name)]
+        elif isinstance(values, dict) and name in values:
+            values = values[name]
+        else:
+            return False
+    return True
 
 
 def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

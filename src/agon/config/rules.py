@@ -72,7 +72,7 @@ RULES = (
     ),
     Rule(
         ("verifier", "data.train.preset"),
-        lambda verifier, preset: ":" in verifier or (preset == "codecontests-easy") == (verifier == "code"),
+        lambda name, preset: preset is None or ":" in name or (preset == "codecontests-easy") == (name == "code"),
         "programs are judged by code, everything else by math; the other would call every answer wrong",
     ),
 )

@@ -42,7 +42,8 @@ def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
 
 
 def _error(name: str, written: Written) -> ConfigError:
-    lines = list(dict.fromkeys(f"{place}: {text}" for place, text in sorted(written.faults)))
+    ordered = sorted(written.faults, key=lambda fault: (fault[0] == COMMAND_LINE, *fault))
+    lines = list(dict.fromkeys(f"{place}: {text}" for place, text in ordered))
     count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
     return ConfigError(
         f"{name}: {count}, nothing was started",
@@ -91,8 +92,21 @@ def _validate(written: Written, file: str) -> Config | None:
                 if not any(key[: len(b)] == b for b in bad):
                     written.blame(_place_of(written, key, file), f"{'.'.join(key)}: {_describe(detail, key)}")
                 bad.add(key)
+    _check_presets(written)
     _check_rules(written, bad, file)
     return config
+
+
+def _check_presets(written: Written) -> None:
+    """Presets are named in `agon.data`; a misspelt one should not wait until the data is read."""
+    from agon.data import PRESETS
+
+    for key, place in written.places.items():
+        if len(key) == 3 and (key[0], key[2]) == ("data", "preset"):
+            name = written.values["data"][key[1]]["preset"]
+            if isinstance(name, str) and name not in {*PRESETS, "tabletop"} and not name.startswith("reasoning-gym:"):
+                near = did_you_mean(name, (*PRESETS, "tabletop"))
+                written.blame(place, f"{'.'.join(key)}: there is no preset {name!r}{near}")
 
 
 def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config) -> None:

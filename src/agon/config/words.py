@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -51,10 +52,11 @@ def defaults(model: type[BaseModel]) -> dict[str, Any]:
 def explain(name: str) -> dict[str, Any]:
     """What there is to say about a dotted key, in plain JSON types."""
     info = _schema_of(name)
-    entry: dict[str, Any] = {"key": name, "description": " ".join(info["description"].split())}
-    if "$ref" in info:
-        below = _resolve(info["$ref"])["properties"]
-        return entry | {"keys": [f"{name}.{key}" for key in below]}
+    section = _resolve(info["$ref"]) if "$ref" in info else {}
+    told = info.get("description") or section["description"]  # pydantic leaves out what the section itself says
+    entry: dict[str, Any] = {"key": name, "description": " ".join(told.split())}
+    if section:
+        return entry | {"keys": [f"{name}.{key}" for key in section["properties"]]}
     entry["type"] = kind(info)
     entry["default"] = json.dumps(info["default"]) if "default" in info else "none: it must be written"
     if name == "arm":
@@ -66,7 +68,7 @@ def explain(name: str) -> dict[str, Any]:
 
 
 def _schema_of(name: str) -> dict[str, Any]:
-    info: dict[str, Any] = json_schema()
+    info = _schema()
     for part in name.split("."):
         section = _resolve(info["$ref"]) if "$ref" in info else info
         info = section["properties"][part]
@@ -74,8 +76,13 @@ def _schema_of(name: str) -> dict[str, Any]:
 
 
 def _resolve(reference: str) -> dict[str, Any]:
-    section: dict[str, Any] = json_schema()["$defs"][reference.rsplit("/", 1)[-1]]
+    section: dict[str, Any] = _schema()["$defs"][reference.rsplit("/", 1)[-1]]
     return section
+
+
+@cache
+def _schema() -> dict[str, Any]:
+    return json_schema()
 
 
 def kind(info: dict[str, Any]) -> str:
@@ -99,16 +106,12 @@ _LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusive
 
 def suggest_key(key: tuple[str, ...]) -> str:
     """A near key of the same section, or the same word in another one."""
-    section, word = key[:-1], key[-1]
-    siblings = [name for name in names() if tuple(name.split(".")[:-1]) == section]
-    if near := difflib.get_close_matches(".".join(key), siblings, n=1, cutoff=0.7):
-        return f"; did you mean {near[0]}?"
-    elsewhere = [name for name in names() if name.split(".")[-1] == word]
-    if elsewhere:
-        return f"; did you mean {elsewhere[0]}?"
-    words = {name.split(".")[-1]: name for name in names()}
-    near = difflib.get_close_matches(word, words, n=1, cutoff=0.8)
-    return f"; did you mean {words[near[0]]}?" if near else ""
+    *section, word = key
+    inside = {name.split(".")[-1]: name for name in names() if name.split(".")[:-1] == section}
+    anywhere = {name.split(".")[-1]: name for name in reversed(names())}
+    near = [inside[found] for found in difflib.get_close_matches(word, inside, n=1)]
+    near += [anywhere[found] for found in difflib.get_close_matches(word, anywhere, n=1, cutoff=0.8)]
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:

@@ -1,0 +1,160 @@
+"""The tree itself: frozen, described, filled from the arm, and bound by its rules."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from agon.arms import ARMS, ROOT, resolve
+from agon.config import Config, GameConfig, diff, json_schema, resolved
+from agon.config.rules import RULES
+from agon.config.words import explain, names, sections
+
+from .scenes import config
+
+
+def models(model: type[BaseModel] = Config) -> list[type[BaseModel]]:
+    return [model, *(inner for section in sections(model).values() for inner in models(section))]
+
+
+def test_every_field_says_what_it_is() -> None:
+    bare = [
+        f"{model.__name__}.{name}"
+        for model in models()
+        for name, info in model.model_fields.items()
+        if not info.description or not info.description.rstrip().endswith(".")
+    ]
+    assert not bare
+
+
+def test_ours_comes_with_a_reason() -> None:
+    ours = [info.description or "" for model in models() for info in model.model_fields.values()]
+    marked = [text for text in ours if re.match("ours", text, re.IGNORECASE)]
+    assert len(marked) > 15
+    assert all(text.startswith("Ours: ") and len(text.split()) >= 6 for text in marked)
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        config().train.seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_arm_fills_the_game(arm: str) -> None:
+    game = config(arm=arm).game.model_dump()
+    assert {field: game[field] for field in ROOT} == resolve(arm)
+
+
+def test_what_is_written_beats_the_arm() -> None:
+    game = config(arm="coop", game={"roles": "fixed", "tiebreak_weight": 0.25}).game
+    assert (game.stack, game.roles, game.tiebreak_weight) == ("coop", "fixed", 0.25)
+
+
+def test_a_game_given_as_an_object_still_takes_its_open_fields_from_the_arm() -> None:
+    game = config(arm="coop", game=GameConfig(group_size=4)).game
+    assert (game.group_size, game.stack) == (4, "coop")
+
+
+def test_defaults_of_the_game_are_the_root_arm() -> None:
+    assert config(arm="agon").game == GameConfig()
+
+
+@pytest.mark.parametrize("changes", [{"arm": "agno"}, {"model": {}}, {"verifier": "maths"}, {"games": {}}])
+def test_what_is_not_a_config_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        config(**changes)
+
+
+@pytest.mark.parametrize("value", ["16", 16.5, True, 0, None])
+def test_a_whole_number_is_nothing_else(value: object) -> None:
+    with pytest.raises(ValidationError):
+        config(model={"name": "x", "lora": {"rank": value}})
+
+
+@pytest.mark.parametrize("value", ["1e-3", True, float("nan"), float("inf"), 0])
+def test_a_learning_rate_is_a_finite_number_above_zero(value: object) -> None:
+    with pytest.raises(ValidationError):
+        config(train={"learning_rate": value})
+
+
+def test_training_never_narrows_the_sampling() -> None:
+    with pytest.raises(ValidationError):
+        config(train={"top_p": 0.95})
+
+
+BROKEN: dict[tuple[str, ...], dict[str, object]] = {
+    ("game.shown", "game.opponent"): {"game": {"opponent": "self", "shown": False, "stack": "coop"}},
+    ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
+    ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
+    ("game.barrier", "game.opponent"): {"arm": "grpo", "game": {"barrier": True}},
+    ("train.micro_batch", "train.problems_per_step", "game.group_size"): {"train": {"micro_batch": 3}},
+    ("sampler.url", "sampler.engine"): {"sampler": {"engine": "hf", "url": "http://localhost"}},
+    ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
+    ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {
+        "sampler": {"max_model_len": 4096},
+        "eval": {"max_completion_tokens": 100},
+    },
+    ("sampler.max_model_len", "eval.max_completion_tokens", "train.max_peek_tokens"): {
+        "sampler": {"max_model_len": 4096},
+        "train": {"max_completion_tokens": 100},
+    },
+    ("eval.direction", "game.opponent"): {"arm": "grpo", "eval": {"direction": "both"}},
+    ("verifier", "data.train.preset"): {"verifier": "code"},
+}
+
+
+def test_every_rule_has_a_config_that_breaks_it() -> None:
+    assert set(BROKEN) == {rule.keys for rule in RULES}
+    assert len(BROKEN) == len(RULES)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: "+".join(rule.keys))
+def test_a_broken_rule_gives_its_reason_and_no_other(rule: object) -> None:
+    keys, reason = rule.keys, rule.reason  # type: ignore[attr-defined]
+    with pytest.raises(ValidationError) as caught:
+        config(**BROKEN[keys])
+    told = str(caught.value.errors()[0]["ctx"]["error"])
+    assert told == f"{keys[0]} {reason}"
+
+
+@pytest.mark.parametrize("key", sorted({key for rule in RULES for key in rule.keys}))
+def test_rules_speak_of_keys_that_exist(key: str) -> None:
+    assert key in names()
+
+
+def test_diff_names_the_changed_keys() -> None:
+    old, new = config(arm="agon"), config(arm="coop", train={"seed": 1}, report_to=["wandb"])
+    assert diff(old, new) == ["arm", "game.stack", "report_to", "train.seed"]
+    assert diff(old, old) == []
+
+
+def test_diff_sees_a_key_that_only_one_side_has() -> None:
+    source = {"preset": "tabletop", "take": 10}
+    data = {"train": source, "dev": source, "held_out": source}
+    with_option = {**data, "train": {**source, "options": {"difficulty": 2}}}
+    assert diff(config(data=data), config(data=with_option)) == [
+        "data.train.options",
+        "data.train.options.difficulty",
+    ]
+
+
+def test_resolved_is_a_config_again() -> None:
+    before = config(arm="shared-opponent", train={"clip_norm": None})
+    assert Config.model_validate(resolved(before)) == before
+
+
+def test_the_schema_knows_arms_and_choices_and_refuses_unknown_keys() -> None:
+    schema = json_schema()
+    assert schema["properties"]["arm"]["enum"] == list(ARMS)
+    assert schema["$defs"]["GameConfig"]["properties"]["stack"]["enum"] == ["coop", "adv", "margin"]
+    assert "extends" in schema["properties"]
+    assert all(section["additionalProperties"] is False for section in schema["$defs"].values())
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_key_can_be_explained(name: str) -> None:
+    told = explain(name)
+    assert told["description"]
+    assert told.get("keys") or (told["type"] and told["default"])
