@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
+import socket
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -61,6 +65,32 @@ def test_a_value_that_is_not_a_number_gives_no_verdict(tmp_path: Path) -> None:
     done = run_script(tmp_path, "verdict('a claim', float('nan'), 2, True)")
     assert done.returncode == 1
     assert not done.stdout
+
+
+@pytest.fixture(scope="module")
+def prove() -> ModuleType:
+    loader = SourceFileLoader("prove", str(ROOT / "scripts" / "prove"))
+    module = module_from_spec(spec_from_loader("prove", loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("line", ["", "done", "[1]", '{"claim": "a", "value": 1, "goal": 1}'])
+def test_what_is_not_a_verdict_is_no_verdict(prove: ModuleType, line: str) -> None:
+    assert prove.read_verdict(line) is None
+
+
+@pytest.mark.parametrize("name", ["/ho" + "me/someone/data", socket.gethostname()])
+def test_a_result_that_names_the_machine_is_not_kept(prove: ModuleType, name: str) -> None:
+    with pytest.raises(SystemExit, match="this machine"):
+        prove.keep("nothing", {"claim": f"read {name}"}, 1.0, {})
+    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
+
+
+def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')\nraise SystemExit(1)""")
+    assert prove.run(script, quick=True)[0] is None
 
 
 def test_percentiles_interpolate() -> None:

@@ -48,7 +48,7 @@ class Term:
 
     @property
     def inert(self) -> bool:
-        """No expected gradient of its own, at any weight that keeps its sign."""
+        """No expected gradient of its own in these groups."""
         return self.kind in {"group-constant", "action-independent", "rescaling"}
 
 
@@ -60,7 +60,7 @@ def terms(log: Log, scale: Scale) -> tuple[Term, ...]:
 def _term(log: Log, scale: Scale, place: int) -> Term:
     groups, resolution = log.graded, log.resolution
     changes = [_change(group, place, scale, resolution) for group in groups]
-    live = [change for change in changes if change.live]
+    live = [change for change in changes if change.live or change.live_without]
     rows = [pair for change in live for pair in change.pairs]
     echo = _echo(log, groups, place)
     kind = _kind(log, groups, place, changes, echo)

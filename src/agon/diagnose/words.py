@@ -74,7 +74,7 @@ def _about(term: Term) -> Iterator[str]:
             "that term's weight and adds no direction of its own."
         )
     if term.kind == "signal" and term.changed_groups < LITTLE:
-        yield f"{name} is nearly inert: it changes the advantages in {term.changed_groups:.1%} of the live groups."
+        yield f"{name} is nearly inert: it changes the advantages in {term.changed_groups:.1%} of the groups that could live."
     if not term.inert and term.saturated >= MOSTLY:
         yield f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: learnt, it pays little now."
     if not term.inert and term.floored >= MOSTLY:
