@@ -14,6 +14,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from agon.types import Problem, content_id
@@ -38,6 +39,7 @@ def tidy(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).split())
 
 
+@lru_cache(maxsize=1 << 17)
 def key(text: str) -> str:
     """What two spellings of one question have in common."""
     plain = unicodedata.normalize("NFKC", _INVISIBLE.sub("", text)).casefold()
