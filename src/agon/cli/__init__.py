@@ -26,6 +26,7 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Command]] = {
     "prepare": {
+        "doctor": Command("doctor", "what works on this machine, and what to type where something does not"),
         "init": Command("init", "write a commented config to start from"),
         "config": Command("config", "show, explain and compare configs; print their JSON Schema"),
         "data": Command("data", "look at problems, check their golds, see the splits of a run"),

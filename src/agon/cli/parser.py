@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
         if unknown := [word for word in rest if word not in late]:
             self.error(f"does not know {' '.join(unknown)}")
         if late:
-            args.overrides += late
+            args.overrides = [*args.overrides, *late]
         return args
 
     def error(self, message: str) -> NoReturn:
@@ -43,7 +43,8 @@ class Parser(argparse.ArgumentParser):
 def config_arguments(parser: argparse.ArgumentParser) -> None:
     """CONFIG and its overrides."""
     parser.add_argument("config", metavar="CONFIG", help="a YAML file")
-    parser.add_argument("overrides", metavar="section.key=value", nargs="*", help="config values to set, read as YAML")
+    help = "config values to set, read as YAML"
+    parser.add_argument("overrides", metavar="section.key=value", nargs="*", default=[], help=help)
 
 
 def json_argument(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,163 @@
+"""The front door: help, exit codes, two-line errors, and nothing loaded before it is needed."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import version
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+
+from agon import cli
+from agon.errors import ConfigError, InputError, RunError
+
+NAMES = [name for group in cli.COMMANDS.values() for name in group]
+
+
+def shell(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "COLUMNS": "80", **options}
+    command = [sys.executable, "-m", "agon", *words]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_help_fits_one_screen_and_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_a_command_fits_one_screen(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert cli.main([name, "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"usage: agon {name}")
+    assert len(lines) <= 50
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_its_module(name: str) -> None:
+    assert find_spec(f"agon.cli.{cli.find(name).module}")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = "import sys; from agon.cli import main; main(['--help']); print(*sys.modules, sep='\\n', file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in done.stderr.split()}
+    assert not loaded & {"pydantic", "rich", "yaml", "argparse", "asyncio", "pyarrow", "torch", "transformers"}
+
+
+def test_the_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"agon {version('agon-rl')}\n"
+
+
+@pytest.mark.parametrize(
+    ("word", "fix"),
+    [
+        ("confg", "did you mean `agon config`? `agon --help` lists all of them"),
+        ("xyzzy", "`agon --help` lists all of them"),
+        ("--verbose", "`agon --help` lists all of them"),
+    ],
+)
+def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([word]) == 2
+    assert capsys.readouterr().err == f"error: there is no command {word!r}\nfix: {fix}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plan"], "agon plan: the following arguments are required: CONFIG"),
+        (["plan", "x.yaml", "--jsn"], "agon plan: does not know --jsn"),
+        (["init", "tabletop", "extra"], "agon init: does not know extra"),
+        (["config"], "agon config: the following arguments are required: ACTION"),
+    ],
+)
+def test_bad_arguments_are_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told == [f"error: {message}", f"fix: `agon {words[0]} --help` shows what it takes"]
+
+
+def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Replace a command by one that raises."""
+
+    def run(args: argparse.Namespace) -> int:
+        raise error
+
+    module = SimpleNamespace(add_arguments=lambda parser: None, run=run)
+    monkeypatch.setitem(sys.modules, "agon.cli.plan", module)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(RunError("it broke", fix="mend it"), 1), (InputError("not so", fix="mend it"), 2), (KeyboardInterrupt(), 130)],
+)
+def test_exit_codes(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, error)
+    assert cli.main(["plan"]) == code
+    told = capsys.readouterr().err
+    assert "Traceback" not in told
+    assert told.endswith("fix: mend it\n") or code == 130
+
+
+def test_all_faults_of_a_config_are_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raising(monkeypatch, ConfigError("x.yaml: 2 mistakes", fix="mend them", faults=["x.yaml:1: one", "x.yaml:2: two"]))
+    assert cli.main(["plan"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: x.yaml: 2 mistakes",
+        "  x.yaml:1: one",
+        "  x.yaml:2: two",
+        "fix: mend them",
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("setting", "coloured"), [("", True), ("1", False)])
+def test_colour_only_on_a_terminal_that_wants_it(setting: str, coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    monkeypatch.setenv("NO_COLOR", setting)
+    cli.report(InputError("not so", fix="mend it"))
+    assert ("\033[" in terminal.getvalue()) is coloured
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    done = shell("pln")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: there is no command 'pln'\nfix: did you mean `agon plan`?")
+
+
+def test_a_reader_that_closes_early_is_not_an_error() -> None:
+    command = f"{sys.executable} -m agon config schema | head -n 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "{\n", "")
+
+
+def test_overrides_may_follow_an_option() -> None:
+    args = cli.parser_of("plan").parse(["x.yaml", "train.seed=1", "--json", "arm=coop"])
+    assert (args.overrides, args.json) == (["train.seed=1", "arm=coop"], True)
+
+
+def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["config", "explain", "game.stack", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["key"] == "game.stack"

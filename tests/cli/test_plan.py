@@ -1,0 +1,127 @@
+"""`agon plan`: the budget of the paper, said before anything is started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.arms import ARMS
+from agon.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+AGON = "configs/paper/main/agon.yaml"
+
+
+@pytest.fixture(autouse=True)
+def in_the_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["plan", *words, "--json"]) == 0
+    plan: dict[str, Any] = json.loads(capsys.readouterr().out)["plan"]
+    return plan
+
+
+PLAN = """\
+run
+  arm       agon: competition and exchange: the paper's method
+  base      Qwen/Qwen3-0.6B, bfloat16, LoRA rank 16
+  train     deepmath-hard, 3,000 problems
+  dev       deepmath-hard, 300 problems
+  held-out  deepmath-hard, 300 problems
+  verifier  math
+  sampler   vllm
+
+steps
+  problems per step              8
+  epochs                         1
+  steps                          375
+  problems left over each epoch  0
+  evaluation points              7
+  checkpoints                    12
+
+training budget
+                                         draft    challenge         both
+  rollouts per problem                       8            8           16
+  rollouts per step                         64           64          128
+  rollouts                              24,000       24,000       48,000
+  generated tokens, at most        360,000,000  360,000,000  720,000,000
+  peek tokens to prefill, at most            0   49,152,000   49,152,000
+"""
+
+
+def test_the_plan_of_the_headline_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON]) == 0
+    assert capsys.readouterr().out.startswith(PLAN)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_every_arm_draws_the_same_number_of_rollouts(arm: str, capsys: pytest.CaptureFixture[str]) -> None:
+    budget = planned(capsys, AGON, f"arm={arm}")["training budget"]
+    assert budget["rollouts per problem"]["both"] == 16
+    assert budget["rollouts"]["both"] == 48_000
+
+
+def test_grpo_has_one_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, "configs/paper/main/grpo.yaml")
+    assert plan["training budget"]["rollouts per problem"] == {"draft": 16, "challenge": 0, "both": 16}
+    assert plan["learner"]["streams per step"] == 1
+    assert plan["learner"]["forward passes per step"] == 64
+
+
+def test_hidden_drafts_prefill_no_peek(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, "configs/examples/hidden-drafts.yaml")
+    assert plan["training budget"]["peek tokens to prefill, at most"]["both"] == 0
+
+
+def test_a_draft_is_drawn_once_for_all_its_cascades(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, AGON)["evaluation on dev along the run"]
+    assert plan["completions per problem and point"] == 4 + 4
+    assert plan["completions"] == 7 * 300 * 8
+
+
+def test_max_steps_bounds_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, AGON, "train.max_steps=10")
+    assert plan["steps"]["steps"] == 10
+    assert plan["training budget"]["rollouts"]["both"] == 1_280
+
+
+def test_problems_that_fill_no_step_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, AGON, "data.train.take=100")
+    assert (plan["steps"]["steps"], plan["steps"]["problems left over each epoch"]) == (12, 4)
+
+
+def test_an_uncounted_source_is_not_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, "configs/paper/code/agon.yaml")
+    assert plan["run"]["train"] == "codecontests-easy, all problems"
+    assert plan["steps"]["steps"] is None
+    assert plan["training budget"]["rollouts"] == {"draft": None, "challenge": None, "both": None}
+    assert plan["training budget"]["rollouts per step"]["both"] == 128
+
+
+def test_a_local_file_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [json.dumps({"question": f"What is {n} plus {n * n}?", "answer": str(n + n * n)}) for n in range(60)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
+    source = f"path: {tmp_path / 'mine.jsonl'}, preset: null"
+    splits = [f"data.dev={{{source}, take: 10}}", f"data.held_out={{{source}, take: 10}}"]
+    plan = planned(capsys, AGON, f"data.train={{{source}}}", *splits)
+    assert plan["run"]["train"].endswith("mine.jsonl, 40 problems")
+    assert plan["steps"]["steps"] == 5
+
+
+def test_too_few_problems_for_one_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "data.train.take=5"]) == 2
+    assert capsys.readouterr().err == (
+        "error: train.problems_per_step is 8, and there are 5 training problems: not one step\n"
+        "fix: lower train.problems_per_step or raise data.train.take\n"
+    )
+
+
+def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", str(ROOT / AGON)]) == 0
+    assert not list(tmp_path.iterdir())
