@@ -70,11 +70,11 @@ def _about(term: Term) -> Iterator[str]:
         yield f"{name} {KIND[term.kind]}"
     if term.kind == "echo":
         yield (
-            f"{name} is {term.slope:.3g} x `{term.echo_of}`, apart from what the group or its opponent fixes: it changes "
-            "that term's weight and adds no direction of its own."
+            f"{name} is {term.slope:.3g} x `{term.echo_of}`, apart from what the group or its opponent fixes: "
+            "it changes that term's weight and adds no direction of its own."
         )
     if term.kind == "signal" and term.changed_groups < LITTLE:
-        yield f"{name} is nearly inert: it changes the advantages in {term.changed_groups:.1%} of the groups that could live."
+        yield f"{name} is nearly inert: it changes the advantages of {term.changed_groups:.1%} of the groups."
     if not term.inert and term.saturated >= MOSTLY:
         yield f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: learnt, it pays little now."
     if not term.inert and term.floored >= MOSTLY:
