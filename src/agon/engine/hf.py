@@ -1,0 +1,312 @@
+"""Sampler over transformers `generate`, for tiny models and CPUs: one base of its own, one PEFT adapter per version.
+
+Requests that are in flight when the event loop falls idle are drawn together, one `generate` per version, in a thread,
+so that verifiers keep working. Each row draws its noise from a generator seeded by its own request: what is sampled does
+not depend on who shares the batch. `generate` itself runs greedily over logits that carry the noise (Gumbel-max).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agon.engine.base import Tokens
+from agon.engine.render import Rendered, Renderer
+from agon.errors import AgonError, EngineError
+from agon.types import BASE, Completion, Policy, Request, Sampling
+
+KEPT = 2
+"""Versions of each policy that stay live besides the pinned ones: the latest and the one before it."""
+BATCH = 128
+"""Most rows of one `generate`."""
+IDLE_HOPS = 8
+"""Turns of the event loop without a new request after which the batch is taken to be complete."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    request: Request
+    version: str
+    rendered: Rendered
+    done: asyncio.Future[Completion]
+
+
+class HFSampler:
+    """Implements `agon.engine.base.Sampler`."""
+
+    def __init__(self, base_path: str, *, dtype: str = "float32", device: str = "cpu") -> None:
+        import torch
+        from transformers import AutoModelForCausalLM
+
+        self.renderer = Renderer.load(base_path)
+        self._model = AutoModelForCausalLM.from_pretrained(
+            base_path, dtype=getattr(torch, dtype), trust_remote_code=False
+        ).to(device)
+        self._model.eval()
+        self._stop = self.renderer.stop | _end_ids(self._model.generation_config)
+        self._model.generation_config = _greedy(self._stop)
+        self._adapters = _Adapters(self._model, device)
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agon-hf")
+        self._pending: list[_Job] = []
+        self._drawing: asyncio.Task[None] | None = None
+
+    async def sample(self, request: Request) -> Completion:
+        """Draw one completion; requests that wait together are drawn together."""
+        loop = asyncio.get_running_loop()
+        version = self._adapters.resolve(request.policy, request.version)
+        job = _Job(request, version, self.renderer.render(request.prompt), loop.create_future())
+        self._room(job)
+        self._pending.append(job)
+        if self._drawing is None or self._drawing.done():
+            self._drawing = loop.create_task(self._draw())
+        return await job.done
+
+    def publish(self, policy: Policy, version: str, folder: Path) -> None:
+        """Load `folder` as the latest version of `policy`; older versions beyond the kept ones are dropped."""
+        with self._lock:
+            self._adapters.publish(policy, version, folder)
+            self._adapters.evict({job.version for job in self._pending})
+
+    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+        """Keep a version live for good, loading it if it is not."""
+        with self._lock:
+            self._adapters.pin(policy, version, folder)
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        return self.renderer.clip(text, max_tokens)
+
+    def close(self) -> None:
+        """Let a running batch end and refuse the rest."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for job in self._pending:
+            if not job.done.done():
+                job.done.set_exception(EngineError("the sampler was closed", fix="start the run again"))
+        self._pending.clear()
+
+    async def _draw(self) -> None:
+        """Draw batches until nobody waits."""
+        loop = asyncio.get_running_loop()
+        await self._idle()
+        while jobs := self._take():
+            try:
+                completions = await loop.run_in_executor(self._pool, self._generate, jobs)
+            except Exception as error:
+                _fail(jobs, error)
+            else:
+                _deliver(jobs, completions)
+            await self._idle()
+
+    async def _idle(self) -> None:
+        hops, seen = 0, len(self._pending)
+        while hops < IDLE_HOPS:
+            await asyncio.sleep(0)
+            hops = hops + 1 if len(self._pending) == seen else 0
+            seen = len(self._pending)
+
+    def _take(self) -> list[_Job]:
+        """The next batch: the oldest request and those like it, in the order they came."""
+        self._pending = [job for job in self._pending if not job.done.done()]
+        return [job for job in self._pending if _kind(job) == _kind(self._pending[0])][:BATCH]
+
+    def _room(self, job: _Job) -> int:
+        """Tokens that fit after the prompt."""
+        context = getattr(self._model.config.get_text_config(), "max_position_embeddings", None) or 1 << 30
+        room = min(job.request.sampling.max_tokens, context - len(job.rendered.ids))
+        if room < 1:
+            raise EngineError(
+                f"a prompt of {len(job.rendered.ids)} tokens leaves no room in a context of {context}",
+                fix="lower train.max_peek_tokens, or drop the longest problems",
+            )
+        return room
+
+    def _generate(self, jobs: Sequence[_Job]) -> list[Completion]:
+        import torch
+
+        prompts = [job.rendered.ids for job in jobs]
+        ids, mask = _left_padded(prompts, min(self._stop, default=0), self._model.device)
+        noise = _noise(jobs[0].request.sampling, [job.request.seed for job in jobs], self._model.device)
+        with self._lock, self._adapters.active(jobs[0].version), torch.inference_mode():
+            room = max(self._room(job) for job in jobs)
+            out = self._model.generate(ids, attention_mask=mask, logits_processor=[noise], max_new_tokens=room)
+        drawn = out[:, ids.shape[1] :].tolist()
+        logprobs = torch.stack(noise.logprobs, dim=1).tolist()
+        return [self._completion(job, *row) for job, row in zip(jobs, zip(drawn, logprobs, strict=True), strict=True)]
+
+    def _completion(self, job: _Job, drawn: list[int], logprobs: list[float]) -> Completion:
+        ends = [n + 1 for n, token in enumerate(drawn) if token in self._stop]
+        room = self._room(job)
+        length = min([*ends, room, len(drawn)])
+        ids = tuple(drawn[:length])
+        return Completion(
+            text=self.renderer.text(ids),
+            version=job.version,
+            prompt_tokens=len(job.rendered.ids),
+            generated_tokens=length,
+            finish="stop" if ends and ends[0] <= room else "length",
+            opened=job.rendered.opened,
+            tokens=Tokens(job.rendered.ids, ids, tuple(logprobs[:length])),
+        )
+
+
+class _Adapters:
+    """The live versions and which of them a request means. A name is never reused, nor a folder."""
+
+    def __init__(self, model: Any, device: str) -> None:
+        self._model, self._device = model, device
+        self._peft: Any = None
+        self._slots: dict[str, str] = {}
+        self._history: dict[Policy, list[str]] = {policy: [] for policy in Policy}
+        self._folders: dict[Path, str] = {}
+        self._pinned: set[str] = set()
+        self._loads = 0
+
+    def resolve(self, policy: Policy | None, version: str | None) -> str:
+        """The version that a request means, if it is live."""
+        if version is None:
+            version = BASE if policy is None else (self._history[policy] or [f"{policy.value}@none"])[-1]
+        if version != BASE and version not in self._slots:
+            live = ", ".join([BASE, *self._slots])
+            raise EngineError(
+                f"no version {version} is live (live: {live})", fix="publish or pin it before sampling from it"
+            )
+        return version
+
+    def publish(self, policy: Policy, version: str, folder: Path) -> None:
+        folder = folder.resolve()
+        used = {BASE, *self._folders.values()}
+        if version in used or folder in self._folders:
+            raise EngineError(
+                f"version {version} or its folder {folder} was published before",
+                fix="give every published adapter a fresh name and a fresh folder",
+            )
+        self._load(version, folder)
+        self._history[policy].append(version)
+
+    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+        if version not in self._slots:
+            folder = folder.resolve()
+            if self._folders.get(folder, version) != version or version == BASE:
+                raise EngineError(f"{folder} was published as another version", fix="pin a version from its own folder")
+            self._load(version, folder)
+        self._pinned.add(version)
+
+    def evict(self, needed: set[str]) -> None:
+        """Drop what is neither pinned, nor asked for, nor among the latest of its policy."""
+        kept = self._pinned | needed | {version for past in self._history.values() for version in past[-KEPT:]}
+        for version in [version for version in self._slots if version not in kept]:
+            self._peft.delete_adapter(self._slots.pop(version))
+
+    @contextmanager
+    def active(self, version: str) -> Iterator[None]:
+        """The model with this version's adapter on, or with none."""
+        if version != BASE:
+            self._peft.set_adapter(self._slots[version])
+            yield
+        elif self._peft is None:
+            yield
+        else:
+            with self._peft.disable_adapter():
+                yield
+
+    def _load(self, version: str, folder: Path) -> None:
+        import torch
+        from peft import PeftConfig, PeftModel
+
+        if not (folder / "adapter_config.json").is_file():
+            raise EngineError(f"{folder} is not a PEFT directory", fix="publish a folder that the learner exported")
+        slot = f"slot{self._loads}"
+        self._loads += 1
+        # PEFT draws an initialisation before it loads: the caller's random numbers must not notice.
+        with torch.random.fork_rng(devices=[]):
+            try:
+                if self._peft is None:
+                    self._peft = PeftModel(self._model, PeftConfig.from_pretrained(folder), adapter_name=slot)
+                result = self._peft.load_adapter(str(folder), slot, torch_device=self._device)
+            except (RuntimeError, ValueError) as error:
+                raise _misfit(folder, error) from error
+        if strays := [*result.missing_keys, *result.unexpected_keys]:
+            raise _misfit(folder, f"{len(strays)} tensors missing or unexpected, such as {strays[0]}")
+        self._peft.eval()
+        self._slots[version], self._folders[folder] = slot, version
+
+
+def _misfit(folder: Path, why: object) -> EngineError:
+    return EngineError(f"{folder} does not fit this base: {why}", fix="publish adapters trained on the same base")
+
+
+def _kind(job: _Job) -> tuple[str, Sampling]:
+    return job.version, job.request.sampling
+
+
+def _deliver(jobs: Sequence[_Job], completions: Sequence[Completion]) -> None:
+    for job, completion in zip(jobs, completions, strict=True):
+        if not job.done.done():
+            job.done.set_result(completion)
+
+
+def _fail(jobs: Sequence[_Job], error: Exception) -> None:
+    known = error if isinstance(error, AgonError) else EngineError(f"generation failed: {error!r}")
+    for job in jobs:
+        if not job.done.done():
+            job.done.set_exception(known)
+
+
+def _end_ids(config: Any) -> frozenset[int]:
+    ends = config.eos_token_id
+    return frozenset([ends] if isinstance(ends, int) else ends or [])
+
+
+def _greedy(stop: frozenset[int]) -> Any:
+    """Settings of our own: a checkpoint's defaults (top_k, penalties) would bend what training takes for the policy."""
+    from transformers import GenerationConfig
+
+    return GenerationConfig(do_sample=False, eos_token_id=sorted(stop) or None, pad_token_id=min(stop, default=0))
+
+
+def _left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
+    import torch
+
+    width = max(map(len, prompts))
+    ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+    return ids, mask
+
+
+def _noise(sampling: Sampling, seeds: Sequence[int], device: Any) -> Any:
+    """A logits processor whose argmax is a sample: temperature, top_p, then Gumbel noise, one generator per row."""
+    import torch
+
+    class Noise:
+        def __init__(self) -> None:
+            self.logprobs: list[Any] = []
+            self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+
+        def __call__(self, _: Any, logits: Any) -> Any:
+            logps = _nucleus(torch.log_softmax(logits.float() / (sampling.temperature or 1.0), dim=-1), sampling.top_p)
+            noisy = logps if sampling.temperature == 0 else logps - self.gaps(logps).log()
+            self.logprobs.append(logps.gather(1, noisy.argmax(dim=-1, keepdim=True)).squeeze(1))
+            return noisy
+
+        def gaps(self, logps: Any) -> Any:
+            """Exponential variables: their negative logarithm is Gumbel noise."""
+            rows = [torch.empty_like(logps[0]).exponential_(generator=generator) for generator in self.generators]
+            return torch.stack(rows)
+
+    return Noise()
+
+
+def _nucleus(logps: Any, top_p: float) -> Any:
+    """The smallest set of likeliest tokens that holds `top_p`, renormalised."""
+    if top_p >= 1:
+        return logps
+    ordered, order = logps.sort(dim=-1, descending=True)
+    before = ordered.exp().cumsum(dim=-1) - ordered.exp()
+    kept = ordered.masked_fill(before >= top_p, float("-inf"))
+    return logps.scatter(1, order, kept).log_softmax(dim=-1)

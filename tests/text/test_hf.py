@@ -1,0 +1,245 @@
+"""The transformers sampler: one seed gives one text whoever shares the batch, and versions are what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from scipy.stats import chisquare
+from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from agon.engine.hf import HFSampler
+from agon.errors import EngineError
+from agon.game.prompts import draft_prompt
+from agon.types import BASE, Completion, Message, Policy, Problem, Prompt, Request, Sampling
+
+from .families import qwen3
+
+SHORT = Sampling(max_tokens=12)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny random base and three adapters that change what it says."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("models")
+    tokenizer = qwen3()
+    config = Qwen3Config(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=256, initializer_range=0.4,
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(root / "base")
+    tokenizer.save_pretrained(root / "base")
+    for name in ("one", "two", "three"):
+        model = get_peft_model(
+            AutoModelForCausalLM.from_pretrained(root / "base"), LoraConfig(r=4, target_modules="all-linear")
+        )
+        for key, parameter in model.named_parameters():
+            if "lora_B" in key:
+                torch.nn.init.normal_(parameter, std=0.5)
+        model.save_pretrained(root / name)
+    return root
+
+
+@pytest.fixture
+def sampler(folder: Path) -> Iterator[HFSampler]:
+    made = HFSampler(str(folder / "base"))
+    made.publish(Policy.A, "a@000000-one", folder / "one")
+    made.publish(Policy.B, "b@000000-two", folder / "two")
+    yield made
+    made.close()
+
+
+def request(seed: int, policy: Policy | None = Policy.A, words: str = "Count.", sampling: Sampling = SHORT) -> Request:
+    return Request(Prompt((Message("user", (words,)),)), policy, seed, sampling)
+
+
+def draw(sampler: HFSampler, *requests: Request) -> list[Completion]:
+    async def all_of_them() -> list[Completion]:
+        return await asyncio.gather(*map(sampler.sample, requests))
+
+    return asyncio.run(all_of_them())
+
+
+def test_the_same_seed_gives_the_same_completion_whatever_shares_the_batch(sampler: HFSampler) -> None:
+    alone = [draw(sampler, request(seed))[0] for seed in range(4)]
+    crowd = [request(100 + n, Policy.B, "A much longer question. " * n) for n in range(3)]
+    crowd += [request(200 + n, Policy.A, "Another long question. " * n) for n in range(3)]
+    together = draw(sampler, *crowd, *map(request, range(4)))[6:]
+    assert [one.tokens.completion_ids for one in alone] == [one.tokens.completion_ids for one in together]
+    assert len({one.text for one in alone}) == 4
+
+
+def plain_logprobs(folder: Path, adapter: str | None, completion: Completion, temperature: float) -> torch.Tensor:
+    """Log-probabilities of the sampled ids in one plain forward pass."""
+    from peft import PeftModel
+
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    if adapter:
+        model = PeftModel.from_pretrained(model, folder / adapter)
+    prompt, drawn = completion.tokens.prompt_ids, completion.tokens.completion_ids
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *drawn]])).logits[0, len(prompt) - 1 : -1]
+    return (logits / temperature).log_softmax(-1).gather(1, torch.tensor(drawn)[:, None]).squeeze(1)
+
+
+@pytest.mark.parametrize(("policy", "adapter"), [(Policy.A, "one"), (Policy.B, "two"), (None, None)])
+def test_log_probs_are_those_of_the_version_that_was_asked(
+    sampler: HFSampler, folder: Path, policy: Policy | None, adapter: str | None
+) -> None:
+    sampling = Sampling(temperature=0.7, max_tokens=12)
+    requests = [request(5, policy, sampling=sampling), request(6, Policy.A, "Longer words here."), request(7, Policy.B)]
+    completion = draw(sampler, *requests)[0]
+    expected = plain_logprobs(folder, adapter, completion, 0.7)
+    torch.testing.assert_close(torch.tensor(completion.tokens.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_every_completion_says_which_version_made_it(sampler: HFSampler) -> None:
+    drawn = draw(sampler, request(1), request(1, Policy.B), request(1, None))
+    assert [one.version for one in drawn] == ["a@000000-one", "b@000000-two", BASE]
+    assert len({one.text for one in drawn}) == 3
+
+
+def test_sampled_tokens_follow_the_softmax(sampler: HFSampler, folder: Path) -> None:
+    sampling = Sampling(max_tokens=1)
+    drawn = draw(sampler, *(request(seed, None, sampling=sampling) for seed in range(3000)))
+    model = AutoModelForCausalLM.from_pretrained(folder / "base")
+    with torch.no_grad():
+        expected = model(torch.tensor([drawn[0].tokens.prompt_ids])).logits[0, -1].softmax(-1).double() * len(drawn)
+    counts = torch.bincount(torch.tensor([one.tokens.completion_ids[0] for one in drawn]), minlength=len(expected))
+    common = expected >= 5
+    observed = [*counts[common].tolist(), counts[~common].sum().item()]
+    wanted = [*expected[common].tolist(), expected[~common].sum().item()]
+    assert len(wanted) > 5
+    assert chisquare(observed, wanted, sum_check=False).pvalue > 0.001
+
+
+def test_top_p_draws_from_the_nucleus_only(sampler: HFSampler) -> None:
+    def first_ids(top_p: float) -> set[int]:
+        sampling = Sampling(max_tokens=1, top_p=top_p)
+        return {
+            one.tokens.completion_ids[0]
+            for one in draw(sampler, *(request(s, None, sampling=sampling) for s in range(300)))
+        }
+
+    assert len(first_ids(1e-6)) == 1
+    assert 1 < len(first_ids(0.5)) < len(first_ids(1.0))
+
+
+def test_temperature_zero_is_greedy(sampler: HFSampler, folder: Path) -> None:
+    cold = Sampling(temperature=0, max_tokens=8)
+    one, two = draw(sampler, request(1, sampling=cold), request(2, sampling=cold))
+    assert one.tokens.completion_ids == two.tokens.completion_ids
+    expected = plain_logprobs(folder, "one", one, 1.0)
+    torch.testing.assert_close(torch.tensor(one.tokens.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_a_completion_ends_at_its_stop_token_or_at_its_cap(sampler: HFSampler) -> None:
+    stop = sampler.renderer.stop
+    drawn = draw(sampler, *(request(seed, None, sampling=Sampling(max_tokens=60)) for seed in range(128)))
+    assert {one.finish for one in drawn} == {"stop", "length"}
+    for one in drawn:
+        ids = one.tokens.completion_ids
+        assert len(ids) == len(one.tokens.logprobs) == one.generated_tokens <= 60
+        assert (one.finish == "stop") == (ids[-1] in stop)
+        assert stop.isdisjoint(ids[:-1])
+
+
+def test_unknown_versions_are_errors(sampler: HFSampler, folder: Path) -> None:
+    with pytest.raises(EngineError, match="a@000009"):
+        draw(sampler, Request(draft_prompt(Problem("", "q", "")), Policy.A, 1, SHORT, version="a@000009"))
+    fresh = HFSampler(str(folder / "base"))
+    with pytest.raises(EngineError, match="a@none"):
+        draw(fresh, request(1))
+    fresh.close()
+
+
+def test_a_name_or_a_folder_is_never_reused(sampler: HFSampler, folder: Path) -> None:
+    for version, name in (("a@000000-one", "three"), ("a@000001", "one"), (BASE, "three")):
+        with pytest.raises(EngineError, match="published before"):
+            sampler.publish(Policy.A, version, folder / name)
+    with pytest.raises(EngineError, match="PEFT directory"):
+        sampler.publish(Policy.A, "a@000001", folder / "nowhere")
+
+
+def test_an_adapter_of_another_base_is_refused_and_leaves_the_others_alone(
+    sampler: HFSampler, folder: Path, tmp_path: Path
+) -> None:
+    before = draw(sampler, request(3))[0].text
+    wider = Qwen3Config(vocab_size=64, hidden_size=48, intermediate_size=64, num_hidden_layers=2, head_dim=8)
+    get_peft_model(Qwen3ForCausalLM(wider), LoraConfig(r=4, target_modules="all-linear")).save_pretrained(tmp_path)
+    with pytest.raises(EngineError, match="does not fit"):
+        sampler.publish(Policy.A, "a@000001", tmp_path)
+    assert draw(sampler, request(3))[0].text == before
+
+
+def test_an_adapter_whose_tensors_would_be_ignored_is_refused(sampler: HFSampler, folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    (path,) = copies(folder, tmp_path, "renamed")
+    weights = load_file(path / "adapter_model.safetensors")
+    save_file({f"other.{key}": value for key, value in weights.items()}, path / "adapter_model.safetensors")
+    with pytest.raises(EngineError, match="missing or unexpected"):
+        sampler.publish(Policy.A, "a@000001", path)
+
+
+def copies(folder: Path, tmp_path: Path, *names: str) -> list[Path]:
+    import shutil
+
+    return [Path(shutil.copytree(folder / "three", tmp_path / name)) for name in names]
+
+
+def test_old_versions_are_dropped_unless_pinned(sampler: HFSampler, folder: Path, tmp_path: Path) -> None:
+    first = draw(sampler, request(3))[0]
+    sampler.pin(Policy.A, "a@000000-one", folder / "one")
+    for version, path in zip(("a@1", "a@2", "a@3"), copies(folder, tmp_path, "x", "y", "z"), strict=True):
+        sampler.publish(Policy.A, version, path)
+    assert draw(sampler, request(3))[0].version == "a@3"
+    old = Request(request(3).prompt, Policy.A, 3, SHORT, version="a@000000-one")
+    assert draw(sampler, old)[0].text == first.text
+    with pytest.raises(EngineError, match="a@1"):
+        draw(sampler, Request(old.prompt, Policy.A, 3, SHORT, version="a@1"))
+    sampler.pin(Policy.A, "a@1", tmp_path / "x")
+    assert draw(sampler, Request(old.prompt, Policy.A, 3, SHORT, version="a@1"))[0].version == "a@1"
+
+
+def test_publishing_leaves_the_random_numbers_of_others_alone(sampler: HFSampler, folder: Path) -> None:
+    torch.manual_seed(11)
+    expected = torch.rand(3)
+    torch.manual_seed(11)
+    sampler.publish(Policy.A, "a@9", folder / "three")
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_a_fix(sampler: HFSampler) -> None:
+    with pytest.raises(EngineError, match="no room") as caught:
+        draw(sampler, request(1, words="word " * 400))
+    assert "max_peek_tokens" in caught.value.fix
+
+
+def test_a_failed_batch_fails_its_requests_and_not_the_sampler(
+    sampler: HFSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(jobs: object) -> None:
+        raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sampler, "_generate", broken)
+        with pytest.raises(EngineError, match="out of memory"):
+            draw(sampler, request(1))
+    assert draw(sampler, request(1))[0].text
+
+
+def test_cancelled_requests_leave_the_queue(sampler: HFSampler) -> None:
+    async def scenario() -> Completion:
+        gone = asyncio.create_task(sampler.sample(request(1)))
+        await asyncio.sleep(0)
+        gone.cancel()
+        return await sampler.sample(request(2))
+
+    assert asyncio.run(scenario()).text == draw(sampler, request(2))[0].text
