@@ -57,24 +57,36 @@ class Table:
     sampling: Sampling
     max_peek_tokens: int
     seed: int = 0
-    _drafts: dict[tuple[Seat, str, int], asyncio.Task[Turn]] = field(default_factory=dict)
+    _drawn: dict[tuple[Seat, str, int], asyncio.Task[Completion]] = field(default_factory=dict)
+    _judged: dict[tuple[Seat, str, int], asyncio.Task[Verdict]] = field(default_factory=dict)
+
+    async def first(self, problem: Problem, sample: int, seat: Seat) -> Completion:
+        """The seat's answer to the plain prompt, drawn once and not yet judged."""
+        key = (seat, problem.id, sample)
+        if key not in self._drawn:
+            self._drawn[key] = asyncio.ensure_future(self._draw(problem, sample, seat, "draft", draft_prompt(problem)))
+        return await self._drawn[key]
 
     async def draft(self, problem: Problem, sample: int, seat: Seat) -> Turn:
-        """The seat's answer to the plain prompt, drawn once."""
-        key = (seat, problem.id, sample)
-        if key not in self._drafts:
-            self._drafts[key] = asyncio.ensure_future(self.turn(problem, sample, seat, "draft", draft_prompt(problem)))
-        return await self._drafts[key]
+        """The same, judged once."""
+        completion, key = await self.first(problem, sample, seat), (seat, problem.id, sample)
+        if key not in self._judged:
+            self._judged[key] = asyncio.ensure_future(self.verify(problem, completion))
+        return Turn(seat, draft_prompt(problem), completion, await self._judged[key])
 
     async def turn(self, problem: Problem, sample: int, seat: Seat, stage: str, prompt: Prompt) -> Turn:
-        """Draw and judge one completion, seeded by problem, sample, stage and seat."""
-        seed = seed_for(self.seed, "eval", stage, seat.policy, problem.id, sample)
-        completion = await self.sampler.sample(Request(prompt, seat.policy, seed, self.sampling, seat.version))
+        """Draw and judge one completion."""
+        completion = await self._draw(problem, sample, seat, stage, prompt)
         return Turn(seat, prompt, completion, await self.verify(problem, completion))
 
-    def peek(self, draft: Turn) -> str:
+    async def _draw(self, problem: Problem, sample: int, seat: Seat, stage: str, prompt: Prompt) -> Completion:
+        """One completion, seeded by problem, sample, stage and policy."""
+        seed = seed_for(self.seed, "eval", stage, seat.policy, problem.id, sample)
+        return await self.sampler.sample(Request(prompt, seat.policy, seed, self.sampling, seat.version))
+
+    def peek(self, draft: Completion) -> str:
         """What the second stage sees of a draft."""
-        return peek(draft.completion, lambda text: self.sampler.clip(text, self.max_peek_tokens))
+        return peek(draft, lambda text: self.sampler.clip(text, self.max_peek_tokens))
 
 
 async def standalone(problem: Problem, sample: int, seat: Seat, table: Table) -> Trial:
@@ -84,10 +96,10 @@ async def standalone(problem: Problem, sample: int, seat: Seat, table: Table) ->
 
 async def cascade(problem: Problem, sample: int, drafter: Seat, challenger: Seat, table: Table) -> Trial:
     """Two passes, deployed as trained: one drafts, the other reads the summary and answers. Who reads itself refines."""
-    draft = await table.draft(problem, sample, drafter)
-    seen = table.peek(draft)
+    seen = table.peek(await table.first(problem, sample, drafter))
     read = refine_prompt if drafter == challenger else challenge_prompt
-    final = await table.turn(problem, sample, challenger, f"challenge {drafter}", read(problem, seen))
+    answer = table.turn(problem, sample, challenger, f"challenge {drafter}", read(problem, seen))
+    draft, final = await asyncio.gather(table.draft(problem, sample, drafter), answer)
     return Trial(problem, sample, final, draft, seen)
 
 
