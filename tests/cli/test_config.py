@@ -74,7 +74,7 @@ def test_diff_of_equals(capsys: pytest.CaptureFixture[str]) -> None:
 STACK = """\
 game.stack
   The challenger's reward: correctness alone, with the conversion bonus, or with the naive margin.
-  type: `coop` or `adv` or `margin`
+  type: `coop`, `adv` or `margin`
   default: "adv" (from the arm)
   rules:
     game.stack: adv and margin pay on a rival's outcome, so they need game.opponent rival; write coop

@@ -186,7 +186,7 @@ class SamplerConfig(Frozen):
     url: str | None = None
     """Ours: a running vLLM server to sample from; null starts an engine inside the run."""
     max_loras: Positive = 4
-    """Ours: adapters live at once: two policies, and room for versions that are still answering."""
+    """Ours: adapters live at once: two policies, and their first versions to measure progress against."""
     gpu_memory_utilization: Number = Field(default=0.45, gt=0, le=1)
     """Ours: share of the GPU that vLLM may take; the rest is the learner's."""
     max_model_len: Positive | None = None
@@ -197,7 +197,8 @@ class Eval(Frozen):
     """How a policy or a pair is measured."""
 
     points: Natural = 6
-    """Evaluations along the run, evenly spaced, the last at its end (the paper's curve)."""
+    """Evaluations on dev along the run, evenly spaced, the last at its end, beside one before the first step (the
+    paper's curve); 0 for none."""
     temperature: Weight = 0.6
     """Sampling temperature; 0 is greedy."""
     top_p: Number = Field(default=0.95, gt=0, le=1)

@@ -88,16 +88,22 @@ def _schema() -> dict[str, Any]:
 def kind(info: dict[str, Any]) -> str:
     """The type of a JSON Schema property, as one would say it."""
     if "anyOf" in info:
-        return " or ".join(dict.fromkeys(kind(option) for option in info["anyOf"]))
+        return _either(dict.fromkeys(kind(option) for option in info["anyOf"]))
     if "const" in info:
         return f"`{info['const']}`"
     if "enum" in info:
-        return " or ".join(f"`{value}`" for value in info["enum"])
+        return _either(f"`{value}`" for value in info["enum"])
     if info["type"] == "array":
         return f"list of {kind(info['items'])}"
     if info["type"] == "object":
         return f"mapping to {kind(info['additionalProperties'])}"
-    return _KINDS[info["type"]] + "".join(f" {word} {info[key]:g}" for key, word in _LIMITS.items() if key in info)
+    limits = [f"{word} {info[key]:g}" for key, word in _LIMITS.items() if key in info]
+    return f"{_KINDS[info['type']]} {' and '.join(limits)}".strip()
+
+
+def _either(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 _KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
