@@ -1,7 +1,7 @@
 """From streams to micro-batches: which rows a policy learns from, in what portions, and over which denominators.
 
 A row without an advantage (a dead group, an unknown reward) is masked: it is in no denominator and in no KL term. Only
-live rows are worth a forward pass, so masked rows are kept where they are needed, as fillers of two tokens that give
+live rows are worth a forward pass, so masked rows are kept where they are needed, as fillers of one token that give
 every process the same number of equal micro-batches. Counts are global: processes with different numbers of live rows
 divide by the same totals.
 """
@@ -28,6 +28,9 @@ class Row:
     logprobs: tuple[float, ...] | None
     advantage: float | None
 
+
+WIDTH = 2
+"""The narrowest micro-batch: TRL 1.16 takes one column to mean one value per sequence, and would count masked rows."""
 
 FILLER = Row(prompt=(0,), completion=(0,), logprobs=None, advantage=None)
 
@@ -85,7 +88,7 @@ def portions(live: Sequence[Row], most: int, micro_batch: int) -> tuple[tuple[Ro
 
 def tensors(rows: Sequence[Row], pad: int) -> dict[str, torch.Tensor]:
     """One micro-batch as TRL expects it: prompts padded on the left, completions on the right, masked rows masked."""
-    width = max(len(row.prompt) for row in rows), max(max(len(row.completion) for row in rows), 1)
+    width = max(len(row.prompt) for row in rows), max(WIDTH, *(len(row.completion) for row in rows))
     counts = [len(row.completion) if row.advantage is not None else 0 for row in rows]
     return {
         "prompt_ids": torch.tensor([_left(row.prompt, width[0], pad) for row in rows]),

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ import peft
 import torch
 import transformers
 import trl
+from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -85,6 +87,7 @@ class TRLLearner:
         self.optimizer = make_optimizer(self.pair, args)
         self.scheduler = make_scheduler(self.optimizer, args)
         self.trainer = PairTrainer(self.pair, train_config, args, (self.optimizer, self.scheduler))
+        self._check_processes()
 
     def fit(self, streams_for_step: Callable[[int], Sequence[Stream]], after_step: Callable[[Update], bool]) -> None:
         """Run steps until the schedule ends or `after_step` returns False on any process."""
@@ -114,17 +117,59 @@ class TRLLearner:
             self.pair.load(policy, folder / policy.value)
         self.step = load_state(folder / STATE_FOLDER, self.pair, self.optimizer, self.scheduler)
 
+    def hash(self, policy: Policy) -> str:
+        """The hash of the policy's weights as they are now."""
+        return self.pair.hash(policy)
+
+    @property
+    def rank(self) -> int:
+        return int(self.trainer.accelerator.process_index)
+
+    @property
+    def processes(self) -> int:
+        return int(self.trainer.accelerator.num_processes)
+
+    def gather(self, value: Any) -> list[Any]:
+        """The values of all processes, in the order of their ranks; every process must call it."""
+        return list(gather_object([value]))
+
+    def memory(self) -> Mapping[str, int]:
+        """Bytes in use: the process's peak, and the device's since the last call."""
+        used = {"process_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+        if torch.cuda.is_available():
+            used["device_peak"] = torch.cuda.max_memory_allocated()
+            torch.cuda.reset_peak_memory_stats()
+        return used
+
     def describe(self) -> Mapping[str, Any]:
         """What the manifest says about this learner."""
         return {
             "engine": "trl",
             "versions": {name: module.__version__ for name, module in LIBRARIES.items()},
-            "processes": self.trainer.accelerator.num_processes,
+            "processes": self.processes,
             "device": str(self.trainer.args.device),
             "base_dtype": self.model_config.dtype,
             "adapter_parameters": sum(p.numel() for p in self.pair.parameters(Policy.A)),
             "adapted_modules": len(self.pair.targets()),
         }
+
+    @property
+    def rank(self) -> int:
+        """This process among all that train together; each plays its own problems."""
+        return int(self.trainer.accelerator.process_index)
+
+    @property
+    def processes(self) -> int:
+        return int(self.trainer.accelerator.num_processes)
+
+    def _check_processes(self) -> None:
+        """A launcher's processes that do not find each other would train copies that drift apart in silence."""
+        launched = int(os.environ.get("WORLD_SIZE", "1"))
+        if launched != self.processes:
+            raise EngineError(
+                f"{launched} processes were launched, but the trainer sees {self.processes}",
+                fix="launch with torchrun or accelerate launch, and do not mix CPU and GPU settings",
+            )
 
     def _agree(self, go_on: bool) -> bool:
         """Every process stops when one wants to."""

@@ -1,0 +1,46 @@
+"""Run a function in several processes that find each other as `torchrun` processes do (gloo, CPU)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable
+from typing import Any
+
+PRELOAD = ["agon.engine.trl", "agon.engine.synthetic"]
+
+
+def run_world(world: int, work: Callable[[int, int, Any], Any], job: Any, timeout: float = 300.0) -> list[Any]:
+    """`work(rank, world, job)` in `world` fresh processes; results in the order of ranks."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOAD)
+    results: Any = context.Queue()
+    port = _free_port()
+    processes = [context.Process(target=_enter, args=(rank, world, port, work, job, results)) for rank in range(world)]
+    for process in processes:
+        process.start()
+    try:
+        found = dict(results.get(timeout=timeout) for _ in processes)
+    finally:
+        for process in processes:
+            process.join(timeout=10)
+            process.kill()
+    return [found[rank] for rank in range(world)]
+
+
+def _enter(rank: int, world: int, port: int, work: Callable[..., Any], job: Any, results: Any) -> None:
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    import torch
+
+    torch.set_num_threads(1)
+    results.put((rank, work(rank, world, job)))
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
