@@ -105,6 +105,20 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
 }
 
 
+def with_source(split: str, **source: object) -> dict[str, object]:
+    plain = {"preset": "gsm8k", "take": 100}
+    return {"data": {"train": plain, "dev": plain, "held_out": plain, split: source}}
+
+
+for part in ("train", "dev", "held_out"):
+    preset = f"data.{part}.preset"
+    BROKEN |= {
+        (f"data.{part}.columns", preset): with_source(part, preset="gsm8k", columns={"question": "q"}),
+        (f"data.{part}.options", preset): with_source(part, path="x.jsonl", options={"difficulty": 3}),
+        (f"data.{part}.take", preset): with_source(part, preset="reasoning-gym:chain_sum"),
+    }
+
+
 def test_every_rule_has_a_config_that_breaks_it() -> None:
     assert set(BROKEN) == {rule.keys for rule in RULES}
     assert len(BROKEN) == len(RULES)

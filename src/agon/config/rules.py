@@ -19,6 +19,31 @@ class Rule:
     reason: str
 
 
+SPLITS = ("train", "dev", "held_out")
+
+
+def _source_rules(split: str) -> tuple[Rule, ...]:
+    """What the fields of one source owe each other."""
+    columns, options, take, preset = (f"data.{split}.{field}" for field in ("columns", "options", "take", "preset"))
+    return (
+        Rule(
+            (columns, preset),
+            lambda columns, preset: not columns or preset is None,
+            "a preset knows its own columns; leave out one of the two",
+        ),
+        Rule(
+            (options, preset),
+            lambda options, preset: not options or preset is not None,
+            "options belong to presets; a file has none",
+        ),
+        Rule(
+            (take, preset),
+            lambda take, preset: take is not None or not str(preset).startswith(("tabletop", "reasoning-gym:")),
+            "a generated preset makes any number of problems: say how many",
+        ),
+    )
+
+
 RULES = (
     Rule(
         ("game.shown", "game.opponent"),
@@ -75,6 +100,7 @@ RULES = (
         lambda name, preset: preset is None or ":" in name or (preset == "codecontests-easy") == (name == "code"),
         "programs are judged by code, everything else by math; the other would call every answer wrong",
     ),
+    *(rule for split in SPLITS for rule in _source_rules(split)),
 )
 
 
