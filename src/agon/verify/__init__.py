@@ -1,0 +1,28 @@
+"""Verifiers: c(y) and phi(y) of a completion, with a reason, and never a float.
+
+`load_verifier("math")` is the built-in one; `load_verifier("package.module:function")` is yours. See docs/verifiers.md.
+"""
+
+from __future__ import annotations
+
+from agon.errors import InputError
+from agon.verify.base import Verifier
+
+__all__ = ["Verifier", "load_verifier"]
+
+
+def load_verifier(name: str, workers: int | None = None, *, boxed_answers: bool = False) -> Verifier:
+    """The verifier called `math`, or a function named `package.module:function`.
+
+    `workers` is the number of processes (math, default one per core up to 8) or threads (a function, default 1).
+    `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block.
+    """
+    if name == "math":
+        from agon.verify.math import MathVerifier
+
+        return MathVerifier(workers=workers, boxed_answers=boxed_answers)
+    if ":" in name:
+        from agon.verify.custom import CustomVerifier, find
+
+        return CustomVerifier(find(name), workers=workers)
+    raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math` or `verifier: package.module:function`")

@@ -1,0 +1,147 @@
+"""A user's own verifier: a function, in our signature or in the one of TRL's reward functions.
+
+    def verify(problem: Problem, completion: Completion) -> Verdict | bool            ours, plain or async
+    def reward(completions, answer, **columns) -> list[float | None]                  TRL's, called with one row
+
+The parameter names decide which it is. A reward of 1 or more is correct and anything less is wrong, because c(y) is
+binary; None and NaN mean that the function cannot judge. phi(y) is ours unless the function returns a Verdict of its
+own. A function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as detail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from agon.errors import InputError
+from agon.game.parse import well_formed
+from agon.types import Completion, Problem, Reason, Verdict
+from agon.verify.base import Verifier
+
+Function = Callable[..., Any]
+
+
+def find(name: str) -> Function:
+    """The function that `package.module:function` names."""
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InputError(
+            f"cannot load verifier '{name}': {error}", fix="name an importable module and function"
+        ) from error
+    if not callable(found):
+        raise InputError(f"verifier '{name}' is not a function", fix="write package.module:function")
+    function: Function = found
+    return function
+
+
+class CustomVerifier(Verifier):
+    """Calls the function in threads of its own (one, unless told otherwise), so that it may take its time."""
+
+    def __init__(self, function: Function, *, workers: int | None = None) -> None:
+        self._function = function
+        self._call, self._pick = _adapter(function)
+        self._threads = ThreadPoolExecutor(workers or 1, thread_name_prefix="agon-verifier")
+        self._rows = self._failed = 0
+
+    async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
+        if inspect.iscoroutinefunction(self._function):
+            return await self._judge_async(problem, completion)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._judge, problem, completion)
+
+    def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
+        if inspect.iscoroutinefunction(self._function):
+            return self._threads.submit(asyncio.run, self._gather(list(pairs))).result()
+        return [future.result() for future in [self._threads.submit(self._judge, *pair) for pair in pairs]]
+
+    def self_test(self) -> list[str]:
+        """Nothing is known about a user's function but that it can be called."""
+        return []
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {"rows": self._rows, "failed": self._failed}
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+    def _judge(self, problem: Problem, completion: Completion) -> Verdict:
+        try:
+            return self._verdict(self._pick(self._call(problem, completion)), completion)
+        except Exception as error:
+            return self._failure(error, completion)
+
+    async def _judge_async(self, problem: Problem, completion: Completion) -> Verdict:
+        try:
+            return self._verdict(self._pick(await self._call(problem, completion)), completion)
+        except Exception as error:
+            return self._failure(error, completion)
+
+    async def _gather(self, pairs: list[tuple[Problem, Completion]]) -> list[Verdict]:
+        return list(await asyncio.gather(*(self._judge_async(*pair) for pair in pairs)))
+
+    def _verdict(self, said: object, completion: Completion) -> Verdict:
+        self._rows += 1
+        if isinstance(said, Verdict):
+            return said
+        correct = _as_bool(said)
+        return Verdict(correct, well_formed(completion), Reason.CORRECT if correct else Reason.WRONG)
+
+    def _failure(self, error: Exception, completion: Completion) -> Verdict:
+        self._rows += 1
+        self._failed += 1
+        return Verdict(False, well_formed(completion), Reason.INFRA, f"{type(error).__name__}: {error}"[:200])
+
+
+def _as_bool(said: object) -> bool:
+    """A bool, or one reward: 1 or more is correct."""
+    if isinstance(said, bool):
+        return said
+    if isinstance(said, int | float) and not math.isnan(said):
+        return said >= 1
+    raise TypeError(f"a verifier returns a Verdict, a bool or one number, not {said!r}"[:120])
+
+
+def _adapter(function: Function) -> tuple[Function, Function]:
+    """The call that fits the function's parameter names, and what to take from its result."""
+    parameters = inspect.signature(function).parameters
+    if {"problem", "completion"} <= parameters.keys():
+        return function, lambda said: said
+    if "completions" in parameters:
+        return lambda problem, completion: function(**_columns(function, problem, completion)), _only
+    raise InputError(
+        f"a verifier takes (problem, completion) or (completions, answer, **columns), not ({', '.join(parameters)})",
+        fix="rename the parameters of your function",
+    )
+
+
+def _columns(function: Function, problem: Problem, completion: Completion) -> dict[str, list[Any]]:
+    """One row in TRL's shape: each column a list of one; chat messages if `completions` is annotated as such."""
+    parameters = inspect.signature(function).parameters
+    chat = "dict" in str(parameters["completions"].annotation).lower()
+
+    def text(role: str, content: str) -> Any:
+        return [{"role": role, "content": content}] if chat else content
+
+    row = {
+        **problem.meta,
+        "prompts": text("user", problem.question),
+        "completions": text("assistant", completion.text),
+        "answer": problem.answer,
+        "solution": problem.answer,
+    }
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        row = {name: value for name, value in row.items() if name in parameters}
+    return {name: [value] for name, value in row.items()}
+
+
+def _only(rewards: object) -> object:
+    if not isinstance(rewards, list | tuple) or len(rewards) != 1:
+        raise TypeError(f"a reward function returns one number per completion, not {rewards!r}"[:120])
+    return rewards[0]
