@@ -123,6 +123,7 @@ class TRLLearner:
 
     @property
     def rank(self) -> int:
+        """This process among all that train together; each plays its own problems."""
         return int(self.trainer.accelerator.process_index)
 
     @property
@@ -152,15 +153,6 @@ class TRLLearner:
             "adapter_parameters": sum(p.numel() for p in self.pair.parameters(Policy.A)),
             "adapted_modules": len(self.pair.targets()),
         }
-
-    @property
-    def rank(self) -> int:
-        """This process among all that train together; each plays its own problems."""
-        return int(self.trainer.accelerator.process_index)
-
-    @property
-    def processes(self) -> int:
-        return int(self.trainer.accelerator.num_processes)
 
     def _check_processes(self) -> None:
         """A launcher's processes that do not find each other would train copies that drift apart in silence."""
