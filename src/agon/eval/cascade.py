@@ -98,7 +98,7 @@ async def cascade(problem: Problem, sample: int, drafter: Seat, challenger: Seat
     """Two passes, deployed as trained: one drafts, the other reads the summary and answers. Who reads itself refines."""
     seen = table.peek(await table.first(problem, sample, drafter))
     read = refine_prompt if drafter == challenger else challenge_prompt
-    answer = table.turn(problem, sample, challenger, f"challenge {drafter}", read(problem, seen))
+    answer = table.turn(problem, sample, challenger, f"challenge {drafter.policy}", read(problem, seen))
     draft, final = await asyncio.gather(table.draft(problem, sample, drafter), answer)
     return Trial(problem, sample, final, draft, seen)
 

@@ -17,7 +17,7 @@ A, B = Seat(Policy.A), Seat(Policy.B)
 
 
 def systems(game: Game, first: Mapping[Policy, str]) -> dict[str, System]:
-    """What there is to measure in an arm, by name. `first` names the versions that the run began with."""
+    """What there is to measure in an arm, by name. `first` names the versions that the run began with, if it has moved on."""
     if game.opponent == "none":
         return {"a": A}
     if game.opponent == "self":
@@ -25,13 +25,10 @@ def systems(game: Game, first: Mapping[Policy, str]) -> dict[str, System]:
     alone: dict[str, System] = {"a": A, "b": B}
     if not game.shown:
         return alone
-    frozen = {policy: Seat(policy, version) for policy, version in first.items()}
-    return alone | {
-        Direction.AB.value: (A, B),
-        Direction.BA.value: (B, A),
-        "first-ab": (frozen[Policy.A], B),
-        "first-ba": (frozen[Policy.B], A),
-    }
+    pairs: dict[str, System] = {Direction.AB.value: (A, B), Direction.BA.value: (B, A)}
+    if first:
+        pairs |= {f"first-{d.value}": (Seat(d.drafter, first[d.drafter]), Seat(d.challenger)) for d in Direction}
+    return alone | pairs
 
 
 async def measure(problems: Sequence[Problem], wanted: Mapping[str, System], table: Table, samples: int) -> dict[str, Any]:

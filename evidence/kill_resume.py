@@ -1,0 +1,162 @@
+"""Kill -9 a training run again and again, resume it each time, and compare with a run that nobody touched, bit for bit.
+
+Some kills fall at random moments of a step, some inside the write of a checkpoint. Compared at the end: both adapters, the
+optimizer and schedule, the random generators, `steps.jsonl` (roles, data, tokens, losses), every bout, every evaluation point.
+Then the newest checkpoint is damaged in many ways: the loader must fall back to the one before and say so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from _lib import ROOT, arguments, verdict
+
+from agon.checkpoint import folders, newest
+from agon.rundir import bout_files, read_bouts
+
+OVERRIDES = [
+    "data.train.take=60", "data.dev.take=4", "data.held_out.take=4", "train.problems_per_step=2", "game.group_size=4",
+    "train.max_completion_tokens=96", "eval.points=3", "eval.max_completion_tokens=96", "save.every=2", "save.keep=3",
+]  # fmt: skip
+LIMIT = 900
+
+
+def command(out: Path, steps: int, name: str) -> list[str]:
+    config = str(ROOT / "configs" / "tabletop" / "agon.yaml")
+    overrides = [*OVERRIDES, f"train.max_steps={steps}"]
+    return [sys.executable, "-m", "agon", "train", config, *overrides, "--out", str(out), "--name", name, "--resume"]
+
+
+def start(out: Path, steps: int, name: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with (out / f"{name}.log").open("ab") as log:
+        return subprocess.Popen(command(out, steps, name), stdout=log, stderr=log, env=environment, start_new_session=True)
+
+
+def lines(run: Path) -> int:
+    path = run / "steps.jsonl"
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def saved(run: Path) -> int:
+    found = folders(run / "checkpoints")
+    return int(found[0].name[5:]) if found else -1
+
+
+def life(out: Path, steps: int, name: str, rng: random.Random, inside_save: bool) -> bool:
+    """Let the run live until the chosen moment and kill it; True when it ended by itself first."""
+    run, process = out / name, start(out, steps, name)
+    before, moment, deadline = saved(run), rng.uniform(0, 1.2), time.time() + LIMIT
+    while process.poll() is None and time.time() < deadline:
+        progressed = saved(run) > before
+        writing = any((run / "checkpoints").glob(".tmp-*")) if (run / "checkpoints").exists() else False
+        if progressed and (writing if inside_save else True):
+            time.sleep(0 if inside_save else moment)
+            break
+        time.sleep(0.001)
+    if process.poll() is not None:
+        if process.returncode != 0:
+            sys.exit((out / f"{name}.log").read_text()[-3000:])
+        return True
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    return False
+
+
+def killed_run(out: Path, steps: int, kills: int, rng: random.Random) -> tuple[int, int]:
+    """(kills, of them while a checkpoint was being written), then let it finish."""
+    done = inside = 0
+    while done < kills:
+        in_save = done % 4 == 3
+        if life(out, steps, "killed", rng, in_save):
+            break
+        done, inside = done + 1, inside + in_save
+        print(f"kill {done}: {lines(out / 'killed')} steps written, newest checkpoint {saved(out / 'killed')}", flush=True)
+    process = start(out, steps, "killed")
+    if process.wait(LIMIT) != 0:
+        sys.exit((out / "killed.log").read_text()[-3000:])
+    return done, inside
+
+
+def fingerprint(run: Path) -> dict[str, str]:
+    """Everything that must be equal, by name."""
+    last = folders(run / "checkpoints")[0]
+    files = [path for path in sorted(last.rglob("*")) if path.is_file() and path.name != "MANIFEST.json"]
+    prints = {path.relative_to(last).as_posix(): digest(path.read_bytes()) for path in files}
+    prints["steps.jsonl"] = digest((run / "steps.jsonl").read_bytes())
+    prints["points.json"] = digest((run / "points.json").read_bytes())
+    prints["bouts"] = digest(str(read_bouts(run).to_pylist()).encode())
+    prints["bout files"] = digest(str([path.name for path in bout_files(run / "bouts")]).encode())
+    prints["pair/agon.json"] = digest((run / "pair" / "agon.json").read_bytes())
+    return prints
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def corrupt(folder: Path, rng: random.Random) -> str:
+    """Damage one file of a checkpoint and say how."""
+    path = rng.choice([path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size])
+    how = rng.choice(["bit flip", "truncation", "deletion"])
+    data = bytearray(path.read_bytes())
+    if how == "deletion":
+        path.unlink()
+    elif how == "truncation":
+        path.write_bytes(data[: rng.randrange(len(data))])
+    else:
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        path.write_bytes(data)
+    return f"{how} of {path.relative_to(folder)}"
+
+
+def corruptions(run: Path, count: int, rng: random.Random) -> list[str]:
+    """Damage the newest checkpoint `count` times; return the damages that were not answered by a fall-back that says so."""
+    missed = []
+    for _ in range(count):
+        with tempfile.TemporaryDirectory() as scratch:
+            copy = Path(scratch, "checkpoints")
+            shutil.copytree(run / "checkpoints", copy)
+            last, previous, *_ = folders(copy)
+            told = corrupt(last, rng)
+            found = newest(copy)
+            if found.path != previous or [path for path, _ in found.skipped] != [last]:
+                missed.append(told)
+    return missed
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    steps, kills = (6, 2) if args.quick else (30, 20)
+    rng = random.Random(0)
+    with tempfile.TemporaryDirectory() as scratch:
+        out = Path(scratch)
+        if start(out, steps, "whole").wait(LIMIT) != 0:
+            sys.exit((out / "whole.log").read_text()[-3000:])
+        done, inside = killed_run(out, steps, kills, rng)
+        whole, killed = fingerprint(out / "whole"), fingerprint(out / "killed")
+        differing = sorted(name for name in whole.keys() | killed.keys() if whole.get(name) != killed.get(name))
+        missed = corruptions(out / "whole", 50, rng)
+    print(f"{done} kills ({inside} inside a checkpoint write), {len(whole)} things compared, differing: {differing or 'none'}")
+    print(f"50 damaged newest checkpoints, not answered by a fall-back: {missed or 'none'}")
+    verdict(
+        "a run killed and resumed equals an uninterrupted one bit for bit, and damaged checkpoints are passed over aloud",
+        value={"kills": done, "inside_checkpoint_writes": inside, "differing": differing, "damages_missed": missed},
+        goal={"kills": kills, "differing": [], "damages_missed": []},
+        holds=done == kills and not differing and not missed and (inside > 0 or args.quick),
+        steps=steps,
+        quick=args.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""`agon train`: start a run, or go on with one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agon.cli.parser import config_arguments, json_argument
+from agon.errors import RunDirError
+
+if TYPE_CHECKING:
+    from agon.config import Config
+    from agon.data import Splits
+    from agon.rundir import RunDir
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    config_arguments(parser)
+    parser.add_argument("--name", help="name of the run; by default made of arm, model and seed")
+    parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs live (default: runs)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run if it exists, exactly where it stopped")
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when the run reached its end, 130 when it was interrupted and saved."""
+    from agon.data import splits
+    from agon.machines import build
+    from agon.scoreboard import scoreboard
+    from agon.train import Schedule, Training
+
+    config, where = _target(args)
+    parts = splits(config.data)
+    schedule = Schedule.of(config, len(parts.train))
+    directory = _directory(where, config, parts, args.resume)
+    watch = scoreboard(schedule.total, json=args.json, trackers=config.report_to, name=directory.path.name)
+    machines = build(config, schedule.total)
+    try:
+        finished = Training(config, directory, parts.train, parts.dev, machines, watch).go()
+    finally:
+        machines.close()
+        watch.close()
+    watch.say(_next(directory.path, finished))
+    return 0 if finished else 130
+
+
+def _target(args: argparse.Namespace) -> tuple[Config, Path]:
+    """The config, and the run directory it goes to. A run directory brings its own config."""
+    from agon.config import load
+
+    given = Path(args.config)
+    if (given / "config.yaml").is_file():
+        if not args.resume:
+            raise RunDirError(f"{given} is a run directory", fix=f"go on with it: agon train {given} --resume")
+        return load(given / "config.yaml", args.overrides), given
+    config = load(given, args.overrides)
+    return config, args.out / (args.name or default_name(config))
+
+
+def default_name(config: Config) -> str:
+    """Arm, base and seed: what tells runs of one study apart."""
+    base = config.model.name.rsplit("/", 1)[-1].replace(":", "-").lower()
+    return f"{config.arm}-{base}-s{config.train.seed}"
+
+
+def _directory(path: Path, config: Config, parts: Splits, resume: bool) -> RunDir:
+    from agon.config import resolved
+    from agon.rundir import RunDir
+
+    manifest = _manifest(config, parts)
+    if resume and path.exists():
+        directory = RunDir.open(path)
+        directory.check_config(resolved(config))
+        directory.check_manifest(manifest)
+        return directory
+    return RunDir.create(path.parent, path.name, resolved(config), manifest)
+
+
+def _manifest(config: Config, parts: Splits) -> dict[str, Any]:
+    counts = {name: len(problems) for name, problems in parts.parts.items()}
+    return {
+        "arm": config.arm,
+        "seeds": {"train": config.train.seed, "split": config.data.split_seed},
+        "data": {"hashes": parts.hashes, "counts": counts, "revisions": parts.revisions},
+    }
+
+
+def _next(path: Path, finished: bool) -> str:
+    """What a person would type now."""
+    if not finished:
+        return f"stopped and saved; go on with: agon train {path} --resume"
+    return f"done: {path}/pair holds the best pair on dev"
+
+

@@ -1,0 +1,361 @@
+"""The run: batch, play, update, publish, log, evaluate, checkpoint, resume.
+
+The learner owns the loop and calls two functions of `Training`: `streams_for_step` plays the game, `after_step` publishes the
+new adapters and writes everything down. Whatever a step depends on comes from names (seeds) or from the checkpoint, so that a
+run that was killed and resumed writes the same files as one that was not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+from agon.algorithm import play
+from agon.checkpoint import folder_of
+from agon.config import Config
+from agon.disk.files import remove_tree, write_json
+from agon.disk.pair import PairInfo
+from agon.engine.base import Update
+from agon.errors import RunError
+from agon.eval.cascade import Table
+from agon.eval.points import choose, measure, merge, systems
+from agon.game.prompts import PROMPTS_HASH
+from agon.game.rules import Game
+from agon.health import diagnose
+from agon.interrupt import Interrupt, Interrupted
+from agon.machines import Machines
+from agon.record import step_record
+from agon.rundir import RunDir
+from agon.types import Bout, Direction, Played, Policy, Problem, Rollout, Sampling, Stream, seed_for
+
+INFRA_WINDOW, INFRA_LIMIT = 100, 0.01
+"""Above this share of rows without a verdict in this many steps, a run saves and stops: it would learn from a broken machine."""
+
+
+class Watch(Protocol):
+    """Whoever looks on: a scoreboard, plain lines, JSON, trackers."""
+
+    def step(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None: ...
+
+    def point(self, point: Mapping[str, Any]) -> None: ...
+
+    def say(self, sentence: str) -> None: ...
+
+
+@dataclass(slots=True)
+class State:
+    """What a checkpoint must remember beside the learner's own state."""
+
+    versions: dict[Policy, str] = field(default_factory=dict)
+    first: dict[Policy, str] = field(default_factory=dict)
+    points: list[dict[str, Any]] = field(default_factory=list)
+    best: dict[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        names = {"versions": self.versions, "first": self.first}
+        plain = {key: {policy.value: name for policy, name in value.items()} for key, value in names.items()}
+        return {"run": {**plain, "points": self.points, "best": self.best}}
+
+    @classmethod
+    def from_dict(cls, raw: Mapping[str, Any]) -> State:
+        names = [{Policy(policy): name for policy, name in raw[key].items()} for key in ("versions", "first")]
+        return cls(names[0], names[1], list(raw["points"]), raw["best"])
+
+
+def game_of(config: Config) -> Game:
+    """The rules of a config's arm."""
+    fields = config.game.model_dump(exclude={"roles"})
+    train = config.train
+    return Game(
+        **fields,
+        role_assignment=config.game.roles,
+        max_peek_tokens=train.max_peek_tokens,
+        sampling=Sampling(train.temperature, 1.0, train.max_completion_tokens),
+        seed=train.seed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How many steps there are, and when to evaluate and save. A step number counts the steps done."""
+
+    steps_per_epoch: int
+    total: int
+    points: frozenset[int]
+    every: int
+
+    @classmethod
+    def of(cls, config: Config, problems: int) -> Schedule:
+        train = config.train
+        per_epoch = problems // train.problems_per_step
+        total = min(per_epoch * train.epochs, train.max_steps or per_epoch * train.epochs)
+        points = {0, *(round(total * k / config.eval.points) for k in range(1, config.eval.points + 1))}
+        return cls(per_epoch, total, frozenset(points if config.eval.points else ()), config.save.every)
+
+    def saves(self, done: int) -> bool:
+        return done % self.every == 0 or done == self.total or done in self.points
+
+
+class Training:
+    """One run from where it stands to its end."""
+
+    def __init__(
+        self, config: Config, run: RunDir, train: Sequence[Problem], dev: Sequence[Problem], machines: Machines, watch: Watch
+    ) -> None:
+        self.config, self.run, self.machines, self.watch = config, run, machines, watch
+        self.problems, self.dev = tuple(train), tuple(dev)
+        self.game = game_of(config)
+        self.schedule = Schedule.of(config, len(train))
+        self.state = State()
+        self.seconds: dict[str, float] = {}
+        self._told: set[str] = set()
+        self._before: set[str] = set()
+        self._runner = asyncio.Runner()
+        self._interrupt = Interrupt()
+        self._played: Played | None = None
+
+    # -- the run ------------------------------------------------------------------------------------------------------
+
+    def go(self) -> bool:
+        """Start or resume, train to the end; False when it was interrupted (everything is saved)."""
+        with self.run.lock(), self._runner, self._interrupt:
+            try:
+                self._begin()
+                self.machines.learner.fit(self.streams_for_step, self.after_step)
+            except Interrupted:
+                self.watch.say(f"interrupted: saving step {self.machines.learner.step}")
+            done = self.machines.learner.step
+            self._save(done)
+            self._deploy()
+        return done >= self.schedule.total
+
+    def _begin(self) -> None:
+        """Put every machine where the newest checkpoint says, or at the start."""
+        found = self.run.resume()
+        for folder, reason in found.skipped:
+            self.watch.say(f"skipped checkpoint {folder.name}: {reason}")
+        if found.folder is None:
+            self._publish(0)
+            self.state.first = dict(self.state.versions)
+            self._keep_first()
+            if 0 in self.schedule.points:
+                self._evaluate(0)
+            self._save(0)
+        else:
+            self.machines.learner.load(found.folder)
+            self.state = State.from_dict(found.state["run"])
+            self._restore_versions(found.folder)
+            self._keep_first()
+            self.watch.say(f"resumed at step {self.machines.learner.step} of {self.schedule.total}")
+
+    # -- what the learner calls ---------------------------------------------------------------------------------------
+
+    def streams_for_step(self, step: int) -> Sequence[Stream]:
+        """Play this process's problems."""
+        with self._timed("play"):
+            game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
+            self._played = self._runner.run(self._interrupt.watching(game))
+        self._began_update = time.perf_counter()
+        return self._played.streams
+
+    def after_step(self, update: Update) -> bool:
+        """Publish, write down, look at the health of the run, evaluate and save when due; False to stop."""
+        done = update.step + 1
+        self.seconds["update"] = time.perf_counter() - self._began_update
+        with self._timed("publish"):
+            self._publish(done)
+        self._log(update)
+        if done in self.schedule.points:
+            self._evaluate(done)
+        if self.schedule.saves(done):
+            self._save(done)
+            self._deploy()
+        return not any(self.machines.learner.gather(self._interrupt.asked))
+
+    # -- problems -----------------------------------------------------------------------------------------------------
+
+    def batch(self, step: int) -> list[Problem]:
+        """This process's problems of a step: a function of the seed alone, so that nothing needs to be saved."""
+        epoch, place = divmod(step, self.schedule.steps_per_epoch)
+        size = self.config.train.problems_per_step
+        whole = self._order(epoch)[place * size : (place + 1) * size]
+        return list(whole[self.machines.learner.rank :: self.machines.learner.processes])
+
+    @lru_cache(maxsize=2)  # noqa: B019 - one Training per process, and it lives as long as the process
+    def _order(self, epoch: int) -> tuple[Problem, ...]:
+        seed = self.config.train.seed
+        return tuple(sorted(self.problems, key=lambda problem: (seed_for(seed, "order", epoch, problem.id), problem.id)))
+
+    # -- adapters -----------------------------------------------------------------------------------------------------
+
+    def _publish(self, done: int) -> None:
+        """Hand the sampler every adapter that moved, under a name made of step and weights."""
+        learner = self.machines.learner
+        for policy in Policy:
+            digest = learner.hash(policy)[:8]
+            if self.state.versions.get(policy, "").endswith(f"-{digest}"):
+                continue
+            version = f"{policy.value}@{done:06d}-{digest}"
+            self._hand_over(policy, version)
+            self.state.versions[policy] = version
+        self._forget_old()
+
+    def _hand_over(self, policy: Policy, version: str, source: Path | None = None) -> None:
+        folder = source or self.run.path / "published" / version
+        if source is None and self.machines.learner.rank == 0:
+            self.machines.learner.export(policy, folder)
+        self.machines.learner.gather(None)
+        self.machines.sampler.publish(policy, version, folder)
+
+    def _restore_versions(self, checkpoint: Path) -> None:
+        for policy, version in self.state.versions.items():
+            self._hand_over(policy, version, checkpoint / policy.value)
+
+    def _keep_first(self) -> None:
+        """The frozen first version stays live: a rival that does not move, to measure progress against."""
+        for policy, version in self.state.first.items():
+            folder = self.run.path / "published" / version
+            self.machines.sampler.pin(policy, version, folder)
+
+    def _forget_old(self) -> None:
+        """Remove published folders that no engine can still be reading: neither live, nor first, nor of the step before."""
+        kept = {*self.state.versions.values(), *self.state.first.values(), *self._before}
+        self._before = set(self.state.versions.values())
+        if self.machines.learner.rank == 0:
+            for folder in (self.run.path / "published").iterdir():
+                if folder.name not in kept:
+                    remove_tree(folder)
+
+    # -- writing down -------------------------------------------------------------------------------------------------
+
+    def _log(self, update: Update) -> None:
+        assert self._played is not None
+        plays = [bare(played) for played in self.machines.learner.gather(bare(self._played))]
+        if self.machines.learner.rank == 0:
+            record = step_record(plays, update.metrics)
+            timing = self._timing(update.step, record)
+            with self._timed("write"):
+                self.run.write_bouts(update.step, [bout for played in plays for bout in played.bouts], self.config.arm)
+                self.run.steps.append(record)
+                self.run.timings.append(timing)
+            self.watch.step(record, timing)
+        self._check_health()
+
+    def _timing(self, step: int, record: Mapping[str, Any]) -> dict[str, Any]:
+        spent, self.seconds = self.seconds, {}
+        tokens = sum(entry["generated"] for entry in record["ledger"].values())
+        return {
+            "step": step,
+            "seconds": {name: round(value, 4) for name, value in spent.items()},
+            "tokens_per_second": round(tokens / spent["play"], 1) if spent.get("play") else None,
+            "memory": dict(self.machines.learner.memory()),
+        }
+
+    def _check_health(self) -> None:
+        """Say once what is wrong; stop when machines fail more often than answers can be trusted."""
+        history = self.run.steps.records()[-INFRA_WINDOW:]
+        for sentence in diagnose(history):
+            if sentence not in self._told:
+                self._told.add(sentence)
+                self.watch.say(sentence)
+        rows = sum(stream["n"] for record in history for stream in (record["standalone"], record["competitive"]) if stream)
+        failed = sum(record["infra_rows"] for record in history)
+        if len(history) == INFRA_WINDOW and failed > INFRA_LIMIT * rows:
+            self._save(self.machines.learner.step)
+            raise RunError(
+                f"{failed} of {rows} rows had no verdict in the last {INFRA_WINDOW} steps: the verifier is failing, not the policies",
+                fix="run `agon doctor`, then `agon train RUN --resume`",
+            )
+
+    # -- evaluation ---------------------------------------------------------------------------------------------------
+
+    def _evaluate(self, done: int) -> None:
+        """Measure on dev, choose a direction, remember the best pair."""
+        settings, learner = self.config.eval, self.machines.learner
+        sampling = Sampling(settings.temperature, settings.top_p, settings.max_completion_tokens)
+        table = Table(self.machines.sampler, self.machines.verify, sampling, self.config.train.max_peek_tokens, self.config.train.seed)
+        mine = self.dev[learner.rank :: learner.processes]
+        with self._timed("eval"):
+            wanted = systems(self.game, self.state.first if done else {})
+            measured = self._runner.run(self._interrupt.watching(measure(mine, wanted, table, settings.samples)))
+        results = merge(learner.gather(measured))
+        direction, score = choose(results)
+        point = {"step": done, "direction": direction and direction.value, "score": score, "systems": results}
+        self.state.points = [*self.state.points, point]
+        if self.state.best is None or score > self.state.best["score"]:
+            self.state.best = {"step": done, "score": score, "direction": point["direction"], "versions": self._names()}
+        if learner.rank == 0:
+            write_json(self.run.path / "points.json", self.state.points)
+            self.watch.point(point)
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def _save(self, done: int) -> None:
+        with self._timed("save"):
+            if self.machines.learner.rank == 0:
+                self.run.save(done, self.machines.learner.save, self.state.as_dict())
+                self.run.prune(self.config.save.keep, self.schedule.points)
+            self.machines.learner.gather(None)
+
+    def _deploy(self) -> None:
+        """Keep `pair/` at the best pair on dev; without evaluation points, at the newest."""
+        newest = {"step": self.machines.learner.step, "direction": None, "versions": self._names()}
+        best = self.state.best or newest
+        source = folder_of(self.run.checkpoints, best["step"])
+        if self.machines.learner.rank == 0 and source.is_dir():
+            self.run.write_pair(source / "a", source / "b", self._pair_info(best))
+
+    def _names(self) -> dict[str, str]:
+        return {policy.value: version for policy, version in self.state.versions.items()}
+
+    def _pair_info(self, best: Mapping[str, Any]) -> PairInfo:
+        model = self.config.model
+        return PairInfo(
+            versions={Policy(policy): version for policy, version in best["versions"].items()},
+            base=model.name,
+            base_revision=model.revision,
+            direction=Direction(best["direction"]) if best["direction"] else None,
+            prompts_hash=PROMPTS_HASH,
+            chat_template_hash=self.machines.chat_template_hash,
+            facts={"arm": self.config.arm, "step": best["step"], "dev_score": best.get("score"), "seed": self.config.train.seed},
+        )
+
+    def _timed(self, part: str) -> Any:
+        return Stopwatch(self.seconds, part)
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Adds the seconds spent inside it to `seconds[part]`."""
+
+    seconds: dict[str, float]
+    part: str
+    began: float = 0.0
+
+    def __enter__(self) -> None:
+        self.began = time.perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds[self.part] = self.seconds.get(self.part, 0.0) + time.perf_counter() - self.began
+
+
+def bare(played: Played) -> Played:
+    """A play without token ids: what is logged and sent between processes."""
+
+    def strip(rollout: Rollout) -> Rollout:
+        return replace(rollout, completion=replace(rollout.completion, tokens=None))
+
+    def strip_bout(bout: Bout) -> Bout:
+        return replace(bout, draft=strip(bout.draft), challenge=strip(bout.challenge) if bout.challenge else None)
+
+    def strip_stream(stream: Stream) -> Stream:
+        return replace(stream, groups=tuple(tuple(strip(row) for row in group) for group in stream.groups))
+
+    competitive = strip_stream(played.competitive) if played.competitive else None
+    bouts = tuple(strip_bout(bout) for bout in played.bouts)
+    return replace(played, bouts=bouts, standalone=strip_stream(played.standalone), competitive=competitive)
