@@ -1,0 +1,177 @@
+"""Files that survive a crash: written whole or not at all, and on disk when the function returns.
+
+Every change that Agon makes to a run directory goes through these few functions, so that a test can kill the process,
+or cut the power, after each single one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agon.errors import RunError
+
+TEMPORARY = ".tmp-"
+ASIDE = ".old-"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@=+-]{0,127}")
+
+
+@contextlib.contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Turn an error of the disk into one that says what was not done and what to do."""
+    try:
+        yield
+    except OSError as error:
+        fix = "make room or repair the disk, then go on with `agon train RUN --resume`"
+        raise RunError(f"{what}: {error}", fix=fix) from error
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it: string keys, lists for tuples, None for a number that is not finite."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def sha256(path: Path) -> str:
+    """The hash of a file's bytes, read in pieces."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    """Bring one file or folder to the disk."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_tree(folder: Path) -> None:
+    """Bring every file and folder below `folder`, and `folder` itself, to the disk."""
+    for path in sorted(folder.rglob("*")):
+        sync(path)
+    sync(folder)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all bytes: one call of `os.write` may take only some of them."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def write_new(path: Path, data: bytes) -> None:
+    """Write and sync a file that does not exist yet."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    try:
+        write_all(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; what stands there at the end takes the place of `path` in one move."""
+    temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
+    temporary.unlink(missing_ok=True)
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is the one to tell
+            temporary.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def write(path: Path, data: bytes) -> None:
+    """Replace the content of a file in one move."""
+    with replacing(path) as temporary:
+        write_new(temporary, data)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file in one move; a number that is not finite becomes null."""
+    write(path, (json.dumps(plain(value), indent=2) + "\n").encode())
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete a folder: first out of sight in one move, so that no half of it keeps its name."""
+    if not folder.name.startswith(TEMPORARY):
+        hidden = folder.with_name(f"{TEMPORARY}{folder.name}-{os.getpid()}-gone")
+        folder.rename(hidden)
+        sync(folder.parent)
+        folder = hidden
+    shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def building(temporary: Path) -> Iterator[Path]:
+    """A new folder to fill, gone afterwards unless it was moved."""
+    temporary.mkdir()
+    try:
+        yield temporary
+    finally:
+        with contextlib.suppress(OSError):  # a full or broken disk has already raised the error that counts
+            if temporary.exists():
+                shutil.rmtree(temporary)
+
+
+def exchange(one: Path, two: Path) -> bool:
+    """Swap two names in one move; False where the system cannot."""
+    import ctypes
+
+    renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if renameat2 is None:
+        return False
+    at_fdcwd, rename_exchange = -100, 2
+    return bool(renameat2(at_fdcwd, os.fsencode(one), at_fdcwd, os.fsencode(two), rename_exchange) == 0)
+
+
+def replace_folder(new: Path, target: Path) -> None:
+    """Put the synced folder `new` in the place of `target`; a crash leaves one of them whole (see `recover`)."""
+    if not target.exists():
+        new.rename(target)
+    elif exchange(new, target):
+        sync(target.parent)
+        shutil.rmtree(new)
+    else:
+        aside = target.with_name(ASIDE + target.name)
+        target.rename(aside)
+        new.rename(target)
+        sync(target.parent)
+        remove_tree(aside)
+    sync(target.parent)
+
+
+def recover(parent: Path) -> list[str]:
+    """Finish or undo what a dead process left half done in `parent`; return the names that were cleaned.
+
+    Only the holder of the run's lock may call this: the temporary folder of a living process looks the same.
+    """
+    cleaned = []
+    for path in sorted(parent.glob(".*")) if parent.is_dir() else []:
+        if path.name.startswith(ASIDE) and not (target := path.with_name(path.name[len(ASIDE) :])).exists():
+            path.rename(target)
+        elif path.name.startswith((ASIDE, TEMPORARY)):
+            remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        else:
+            continue
+        cleaned.append(path.name)
+    return cleaned

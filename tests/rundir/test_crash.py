@@ -1,0 +1,142 @@
+"""Stop a run at every single change it makes to the disk: what is found is whole, and the rest of the run the same."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agon import checkpoint
+from agon.disk import files
+from agon.errors import CheckpointError, RunError
+from agon.rundir import RunDir
+
+from . import faults, scenes
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Iterator[Path]:
+    """A run before its last step, which saves, removes a checkpoint, slims another and replaces the pair."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
+        scenes.play(scenes.new_run(Path(folder) / "before"), 1, scenes.STEPS - 1)
+        yield Path(folder) / "before"
+
+
+def last_step(root: Path, disk: faults.Disk) -> list[str]:
+    """Play the last step on a disk, in another process; return what it promised."""
+    run = RunDir(root / "run")
+    return faults.in_child(lambda say: scenes.play(run, scenes.STEPS, scenes.STEPS, say), disk)
+
+
+def undisturbed(before: Path) -> tuple[dict[str, bytes], list[str]]:
+    """The files of a run that nothing stopped, and the changes that its last step made."""
+    root = before.with_name("undisturbed")
+    shutil.copytree(before, root)
+    with faults.Disk(root).watching() as disk:
+        scenes.play(RunDir(root / "run"), scenes.STEPS, scenes.STEPS)
+    return scenes.contents(root / "run"), disk.changes
+
+
+def crash_everywhere(before: Path, strike: Callable[[faults.Disk], None]) -> int:
+    """Stop the last step at each of its changes, resume, and compare with a run that nothing stopped."""
+    expected, changes = undisturbed(before)
+    # a process that dies before or after a sync leaves the same files behind; a machine does not
+    moments = [at for at, name in enumerate(changes) if name != "fsync" or strike is not faults.kill]
+    for at in moments:
+        root = before.with_name(f"stopped-{at}")
+        shutil.copytree(before, root)
+        words = last_step(root, faults.Disk(root, at, strike))
+        step = scenes.resume_and_finish(RunDir(root / "run"))
+        assert step in ({scenes.STEPS} if str(scenes.STEPS) in words else {scenes.STEPS - 1, scenes.STEPS}), at
+        assert scenes.contents(root / "run") == expected, f"stopped at change {at}"
+        shutil.rmtree(root)
+    return len(moments)
+
+
+@pytest.mark.parametrize("strike", [faults.kill, faults.eager, faults.lazy], ids=lambda strike: strike.__name__)
+def test_a_run_stopped_at_any_change_resumes_to_the_same_files(
+    strike: Callable[[faults.Disk], None], before: Path
+) -> None:
+    assert crash_everywhere(before, strike) > 60
+
+
+def test_a_system_without_exchange_is_as_safe(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "exchange", lambda one, two: False)
+    assert crash_everywhere(before, faults.kill) > 60
+
+
+def test_a_reader_finds_the_old_or_the_new_pair_at_every_moment(before: Path) -> None:
+    _, changes = undisturbed(before)
+    for at in range(len(changes) - 30, len(changes)):
+        root = before.with_name(f"read-{at}")
+        shutil.copytree(before, root)
+        words = last_step(root, faults.Disk(root, at, faults.kill))
+        assert "pair4" not in words
+        assert scenes.pair_step(RunDir(root / "run")) in {scenes.STEPS - 1, scenes.STEPS}
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EDQUOT], ids=errno.errorcode.get)
+def test_a_failed_save_is_told_and_leaves_earlier_checkpoints_intact(code: int, tmp_path: Path) -> None:
+    root = tmp_path / "checkpoints"
+    checkpoint.save(root, 1, scenes.fill(1), {"n": 1})
+    first = scenes.contents(root)
+    with faults.Disk(root).watching() as disk:
+        checkpoint.save(root, 2, scenes.fill(2), {"n": 2})
+    for at in range(len(disk.changes)):
+        shutil.rmtree(root / "step_000002", ignore_errors=True)
+        failing = faults.Disk(root, at, faults.failing(code))
+        with failing.watching(), pytest.raises(CheckpointError, match=os.strerror(code)) as told:
+            checkpoint.save(root, 2, scenes.fill(2), {"n": 2})
+        assert "--resume" in told.value.fix
+        assert not checkpoint.newest(root).skipped
+        assert first.items() <= scenes.contents(root).items()
+
+
+def test_a_disk_that_stays_full_does_not_hide_its_error(tmp_path: Path) -> None:
+    def full(path: Path) -> None:
+        def nothing_works(*args: object, **kwargs: object) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        for name in ("open", "unlink", "rmdir"):
+            patch.setattr(os, name, nothing_works)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CheckpointError, match="No space left"):
+        checkpoint.save(tmp_path / "checkpoints", 1, full, {})
+    assert checkpoint.newest(tmp_path / "checkpoints").path is None
+    checkpoint.save(tmp_path / "checkpoints", 1, scenes.fill(1), {})
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step_000001"]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO], ids=errno.errorcode.get)
+def test_a_log_on_a_failing_disk_keeps_every_step_it_told(code: int, tmp_path: Path) -> None:
+    run = scenes.new_run(tmp_path)
+    with faults.Disk(tmp_path).watching() as disk:
+        run.steps.append(scenes.record(1))
+    for at in range(len(disk.changes) - 1):
+        failing = faults.Disk(tmp_path, at, faults.failing(code))
+        with failing.watching(), pytest.raises(RunError, match=r"steps\.jsonl"):
+            run.steps.append(scenes.record(2))
+        assert [entry["step"] for entry in run.steps.records()] == [1]
+    run.steps.append(scenes.record(2))
+    assert [entry["step"] for entry in run.steps.records()] == [1, 2]
+
+
+def test_an_interrupt_inside_a_save_leaves_no_trace(tmp_path: Path) -> None:
+    def interrupted(folder: Path) -> None:
+        scenes.fill(1)(folder)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checkpoint.save(tmp_path, 1, interrupted, {})
+    assert not list(tmp_path.iterdir())
