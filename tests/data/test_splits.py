@@ -209,7 +209,7 @@ class TestOverlap:
     def test_real_gsm8k_hardly_overlaps_and_a_planted_copy_is_found(self) -> None:
         from agon.data import load
 
-        train = load(Source(preset="gsm8k", path=str(REAL / "gsm8k")))
+        train = load(Source(preset="gsm8k", path=str(REAL / "gsm8k"), take=3_000))
         test = load(Source(preset="gsm8k-test", path=str(REAL / "gsm8k"), take=400))
         before = {shared.held_out for shared in overlap(train, test).found}
         planted = [make_problem(f"Answer this: {problem.question} Thanks.", "0") for problem in test[:50]]

@@ -25,7 +25,9 @@ PARTS = ("train", "dev", "held_out")
 SAMPLE = 200
 """Problems drawn of a generated preset when no take is given."""
 LISTED = 20
-"""Rejected golds and overlaps shown; --json lists all."""
+"""Rejected golds shown; --json lists all."""
+EXAMPLES = 5
+"""Overlaps shown, the largest first; --json lists all."""
 WIDTH = 160
 
 
@@ -303,7 +305,7 @@ def _print_golds(check: GoldCheck) -> None:
 
 def _print_overlap(shared: Overlap) -> None:
     print(f"overlap: {len(shared.found)} of {shared.of} held-out problems share a 13-gram of words with train")
-    for row in shared.found[:LISTED]:
+    for row in shared.found[:EXAMPLES]:
         print(f"  {row.held_out} with {row.train}: {row.share:.0%} of its n-grams, such as: {_line(row.words)}")
 
 
