@@ -7,6 +7,7 @@ from typing import Any
 
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.base import Learner, Sampler
+from agon.engine.render import Renderer
 from agon.errors import ConfigError
 
 TINY = "agon:tiny"
@@ -20,7 +21,7 @@ class Machines:
     learner: Learner
     sampler: Sampler
     verify: Any
-    chat_template_hash: str
+    renderer: Renderer
 
     def close(self) -> None:
         self.sampler.close()
@@ -38,7 +39,6 @@ def base_path(model: Model) -> str:
 
 def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
-    from agon.engine.render import Renderer
     from agon.engine.trl import TRLLearner
     from agon.engine.trl_setup import load_base
     from agon.verify import load_verifier
@@ -47,7 +47,7 @@ def build(config: Config, total_steps: int) -> Machines:
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     sampler = build_sampler(config.sampler, config.model, path)
-    return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path).hash)
+    return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path))
 
 
 def build_sampler(settings: SamplerConfig, model: Model, path: str) -> Sampler:

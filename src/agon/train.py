@@ -24,7 +24,7 @@ from agon.engine.base import Update
 from agon.errors import RunError
 from agon.eval.cascade import Table
 from agon.eval.points import choose, measure, merge, systems
-from agon.game.prompts import PROMPTS_HASH
+from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.game.rules import Game
 from agon.health import diagnose
 from agon.interrupt import Interrupt, Interrupted
@@ -136,6 +136,7 @@ class Training:
 
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
+        self._rehearse()
         found = self.run.resume()
         for folder, reason in found.skipped:
             self.watch.say(f"skipped checkpoint {folder.name}: {reason}")
@@ -152,6 +153,14 @@ class Training:
             self._restore_versions(found.folder)
             self._keep_first()
             self.watch.say(f"resumed at step {self.machines.learner.step} of {self.schedule.total}")
+
+    def _rehearse(self) -> None:
+        """The worst case first: what does not fit in memory fails now, not after hours."""
+        with self._timed("rehearse"):
+            train = self.config.train
+            prompts = (challenge_prompt(problem, "") for problem in self.problems)
+            longest = max(len(self.machines.renderer.render(prompt).ids) for prompt in prompts)
+            self.machines.learner.rehearse(longest + train.max_peek_tokens, train.max_completion_tokens)
 
     # -- what the learner calls ---------------------------------------------------------------------------------------
 
@@ -321,7 +330,7 @@ class Training:
             base_revision=model.revision,
             direction=Direction(best["direction"]) if best["direction"] else None,
             prompts_hash=PROMPTS_HASH,
-            chat_template_hash=self.machines.chat_template_hash,
+            chat_template_hash=self.machines.renderer.hash,
             facts={"arm": self.config.arm, "step": best["step"], "dev_score": best.get("score"), "seed": self.config.train.seed},
         )
 

@@ -77,6 +77,10 @@ class Learner(Protocol):
         """Run steps until the schedule ends or `after_step` returns False."""
         ...
 
+    def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Run the largest micro-batch a run can meet and learn nothing from it; EngineError when it does not fit."""
+        ...
+
     def export(self, policy: Policy, folder: Path) -> str:
         """Write the policy's adapter as a plain PEFT directory; return a hash of its weights."""
         ...

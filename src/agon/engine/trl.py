@@ -44,6 +44,7 @@ from agon.engine.base import Update
 from agon.engine.batch import Share, shares, tensors
 from agon.engine.lora import Pair
 from agon.engine.state import load_state, save_state
+from agon.engine.synthetic import worst_case
 from agon.engine.trl_setup import load_base, make_optimizer, make_pair, make_scheduler, stub_tokenizer, trl_arguments
 from agon.errors import EngineError
 from agon.types import Policy, Stream
@@ -116,6 +117,18 @@ class TRLLearner:
         for policy in Policy:
             self.pair.load(policy, folder / policy.value)
         self.step = load_state(folder / STATE_FOLDER, self.pair, self.optimizer, self.scheduler)
+
+    def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
+        """Forward and backward of the largest micro-batch a run can meet, before step 1; nothing is learnt from it."""
+        sizes = prompt_tokens, completion_tokens
+        rows, vocabulary = self.train_config.micro_batch, self.pair.model.config.get_text_config().vocab_size
+        try:
+            self.trainer.rehearse(worst_case(Policy.A, rows, vocabulary, *sizes))
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            raise EngineError(
+                f"{rows} rows of {sizes[0]} prompt and {sizes[1]} completion tokens do not fit in memory: {error}",
+                fix="lower train.micro_batch, train.max_completion_tokens or sampler.gpu_memory_utilization",
+            ) from error
 
     def hash(self, policy: Policy) -> str:
         """The hash of the policy's weights as they are now."""
@@ -228,12 +241,23 @@ class PairTrainer(GRPOTrainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """All micro-batches of one optimizer step, synchronised over processes in the last one only."""
-        streams = self.streams_for_step(self.state.global_step)
-        self.shares = shares(streams, self.train_config.micro_batch, self.gather)
-        self.tally = {share.policy: defaultdict(float) for share in self.shares}
+        self._share(self.streams_for_step(self.state.global_step))
         micros = [micro for share in self.shares for micro in self._micros(share)]
         losses = [self._micro_step(model, micro, last=micro is micros[-1]) for micro in micros]
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.args.device)
+
+    def rehearse(self, stream: Stream) -> None:
+        """One micro-batch like any other, whose gradients are thrown away."""
+        self.model.train()
+        self.current_gradient_accumulation_steps = 1.0
+        self._share([stream])
+        for micro in [micro for share in self.shares for micro in self._micros(share)]:
+            self._micro_step(self.model, micro, last=True)
+        self.model.zero_grad(set_to_none=True)
+
+    def _share(self, streams: Sequence[Stream]) -> None:
+        self.shares = shares(streams, self.train_config.micro_batch, self.gather)
+        self.tally = {share.policy: defaultdict(float) for share in self.shares}
 
     def _micros(self, share: Share) -> Iterator[Micro]:
         """TRL's inputs for each portion, normalised over the policy's live rows (grpo, dr_grpo) or tokens (dapo)."""
