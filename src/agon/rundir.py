@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from agon import checkpoint
 from agon.disk import bouts as bouts_file
 from agon.disk.files import NAME, TEMPORARY, building, plain, recover, remove_tree, sync, sync_tree, write_new
@@ -51,8 +53,6 @@ class RunDir:
 
         `manifest` holds what the caller knows (seeds, data hashes, engine); revision, versions and hardware are added.
         """
-        import yaml
-
         from agon.disk.provenance import facts
 
         if not NAME.fullmatch(name):
@@ -87,8 +87,6 @@ class RunDir:
     @property
     def config(self) -> dict[str, Any]:
         """The resolved config the run was started with."""
-        import yaml
-
         return _mapping(self.path / CONFIG, yaml.safe_load)
 
     @property
@@ -221,7 +219,7 @@ def config_hash(resolved: Mapping[str, Any]) -> str:
 def _mapping(path: Path, load: Callable[[str], Any]) -> dict[str, Any]:
     try:
         value = load(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError, RecursionError) as error:
+    except (ValueError, yaml.YAMLError, OSError, RecursionError) as error:
         raise RunDirError(f"{path} cannot be read: {error}", fix="restore the file from a copy of the run") from error
     if not isinstance(value, dict):
         raise RunDirError(f"{path} does not hold keys and values", fix="restore the file from a copy of the run")

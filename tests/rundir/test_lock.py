@@ -21,10 +21,10 @@ from pathlib import Path
 from agon.disk.lock import locked
 with locked(Path(sys.argv[1])):
     if sys.argv[2] == "with-worker" and os.fork() == 0:
-        print(os.getpid(), flush=True)
+        os.write(1, f"{os.getpid()}\\n".encode())
         time.sleep(60)
         os._exit(0)
-    print("held", flush=True)
+    os.write(1, b"held\\n")
     time.sleep(60)
 """
 

@@ -1,0 +1,183 @@
+"""A pair that came from a stranger runs no code, leads nowhere else, and is what its hashes say."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agon.disk.pair import Pair, check_adapter, read_pair, write_pair
+from agon.errors import RunDirError
+from agon.types import Direction, Policy
+
+from . import scenes
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    adapters = [scenes.write_adapter(tmp_path / "made" / name, [1.0, 2.0]) for name in "ab"]
+    info = replace(scenes.info(3), base="Qwen/Qwen3-0.6B", base_revision="c1899de", facts={"arm": "agon", "step": 3})
+    return read_pair(write_pair(tmp_path, *adapters, info))
+
+
+def test_a_pair_comes_back_as_it_was_written(pair: Pair, tmp_path: Path) -> None:
+    assert pair.path == tmp_path / "pair"
+    assert pair.info.direction is Direction.AB
+    assert pair.info.versions == {Policy.A: "a@000003-5f3c9a1e", Policy.B: "b@000003-5f3c9a1e"}
+    assert (pair.info.base, pair.info.base_revision) == ("Qwen/Qwen3-0.6B", "c1899de")
+    assert sorted(path.name for path in pair.path.iterdir()) == ["README.md", "a", "agon.json", "b"]
+    assert read_pair(tmp_path) == read_pair(pair.path) == pair
+
+
+def test_a_second_pair_takes_the_place_of_the_first(pair: Pair, tmp_path: Path) -> None:
+    write_pair(tmp_path, tmp_path / "made" / "a", tmp_path / "made" / "b", replace(pair.info, direction=None))
+    assert read_pair(tmp_path).info.direction is None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "pair"]
+
+
+def test_the_card_says_what_it_was_told_and_nothing_more(pair: Pair) -> None:
+    card = (pair.path / "README.md").read_text()
+    _, front, body = card.split("---\n", 2)
+    assert yaml.safe_load(front) == {
+        "base_model": "Qwen/Qwen3-0.6B",
+        "library_name": "peft",
+        "tags": ["agon", "lora", "reasoning"],
+    }
+    assert "| direction | A drafts, B answers |" in body
+    assert "| arm | agon |" in body
+    assert "license" not in card
+    assert "accuracy" not in card
+
+
+def test_a_fact_cannot_break_out_of_the_card(tmp_path: Path) -> None:
+    adapters = [scenes.write_adapter(tmp_path / "made" / name, [1.0]) for name in "ab"]
+    odd = replace(scenes.info(1), base="x\n---\nlicense: mit", facts={"note | b": "one\n\n# two | three"})
+    card = (write_pair(tmp_path, *adapters, odd) / "README.md").read_text()
+    assert yaml.safe_load(card.split("---\n", 1)[1].rsplit("\n---\n", 1)[0])["base_model"] == "x\n---\nlicense: mit"
+    assert "| note \\| b | one # two \\| three |" in card
+
+
+def test_only_the_two_files_of_an_adapter_are_copied(tmp_path: Path) -> None:
+    adapters = [scenes.write_adapter(tmp_path / "made" / name, [1.0]) for name in "ab"]
+    (adapters[0] / "training_args.bin").write_bytes(pickle.dumps({"secret": 1}))
+    path = write_pair(tmp_path, *adapters, scenes.info(1))
+    assert sorted(file.name for file in (path / "a").iterdir()) == ["adapter_config.json", WEIGHTS]
+
+
+def facts(path: Path, **changes: Any) -> None:
+    raw = json.loads((path / "agon.json").read_text())
+    (path / "agon.json").write_text(json.dumps({**raw, **changes}))
+
+
+def link_weights(path: Path) -> None:
+    (path / "a" / WEIGHTS).rename(path.parent / "elsewhere")
+    (path / "a" / WEIGHTS).symlink_to(path.parent / "elsewhere")
+
+
+def link_folder(path: Path) -> None:
+    (path / "a").rename(path.parent / "elsewhere")
+    (path / "a").symlink_to(path.parent / "elsewhere")
+
+
+def link_facts(path: Path) -> None:
+    (path / "agon.json").rename(path.parent / "elsewhere")
+    (path / "agon.json").symlink_to(path.parent / "elsewhere")
+
+
+def pickled(path: Path) -> None:
+    (path / "a" / WEIGHTS).unlink()
+    (path / "a" / "adapter_model.bin").write_bytes(pickle.dumps([1]))
+
+
+def renamed_pickle(path: Path) -> None:
+    (path / "a" / WEIGHTS).write_bytes(pickle.dumps([1] * 100))
+
+
+def foreign_module(path: Path) -> None:
+    mapping = {"base_model_class": "X", "parent_library": "evil.module"}
+    settings = {"peft_type": "LORA", "auto_mapping": mapping}
+    (path / "a" / "adapter_config.json").write_text(json.dumps(settings))
+
+
+HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a version that is a path": (lambda path: facts(path, versions={"a": "../../x", "b": "b@1"}), "name of a version"),
+    "a version that is hidden": (lambda path: facts(path, versions={"a": ".x", "b": "b@1"}), "name of a version"),
+    "a version that is a list": (lambda path: facts(path, versions={"a": ["x"], "b": "b@1"}), "not a text"),
+    "a missing version": (lambda path: facts(path, versions={"a": "a@1"}), "KeyError"),
+    "a base that is code": (lambda path: facts(path, base={"name": {"x": 1}, "revision": None}), "not a text"),
+    "an unknown direction": (lambda path: facts(path, direction="aa"), "not a valid Direction"),
+    "a newer schema": (lambda path: facts(path, schema=2), "schema 2"),
+    "facts that are a list": (lambda path: (path / "agon.json").write_text("[]") and None, "not a pair"),
+    "facts without end": (lambda path: (path / "agon.json").write_text("[" * 99_999) and None, "not a pair"),
+    "facts in no encoding": (lambda path: (path / "agon.json").write_bytes(b"\xff\xfe\xff") and None, "not a pair"),
+    "linked weights": (link_weights, "is a link"),
+    "a linked folder": (link_folder, "is a link"),
+    "linked facts": (link_facts, "is a link"),
+    "pickled weights": (pickled, "may run code"),
+    "a pickle named safetensors": (renamed_pickle, "no safetensors header"),
+    "a module to import": (foreign_module, "would import 'evil.module'"),
+    "another kind of adapter": (
+        lambda path: (path / "a" / "adapter_config.json").write_text('{"peft_type": "IA3"}') and None,
+        "peft_type 'IA3'",
+    ),
+    "other weights": (
+        lambda path: (path / "b" / WEIGHTS).write_bytes(scenes.safetensors([9.0, 9.0])) and None,
+        "is damaged",
+    ),
+    "no adapter": (lambda path: (path / "b" / "adapter_config.json").unlink(), "needs adapter_config.json"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_pair_is_refused(name: str, pair: Pair) -> None:
+    make, reason = HOSTILE[name]
+    make(pair.path)
+    with pytest.raises(RunDirError, match=reason) as refused:
+        read_pair(pair.path)
+    assert refused.value.fix
+
+
+def header(tensors: dict[str, Any], data: bytes = b"") -> bytes:
+    text = json.dumps(tensors).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x00" * 8,
+        struct.pack("<Q", 2**63) + b"{}",
+        header({"x": {"data_offsets": [0, 8]}}, bytes(4)),
+        header({"x": {"data_offsets": [0, 4]}}, bytes(8)),
+        header({"x": {"data_offsets": [4, 8]}}, bytes(8)),
+        header({"x": {"data_offsets": [0, 6]}, "y": {"data_offsets": [4, 8]}}, bytes(8)),
+        header({"x": {"data_offsets": [8, 0]}}, bytes(8)),
+        header({"x": {}}),
+        header({"x": {"data_offsets": ["0", "8"]}}, bytes(8)),
+        struct.pack("<Q", 2) + b"[]",
+    ],
+    ids=range(11),
+)
+def test_weights_that_are_not_plain_tensors_are_refused(data: bytes, tmp_path: Path) -> None:
+    folder = scenes.write_adapter(tmp_path / "a", [1.0])
+    (folder / WEIGHTS).write_bytes(data)
+    with pytest.raises(RunDirError, match="not a LoRA adapter"):
+        check_adapter(folder)
+
+
+def test_a_hostile_version_is_never_written(tmp_path: Path) -> None:
+    adapters = [scenes.write_adapter(tmp_path / "made" / name, [1.0]) for name in "ab"]
+    info = replace(scenes.info(1), versions={Policy.A: "../a", Policy.B: "b@1"})
+    with pytest.raises(RunDirError, match="name of a version"):
+        write_pair(tmp_path, *adapters, info)
+    assert not (tmp_path / "pair").exists()
