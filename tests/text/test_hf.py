@@ -150,6 +150,21 @@ def test_a_completion_ends_at_its_stop_token_or_at_its_cap(sampler: HFSampler) -
         assert stop.isdisjoint(ids[:-1])
 
 
+def test_an_end_named_by_the_checkpoint_alone_is_structure_and_not_text(folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from transformers import GenerationConfig
+
+    base = Path(shutil.copytree(folder / "base", tmp_path / "base"))
+    GenerationConfig(eos_token_id=list(range(300)), repetition_penalty=9.0).save_pretrained(base)
+    made = HFSampler(str(base))
+    drawn = draw(made, *(request(seed, None, sampling=Sampling(max_tokens=40)) for seed in range(16)))
+    made.close()
+    for one in drawn:
+        assert one.finish == "stop"
+        assert one.text == made.renderer.text(one.tokens.completion_ids[:-1])
+
+
 def test_unknown_versions_are_errors(sampler: HFSampler, folder: Path) -> None:
     with pytest.raises(EngineError, match="a@000009"):
         draw(sampler, Request(draft_prompt(Problem("", "q", "")), Policy.A, 1, SHORT, version="a@000009"))

@@ -1,8 +1,8 @@
 """Sampler over transformers `generate`, for tiny models and CPUs: one base of its own, one PEFT adapter per version.
 
 Requests that are in flight when the event loop falls idle are drawn together, one `generate` per version, in a thread,
-so that verifiers keep working. Each row draws its noise from a generator seeded by its own request: what is sampled does
-not depend on who shares the batch. `generate` itself runs greedily over logits that carry the noise (Gumbel-max).
+so that verifiers keep working. Each row draws its noise from a generator seeded by its own request: what is sampled
+does not depend on who shares the batch. `generate` runs greedily over logits that carry the noise (Gumbel-max).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agon.types import BASE, Completion, Policy, Request, Sampling
 
 KEPT = 2
 """Versions of each policy that stay live besides the pinned ones: the latest and the one before it."""
-BATCH = 128
+BATCH = 64
 """Most rows of one `generate`."""
 IDLE_HOPS = 8
 """Turns of the event loop without a new request after which the batch is taken to be complete."""
@@ -140,16 +140,16 @@ class HFSampler:
         return [self._completion(job, *row) for job, row in zip(jobs, zip(drawn, logprobs, strict=True), strict=True)]
 
     def _completion(self, job: _Job, drawn: list[int], logprobs: list[float]) -> Completion:
-        ends = [n + 1 for n, token in enumerate(drawn) if token in self._stop]
-        room = self._room(job)
-        length = min([*ends, room, len(drawn)])
+        room = min(self._room(job), len(drawn))
+        end = next((n for n, token in enumerate(drawn[:room]) if token in self._stop), None)
+        length = room if end is None else end + 1
         ids = tuple(drawn[:length])
         return Completion(
-            text=self.renderer.text(ids),
+            text=self.renderer.text(ids[:end]),
             version=job.version,
             prompt_tokens=len(job.rendered.ids),
             generated_tokens=length,
-            finish="stop" if ends and ends[0] <= room else "length",
+            finish="length" if end is None else "stop",
             opened=job.rendered.opened,
             tokens=Tokens(job.rendered.ids, ids, tuple(logprobs[:length])),
         )
