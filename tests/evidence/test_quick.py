@@ -1,0 +1,31 @@
+"""The quick version of every evidence script runs and holds, except those that CI has no time for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TOO_LONG = dict[str, str]()
+"""Scripts that only `scripts/prove --quick` runs, with the reason."""
+
+SCRIPTS = sorted(path.stem for path in (ROOT / "evidence").glob("[!_]*.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if name not in TOO_LONG])
+def test_the_quick_version_holds(name: str) -> None:
+    words = [sys.executable, f"evidence/{name}.py", "--quick"]
+    quiet = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(words, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert json.loads(done.stdout.splitlines()[-1])["holds"] is True
+
+
+def test_what_is_left_out_exists() -> None:
+    assert set(TOO_LONG) <= set(SCRIPTS)
