@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt, draft_prompt, moa_prompt, refine_prompt
@@ -69,3 +71,8 @@ def test_the_domain_chooses_what_an_answer_is() -> None:
 
 def test_the_hash_names_the_wording() -> None:
     assert len(PROMPTS_HASH) == 16
+
+
+def test_the_documentation_shows_the_challenge_as_it_is() -> None:
+    shown = challenge_prompt(Problem("id", "{problem}", ""), "{peek}").messages[0].text
+    assert shown in (Path(__file__).parents[2] / "docs" / "prompts.md").read_text()
