@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,7 @@ def main() -> None:
         refusal_seconds=round(refusal_seconds, 3),
         refusal_goal=MISTAKES_GOAL,
         all_three_told=tells,
+        load_average=round(os.getloadavg()[0], 1),
     )
 
 

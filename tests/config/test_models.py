@@ -7,8 +7,9 @@ import re
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from agon import data
 from agon.arms import ARMS, ROOT, resolve
-from agon.config import Config, GameConfig, diff, json_schema, resolved
+from agon.config import PRESETS, Config, GameConfig, diff, json_schema, resolved
 from agon.config.rules import RULES
 from agon.config.words import explain, names, sections
 
@@ -34,6 +35,11 @@ def test_ours_comes_with_a_reason() -> None:
     marked = [text for text in ours if re.match("ours", text, re.IGNORECASE)]
     assert len(marked) > 15
     assert all(text.startswith("Ours: ") and len(text.split()) >= 6 for text in marked)
+
+
+def test_the_names_of_presets_are_those_of_the_data() -> None:
+    assert set(PRESETS) == {*data.PRESETS, "tabletop"}
+    assert all(f"`{name}`" in explain("data.train.preset")["description"] for name in PRESETS)
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -73,6 +73,8 @@ def _dispatch(words: list[str]) -> int:
 def _run(name: str, words: list[str]) -> int:
     from importlib import import_module
 
+    # pydantic looks through every installed package for plugins, which takes longer than reading a config
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         args = parser_of(name).parse(words)
     except SystemExit as end:  # --help

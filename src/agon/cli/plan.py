@@ -18,9 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from agon.config import load, resolved
-    from agon.plan import plan
 
     config = load(args.config, args.overrides)
+    from agon.plan import plan  # after the config is known to be sound: a mistake is answered sooner
+
     sections = plan(config)
     if args.json:
         print_json({"plan": {section.title: section.as_dict() for section in sections}, "config": resolved(config)})

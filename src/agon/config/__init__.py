@@ -24,6 +24,9 @@ Number = Annotated[float, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0)]
 Scalar = bool | int | float | str
 
+PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop")
+"""Names alone: a mistake in a config is answered without loading `agon.data`, which holds the rules behind them."""
+
 
 def _known_arm(name: str) -> str:
     if name not in ARMS:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agon.arms import ARMS, resolve
-from agon.config import Config, flat, resolved
+from agon.config import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, merge, parse, read
 from agon.config.rules import broken_rules
 from agon.config.words import defaults, did_you_mean, sections, suggest_key
@@ -98,15 +98,12 @@ def _validate(written: Written, file: str) -> Config | None:
 
 
 def _check_presets(written: Written) -> None:
-    """Presets are named in `agon.data`; a misspelt one should not wait until the data is read."""
-    from agon.data import PRESETS
-
+    """A misspelt preset should not wait until the data is read."""
     for key, place in written.places.items():
         if len(key) == 3 and (key[0], key[2]) == ("data", "preset"):
             name = written.values["data"][key[1]]["preset"]
-            if isinstance(name, str) and name not in {*PRESETS, "tabletop"} and not name.startswith("reasoning-gym:"):
-                near = did_you_mean(name, (*PRESETS, "tabletop"))
-                written.blame(place, f"{'.'.join(key)}: there is no preset {name!r}{near}")
+            if isinstance(name, str) and name not in PRESETS and not name.startswith("reasoning-gym:"):
+                written.blame(place, f"{'.'.join(key)}: there is no preset {name!r}{did_you_mean(name, PRESETS)}")
 
 
 def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config) -> None:
