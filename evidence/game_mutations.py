@@ -16,7 +16,13 @@ from typing import NamedTuple
 
 from _lib import ROOT, arguments, verdict
 
-SUITE = ["tests/game", "tests/paper", "tests/text/test_parse.py", "tests/text/test_peek.py", "tests/text/test_prompts.py"]
+SUITE = [
+    "tests/game",
+    "tests/paper",
+    "tests/text/test_parse.py",
+    "tests/text/test_peek.py",
+    "tests/text/test_prompts.py",
+]
 
 
 class Mutation(NamedTuple):

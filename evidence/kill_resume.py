@@ -1,8 +1,9 @@
 """Kill -9 a training run again and again, resume it each time, and compare with a run that nobody touched, bit for bit.
 
-Some kills fall at random moments of a step, some inside the write of a checkpoint. Compared at the end: both adapters, the
-optimizer and schedule, the random generators, `steps.jsonl` (roles, data, tokens, losses), every bout, every evaluation point.
-Then the newest checkpoint is damaged in many ways: the loader must fall back to the one before and say so.
+Some kills fall at random moments of a step, some inside the write of a checkpoint. Compared at the end: both
+adapters, the optimizer and schedule, the random generators, `steps.jsonl` (roles, data, tokens, losses), every bout,
+every evaluation point. Then the newest checkpoint is damaged in many ways: the loader must fall back to the one
+before and say so.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ import time
 from pathlib import Path
 
 from _lib import ROOT, arguments, verdict
-
 from agon.checkpoint import folders, newest
 from agon.rundir import bout_files, read_bouts
 
@@ -39,7 +39,9 @@ def command(out: Path, steps: int, name: str) -> list[str]:
 def start(out: Path, steps: int, name: str) -> subprocess.Popen[bytes]:
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with (out / f"{name}.log").open("ab") as log:
-        return subprocess.Popen(command(out, steps, name), stdout=log, stderr=log, env=environment, start_new_session=True)
+        return subprocess.Popen(
+            command(out, steps, name), stdout=log, stderr=log, env=environment, start_new_session=True
+        )
 
 
 def lines(run: Path) -> int:
@@ -80,7 +82,9 @@ def killed_run(out: Path, steps: int, kills: int, rng: random.Random) -> tuple[i
         if life(out, steps, "killed", rng, in_save):
             break
         done, inside = done + 1, inside + in_save
-        print(f"kill {done}: {lines(out / 'killed')} steps written, newest checkpoint {saved(out / 'killed')}", flush=True)
+        print(
+            f"kill {done}: {lines(out / 'killed')} steps written, newest checkpoint {saved(out / 'killed')}", flush=True
+        )
     process = start(out, steps, "killed")
     if process.wait(LIMIT) != 0:
         sys.exit((out / "killed.log").read_text()[-3000:])
@@ -120,7 +124,8 @@ def corrupt(folder: Path, rng: random.Random) -> str:
 
 
 def corruptions(run: Path, count: int, rng: random.Random) -> list[str]:
-    """Damage the newest checkpoint `count` times; return the damages that were not answered by a fall-back that says so."""
+    """Damage the newest checkpoint `count` times; return the damages that were not answered by a fall-back that says
+    so."""
     missed = []
     for _ in range(count):
         with tempfile.TemporaryDirectory() as scratch:
@@ -146,11 +151,17 @@ def main() -> None:
         whole, killed = fingerprint(out / "whole"), fingerprint(out / "killed")
         differing = sorted(name for name in whole.keys() | killed.keys() if whole.get(name) != killed.get(name))
         missed = corruptions(out / "whole", 50, rng)
-    print(f"{done} kills ({inside} inside a checkpoint write), {len(whole)} things compared, differing: {differing or 'none'}")
+    print(f"{done} kills ({inside} inside a checkpoint write), {len(whole)} things compared")
+    print(f"differing: {differing or 'none'}")
     print(f"50 damaged newest checkpoints, not answered by a fall-back: {missed or 'none'}")
     verdict(
-        "a run killed and resumed equals an uninterrupted one bit for bit, and damaged checkpoints are passed over aloud",
-        value={"kills": done, "inside_checkpoint_writes": inside, "differing": differing, "damages_missed": missed},
+        "a run killed and resumed equals an uninterrupted one bit for bit; damaged checkpoints are passed over aloud",
+        value={
+            "kills": done,
+            "inside_checkpoint_writes": inside,
+            "differing": differing,
+            "damages_missed": missed,
+        },
         goal={"kills": kills, "differing": [], "damages_missed": []},
         holds=done == kills and not differing and not missed and (inside > 0 or args.quick),
         steps=steps,

@@ -1,6 +1,7 @@
 """Do the intervals cover, and do the tests keep their size? Measured on simulated data sets, not assumed.
 
-Clopper-Pearson and exact McNemar promise at least nominal behaviour, whatever the rate; the others promise to be close to it.
+Clopper-Pearson and exact McNemar promise at least nominal behaviour, whatever the rate; the others promise to be
+close to it.
 """
 
 from __future__ import annotations
@@ -9,19 +10,21 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from _lib import arguments, verdict
 from scipy import stats
 from statsmodels.stats.contingency_tables import mcnemar as sm_mcnemar
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
+from _lib import arguments, verdict
 from agon.eval import statistics as st
 
 NOMINAL, LOW, HIGH = 0.95, 0.93, 0.97
 RATES = (0.05, 0.23, 0.30, 0.46, 0.61, 0.90)
 
 
-def binomial(interval: Callable[[int, int], st.Interval], n: int, rate: float, sets: int, rng: np.random.Generator) -> float:
+def binomial(
+    interval: Callable[[int, int], st.Interval], n: int, rate: float, sets: int, rng: np.random.Generator
+) -> float:
     """Share of simulated counts whose interval holds the true rate."""
     holds = cache(lambda k: interval(k, n).low <= rate <= interval(k, n).high)
     return float(np.mean([holds(int(k)) for k in rng.binomial(n, rate, sets)]))
@@ -60,7 +63,11 @@ def simulate(sets: int) -> dict[str, tuple[float, str, bool]]:
         simulated = binomial(st.clopper_pearson, 300, rate, sets, rng)
         exact = exact_coverage(300, rate)
         agrees = abs(simulated - exact) < 4 * np.sqrt(exact * (1 - exact) / sets)
-        rows[f"Clopper-Pearson, n 300, rate {rate}"] = (simulated, f">= {NOMINAL} (exact {exact:.4f})", agrees and exact >= NOMINAL)
+        rows[f"Clopper-Pearson, n 300, rate {rate}"] = (
+            simulated,
+            f">= {NOMINAL} (exact {exact:.4f})",
+            agrees and exact >= NOMINAL,
+        )
     wilson = [binomial(st.wilson, n, rate, sets, rng) for n in (300, 500) for rate in RATES]
     rows["Wilson, n 300 and 500, lowest of 12"] = band(min(wilson))
     rows["Wilson, n 300 and 500, highest of 12"] = band(max(wilson))
@@ -71,9 +78,16 @@ def simulate(sets: int) -> dict[str, tuple[float, str, bool]]:
         np.mean([covers(st.paired_clustered(a, b), second - first) for a, b in drawn])
     )
     rows["paired bootstrap, 300 problems, one sample"] = band(
-        np.mean([covers(st.paired(a[:, 0].tolist(), b[:, 0].tolist(), draws=1000, seed=i).difference, second - first) for i, (a, b) in enumerate(drawn)])
+        np.mean(
+            [
+                covers(st.paired(a[:, 0].tolist(), b[:, 0].tolist(), draws=1000, seed=i).difference, second - first)
+                for i, (a, b) in enumerate(drawn)
+            ]
+        )
     )
-    rows["t interval over 5 seeds"] = band(np.mean([covers(st.t_interval(x), 0.3) for x in rng.normal(0.3, 0.03, (sets, 5))]))
+    rows["t interval over 5 seeds"] = band(
+        np.mean([covers(st.t_interval(x), 0.3) for x in rng.normal(0.3, 0.03, (sets, 5))])
+    )
     rows |= sizes(sets, rng)
     return rows
 

@@ -1,7 +1,7 @@
 """Agon: two LoRA policies over one frozen base, trained head to head.
 
-The paper's game is `play` (Algorithm 1) under the rules of a `Game`; everything heavy lives in `agon.engine`. The names below
-are imported when they are first used, so that `agon --help` answers at once.
+The paper's game is `play` (Algorithm 1) under the rules of a `Game`; everything heavy lives in `agon.engine`. The
+names below are imported when they are first used, so that `agon --help` answers at once.
 """
 
 from importlib import import_module

@@ -1,8 +1,8 @@
 """ALGORITHM 1 of the paper, lines 2 to 9: one step of the game. Line 10, the two GRPO updates, belongs to the learner.
 
-Every arm and control goes through `play`; what differs between them is a value of the `Game`. Departures from the paper:
-challenge b_i starts the moment draft a_i ends (it needs nothing else); verdicts are awaited while challenges are drawn;
-both policies learn from samples drawn before either moved.
+Every arm and control goes through `play`; what differs between them is a value of the `Game`. Departures from the
+paper: challenge b_i starts the moment draft a_i ends (it needs nothing else); verdicts are awaited while challenges
+are drawn; both policies learn from samples drawn before either moved.
 """
 
 from __future__ import annotations

@@ -50,9 +50,16 @@ ARMS: Mapping[str, Arm] = {
         Arm("margin", "agon", {"stack": "margin"}, "the naive margin c(b)-c(a) instead of the conversion bonus"),
         Arm("fixed-roles", "agon", {"roles": "fixed"}, "A always drafts, B always challenges"),
         Arm("tiebreak", "agon", {"tiebreak_weight": 0.5}, "the density lever: shorter of two right answers is paid"),
-        Arm("hidden-drafts", "agon", {"shown": False}, "competition without visible exchange, one hidden draft per rollout"),
+        Arm(
+            "hidden-drafts",
+            "agon",
+            {"shown": False},
+            "competition without visible exchange, one hidden draft per rollout",
+        ),
         Arm("shared-opponent", "hidden-drafts", {"pairing": "shared"}, "one hidden draft for the whole group: inert"),
-        Arm("mispaired", "agon", {"pairing": "shifted"}, "shown a_i, paid on another draft: pressure without difficulty"),
+        Arm(
+            "mispaired", "agon", {"pairing": "shifted"}, "shown a_i, paid on another draft: pressure without difficulty"
+        ),
         Arm("self-refine", "coop", {"opponent": "self"}, "one policy reads its own draft"),
         Arm("grpo", "self-refine", {"opponent": "none"}, "plain GRPO with 2N rollouts"),
     )

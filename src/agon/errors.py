@@ -1,14 +1,14 @@
 """Every error that Agon raises on purpose, and what to do about it.
 
-    AgonError                 carries `fix`: the sentence that says what to type next
-    |-- InputError            exit 2: nothing was started
-    |   |-- ConfigError       a config file or an override; lists every problem at once
-    |   |-- DataError         problems that are not what they say, or too few of them
-    |   `-- RunDirError       a run directory that cannot be used as asked
-    `-- RunError              exit 1: something failed after the start
-        |-- EngineError       sampler or learner: wrong weights, a dead engine
-        |-- VerifierError     a verifier that cannot work at all (not one that says "wrong")
-        `-- CheckpointError   nothing on disk verifies
+AgonError                 carries `fix`: the sentence that says what to type next
+|-- InputError            exit 2: nothing was started
+|   |-- ConfigError       a config file or an override; lists every problem at once
+|   |-- DataError         problems that are not what they say, or too few of them
+|   `-- RunDirError       a run directory that cannot be used as asked
+`-- RunError              exit 1: something failed after the start
+    |-- EngineError       sampler or learner: wrong weights, a dead engine
+    |-- VerifierError     a verifier that cannot work at all (not one that says "wrong")
+    `-- CheckpointError   nothing on disk verifies
 """
 
 from __future__ import annotations

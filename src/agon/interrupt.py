@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: the first asks the run to save and stop, the second stops it at once.
 
-A step can take minutes, so the first signal cancels whatever is being sampled: nothing has been learnt from it yet, and the
-resumed run draws it again from the same seeds. An update that has begun is finished first.
+A step can take minutes, so the first signal cancels whatever is being sampled: nothing has been learnt from it yet,
+and the resumed run draws it again from the same seeds. An update that has begun is finished first.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Interrupt:
 
     async def watching(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` until it is done or a signal comes; then raise Interrupted."""
-        self._task = asyncio.ensure_future(work)
+        self._task = task = asyncio.ensure_future(work)
         try:
             if self.asked:
-                self._task.cancel()
-            return await self._task
+                task.cancel()
+            return await task
         except asyncio.CancelledError:
             raise Interrupted from None
         finally:

@@ -1,6 +1,7 @@
 """One step of a run as plain numbers: the deterministic line of `steps.jsonl`.
 
-Nothing here depends on time, memory or the order in which completions arrived, so that a resumed run writes the same line.
+Nothing here depends on time, memory or the order in which completions arrived, so that a resumed run writes the same
+line.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The run: batch, play, update, publish, log, evaluate, checkpoint, resume.
 
-The learner owns the loop and calls two functions of `Training`: `streams_for_step` plays the game, `after_step` publishes the
-new adapters and writes everything down. Whatever a step depends on comes from names (seeds) or from the checkpoint, so that a
-run that was killed and resumed writes the same files as one that was not.
+The learner owns the loop and calls two functions of `Training`: `streams_for_step` plays the game, `after_step`
+publishes the new adapters and writes everything down. Whatever a step depends on comes from names (seeds) or from the
+checkpoint, so that a run that was killed and resumed writes the same files as one that was not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from agon.rundir import RunDir
 from agon.types import Bout, Direction, Played, Policy, Problem, Rollout, Sampling, Stream, seed_for
 
 INFRA_WINDOW, INFRA_LIMIT = 100, 0.01
-"""Above this share of rows without a verdict in this many steps, a run saves and stops: it would learn from a broken machine."""
+"""Above this share of rows without a verdict in this many steps, a run saves and stops: it would learn from a broken
+machine."""
 
 
 class Watch(Protocol):
@@ -105,7 +106,13 @@ class Training:
     """One run from where it stands to its end."""
 
     def __init__(
-        self, config: Config, run: RunDir, train: Sequence[Problem], dev: Sequence[Problem], machines: Machines, watch: Watch
+        self,
+        config: Config,
+        run: RunDir,
+        train: Sequence[Problem],
+        dev: Sequence[Problem],
+        machines: Machines,
+        watch: Watch,
     ) -> None:
         self.config, self.run, self.machines, self.watch = config, run, machines, watch
         self.problems, self.dev = tuple(train), tuple(dev)
@@ -198,7 +205,9 @@ class Training:
     @lru_cache(maxsize=2)  # noqa: B019 - one Training per process, and it lives as long as the process
     def _order(self, epoch: int) -> tuple[Problem, ...]:
         seed = self.config.train.seed
-        return tuple(sorted(self.problems, key=lambda problem: (seed_for(seed, "order", epoch, problem.id), problem.id)))
+        return tuple(
+            sorted(self.problems, key=lambda problem: (seed_for(seed, "order", epoch, problem.id), problem.id))
+        )
 
     # -- adapters -----------------------------------------------------------------------------------------------------
 
@@ -232,7 +241,8 @@ class Training:
             self.machines.sampler.pin(policy, version, folder)
 
     def _forget_old(self) -> None:
-        """Remove published folders that no engine can still be reading: neither live, nor first, nor of the step before."""
+        """Remove published folders that no engine can still be reading: neither live, nor first, nor of the step
+        before."""
         kept = {*self.state.versions.values(), *self.state.first.values(), *self._before}
         self._before = set(self.state.versions.values())
         if self.machines.learner.rank == 0:
@@ -272,12 +282,14 @@ class Training:
             if sentence not in self._told:
                 self._told.add(sentence)
                 self.watch.say(sentence)
-        rows = sum(stream["n"] for record in history for stream in (record["standalone"], record["competitive"]) if stream)
+        rows = sum(
+            stream["n"] for record in history for stream in (record["standalone"], record["competitive"]) if stream
+        )
         failed = sum(record["infra_rows"] for record in history)
         if len(history) == INFRA_WINDOW and failed > INFRA_LIMIT * rows:
             self._save(self.machines.learner.step)
             raise RunError(
-                f"{failed} of {rows} rows had no verdict in the last {INFRA_WINDOW} steps: the verifier is failing, not the policies",
+                f"{failed} of {rows} rows had no verdict in the last {INFRA_WINDOW} steps: the verifier is failing",
                 fix="run `agon doctor`, then `agon train RUN --resume`",
             )
 
@@ -287,7 +299,13 @@ class Training:
         """Measure on dev, choose a direction, remember the best pair."""
         settings, learner = self.config.eval, self.machines.learner
         sampling = Sampling(settings.temperature, settings.top_p, settings.max_completion_tokens)
-        table = Table(self.machines.sampler, self.machines.verify, sampling, self.config.train.max_peek_tokens, self.config.train.seed)
+        table = Table(
+            self.machines.sampler,
+            self.machines.verify,
+            sampling,
+            self.config.train.max_peek_tokens,
+            self.config.train.seed,
+        )
         mine = self.dev[learner.rank :: learner.processes]
         with self._timed("eval"):
             wanted = systems(self.game, self.state.first if done else {})
@@ -313,7 +331,7 @@ class Training:
 
     def _deploy(self) -> None:
         """Keep `pair/` at the best pair on dev; without evaluation points, at the newest."""
-        newest = {"step": self.machines.learner.step, "direction": None, "versions": self._names()}
+        newest: dict[str, Any] = {"step": self.machines.learner.step, "direction": None, "versions": self._names()}
         best = self.state.best or newest
         source = folder_of(self.run.checkpoints, best["step"])
         if self.machines.learner.rank == 0 and source.is_dir():
@@ -331,7 +349,12 @@ class Training:
             direction=Direction(best["direction"]) if best["direction"] else None,
             prompts_hash=PROMPTS_HASH,
             chat_template_hash=self.machines.renderer.hash,
-            facts={"arm": self.config.arm, "step": best["step"], "dev_score": best.get("score"), "seed": self.config.train.seed},
+            facts={
+                "arm": self.config.arm,
+                "step": best["step"],
+                "dev_score": best.get("score"),
+                "seed": self.config.train.seed,
+            },
         )
 
     def _timed(self, part: str) -> Any:

@@ -1,7 +1,8 @@
 """The nouns of the game, one word for one thing (docs/vocabulary.md).
 
-Everything here is a frozen value of the standard library: no torch, no strings with two meanings. What an engine needs to
-remember about a completion (token ids, log-probabilities) travels in `Completion.tokens` and is opaque to the game.
+Everything here is a frozen value of the standard library: no torch, no strings with two meanings. What an engine
+needs to remember about a completion (token ids, log-probabilities) travels in `Completion.tokens` and is opaque to
+the game.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Request:
     prompt: Prompt
     policy: Policy | None
     seed: int
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     version: str | None = None
 
 
@@ -104,8 +105,8 @@ class Request:
 class Completion:
     """What a policy wrote, and which version of it did.
 
-    `text` keeps the family's reasoning markers (they are structure) and drops the end-of-turn token. `opened` says that the
-    prompt had already opened the reasoning block, so `text` begins inside it.
+    `text` keeps the family's reasoning markers (they are structure) and drops the end-of-turn token. `opened` says
+    that the prompt had already opened the reasoning block, so `text` begins inside it.
     """
 
     text: str
@@ -178,8 +179,9 @@ class Reward:
 class Rollout:
     """A completion with its prompt, verdict, reward and advantage: one row of a stream.
 
-    `reward` is None when it cannot be known (a machine failed); `advantage` is None when the row carries no signal (unknown
-    reward, or a dead group). Such rows stay in the batch as masked rows and are left out of every denominator.
+    `reward` is None when it cannot be known (a machine failed); `advantage` is None when the row carries no signal
+    (unknown reward, or a dead group). Such rows stay in the batch as masked rows and are left out of every
+    denominator.
     """
 
     problem: Problem
@@ -196,7 +198,8 @@ class Rollout:
 class Bout:
     """Draft a_i and the challenge b_i that met it: one row of `bouts/`. `challenge` is None in arms with one stage.
 
-    `rival` is the index of the draft that pays the challenge; it differs from `draft.index` in the shared-opponent and mispaired arms.
+    `rival` is the index of the draft that pays the challenge; it differs from `draft.index` in the shared-opponent
+    and mispaired arms.
     """
 
     draft: Rollout
@@ -237,7 +240,8 @@ class Played:
 def seed_for(*names: object) -> int:
     """A 31-bit seed from names alone, the same on every machine, process and Python version.
 
-    `seed_for(run_seed, step, policy, problem_id, index)`: no global state, and no `hash()`, which is salted per process.
+    `seed_for(run_seed, step, policy, problem_id, index)`: no global state, and no `hash()`, which is salted per
+    process.
     """
     text = "\x1f".join(str(name) for name in names)
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

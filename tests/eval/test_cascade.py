@@ -1,4 +1,6 @@
-"""The two-stage function: training's prompts byte for byte, drafts drawn once, directions and frozen versions as named."""
+"""The two-stage function: training's prompts byte for byte, drafts drawn once, directions and frozen versions as
+named.
+"""
 
 from __future__ import annotations
 

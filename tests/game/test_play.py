@@ -116,11 +116,14 @@ def test_the_conversion_bonus_is_paid_on_the_paired_draft() -> None:
 
     assert right_seed not in wrong_seeds
     paid = {
-        name: [bout.challenge.reward.conversion for bout in run(problems(1), 0, arm(name, group_size=3), answer)[0].bouts]
+        name: [
+            bout.challenge.reward.conversion for bout in run(problems(1), 0, arm(name, group_size=3), answer)[0].bouts
+        ]
         for name in ("agon", "coop", "hidden-drafts", "shared-opponent", "mispaired")
     }
     assert paid == {
-        "agon": [0, 1, 1], "coop": [0, 0, 0], "hidden-drafts": [0, 1, 1], "shared-opponent": [0, 0, 0], "mispaired": [1, 1, 0],
+        "agon": [0, 1, 1], "coop": [0, 0, 0], "hidden-drafts": [0, 1, 1], "shared-opponent": [0, 0, 0], "mispaired":
+        [1, 1, 0],
     }  # fmt: skip
 
 
@@ -213,7 +216,9 @@ def uneven(request: Request) -> str:
 
 def spans(sampler: ScriptedSampler, policy: Policy) -> dict[Request, tuple[int, int]]:
     ends = {event.request: event.tick for event in sampler.events if event.kind == "end"}
-    return {e.request: (e.tick, ends[e.request]) for e in sampler.events if e.kind == "start" and e.request.policy is policy}
+    return {
+        e.request: (e.tick, ends[e.request]) for e in sampler.events if e.kind == "start" and e.request.policy is policy
+    }
 
 
 def test_challenge_i_starts_when_draft_i_ends_and_waits_for_no_other() -> None:
@@ -222,7 +227,9 @@ def test_challenge_i_starts_when_draft_i_ends_and_waits_for_no_other() -> None:
     drafts = {key.seed: end for key, (_, end) in spans(sampler, Policy.A).items()}
     for bout in played.bouts:
         seed = seed_for(0, 0, "draft", Policy.A, bout.draft.problem.id, bout.draft.index)
-        assert drafts[seed] in [s for key, (s, _) in spans(sampler, Policy.B).items() if key.prompt == bout.challenge.prompt]
+        assert drafts[seed] in [
+            s for key, (s, _) in spans(sampler, Policy.B).items() if key.prompt == bout.challenge.prompt
+        ]
     assert min(started.values()) < max(drafts.values()), "some challenge started before the slowest draft ended"
 
 
@@ -292,7 +299,9 @@ def test_the_ledger_counts_every_token_by_stage_and_policy() -> None:
 def failing_on(*seeds: int):
     async def verify(problem, completion) -> Verdict:
         judged = await read_tag(problem, completion)
-        return Verdict(False, True, Reason.INFRA) if any(f"recap {seed} " in completion.text for seed in seeds) else judged
+        return (
+            Verdict(False, True, Reason.INFRA) if any(f"recap {seed} " in completion.text for seed in seeds) else judged
+        )
 
     return verify
 

@@ -1,4 +1,6 @@
-"""A small scripted world: problems with a known answer, policies that are right or wrong by seed, a verifier that reads the tag."""
+"""A small scripted world: problems with a known answer, policies that are right or wrong by seed, a verifier that
+reads the tag.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The paper's sentences about its rewards (section 4.4) as tests, including where they stop being true.
 
-Expected gradients are exact: a challenger that succeeds in context i with probability sigmoid(theta_i) is enumerated over
-all 2^N outcomes of its group, with the score function d log p / d theta_i = c_i - p_i.
+Expected gradients are exact: a challenger that succeeds in context i with probability sigmoid(theta_i) is enumerated
+over all 2^N outcomes of its group, with the score function d log p / d theta_i = c_i - p_i.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def gradient(stack: str, theta: Sequence[float], rivals: Sequence[bool], weigh: 
     return total
 
 
-def rewards(stack: str, mine: Sequence[bool], rivals: Sequence[bool], formed: Sequence[bool] | None = None) -> list[float]:
+def rewards(
+    stack: str, mine: Sequence[bool], rivals: Sequence[bool], formed: Sequence[bool] | None = None
+) -> list[float]:
     formed = formed or [True] * len(mine)
     return [
         reward.STACKS[stack](verdict(c, phi), verdict(a), FORMAT_WEIGHT).total
@@ -88,7 +90,9 @@ def test_the_rivals_outcome_alone_contributes_no_expected_policy_gradient(rivals
 
 @exact
 @given(rivals=outcomes, data=st.data())
-def test_the_conversion_bonus_raises_the_effective_correctness_weight_from_2_to_3_where_the_opponent_failed(rivals, data) -> None:
+def test_the_conversion_bonus_raises_the_effective_correctness_weight_from_2_to_3_where_the_opponent_failed(
+    rivals, data
+) -> None:
     theta = data.draw(st.lists(thetas, min_size=len(rivals), max_size=len(rivals)))
     coop = gradient("coop", theta, rivals, unnormalised)
     adv = gradient("adv", theta, rivals, unnormalised)
@@ -132,7 +136,8 @@ def test_an_all_right_group_is_dead_under_coop_and_alive_under_adv_when_rivals_v
 
 
 def test_the_margin_gives_signal_to_groups_the_challenger_cannot_influence() -> None:
-    """All wrong, rivals vary: the margin's advantages are not zero though no action differed. Pure noise, as the paper says."""
+    """All wrong, rivals vary: the margin's advantages are not zero though no action differed. Pure noise, as the
+    paper says."""
     mine, rivals = [False] * 4, [True, True, False, False]
     assert advantages(rewards("adv", mine, rivals)) == [None] * 4
     assert None not in advantages(rewards("margin", mine, rivals))

@@ -28,7 +28,10 @@ def test_a_step_counted_by_hand() -> None:
     assert record["standalone"]["solo_rate"] == 0.25
     assert record["competitive"]["solo_rate"] == 0.75
     assert record["standalone"]["live_groups"] == record["competitive"]["live_groups"] == 1
-    counted = {key: record["competitive"][key] for key in ("rival_wrong", "rival_right", "conversions", "regressions", "empty_peeks")}
+    counted = {
+        key: record["competitive"][key]
+        for key in ("rival_wrong", "rival_right", "conversions", "regressions", "empty_peeks")
+    }
     assert counted == {"rival_wrong": 3, "rival_right": 1, "conversions": 3, "regressions": 1, "empty_peeks": 0}
     assert record["standalone"]["reward_mean"] == (2.5 + 3 * 0.5) / 4
     assert list(record["update"]) == ["a", "b"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
     parser.add_argument("--name", help="name of the run; by default made of arm, model and seed")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs live (default: runs)")
-    parser.add_argument("--resume", action="store_true", help="go on with the run if it exists, exactly where it stopped")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the run if it exists, exactly where it stopped"
+    )
     json_argument(parser)
 
 
@@ -92,5 +93,3 @@ def _next(path: Path, finished: bool) -> str:
     if not finished:
         return f"stopped and saved; go on with: agon train {path} --resume"
     return f"done: {path}/pair holds the best pair on dev"
-
-

@@ -58,12 +58,20 @@ class Update:
 class Learner(Protocol):
     """Owns the loop (in TRL it is the HF Trainer's own): asks for the streams of a step, updates, then reports."""
 
-    rank: int
-    """Which process this is."""
-    processes: int
-    """How many processes train together; each plays its own problems."""
-    step: int
-    """Steps done so far; a loaded checkpoint sets it."""
+    @property
+    def rank(self) -> int:
+        """Which process this is."""
+        ...
+
+    @property
+    def processes(self) -> int:
+        """How many processes train together; each plays its own problems."""
+        ...
+
+    @property
+    def step(self) -> int:
+        """Steps done so far; a loaded checkpoint sets it."""
+        ...
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks, on every process. All must call it."""

@@ -1,7 +1,8 @@
 """A sampler without a model: completions come from a function, time from a virtual clock.
 
 For tests of the game, for trying a verifier or a prompt without a GPU, and for teaching. `answer(request)` writes the
-completion; a completion lasts as many ticks as it has words, so that what overlaps with what is decided by lengths alone.
+completion; a completion lasts as many ticks as it has words, so that what overlaps with what is decided by lengths
+alone.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class ScriptedSampler:
     def publish(self, policy: Policy, version: str, folder: Path) -> None:
         """Remember the name; a name is never reused."""
         if version in self.published:
-            raise EngineError(f"version {version} was published before", fix="give every published adapter a fresh name")
+            raise EngineError(
+                f"version {version} was published before", fix="give every published adapter a fresh name"
+            )
         self.published.add(version)
         self.latest[policy] = version
 

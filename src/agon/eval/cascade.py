@@ -1,7 +1,8 @@
-"""The two-stage function: draft, peek, challenge, for given versions and seeds. Training evaluates with it, and so does `agon eval`.
+"""The two-stage function: draft, peek, challenge, for given versions and seeds. Training evaluates with it, and so
+does `agon eval`.
 
-Prompts and peek are training's own, byte for byte. A draft is drawn once and serves every cascade that starts from it: the
-standalone answer of a policy *is* the first stage of its cascade.
+Prompts and peek are training's own, byte for byte. A draft is drawn once and serves every cascade that starts from
+it: the standalone answer of a policy *is* the first stage of its cascade.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ async def standalone(problem: Problem, sample: int, seat: Seat, table: Table) ->
 
 
 async def cascade(problem: Problem, sample: int, drafter: Seat, challenger: Seat, table: Table) -> Trial:
-    """Two passes, deployed as trained: one drafts, the other reads the summary and answers. Who reads itself refines."""
+    """Two passes, as trained: one drafts, the other reads the summary and answers. Who reads itself refines."""
     seen = table.peek(await table.first(problem, sample, drafter))
     read = refine_prompt if drafter == challenger else challenge_prompt
     answer = table.turn(problem, sample, challenger, f"challenge {drafter.policy}", read(problem, seen))
@@ -107,7 +108,9 @@ System = Seat | tuple[Seat, Seat]
 """One seat answers alone; (drafter, challenger) is a cascade."""
 
 
-async def hold(problems: Sequence[Problem], systems: Sequence[System], table: Table, samples: int = 1) -> list[list[Trial]]:
+async def hold(
+    problems: Sequence[Problem], systems: Sequence[System], table: Table, samples: int = 1
+) -> list[list[Trial]]:
     """Every system on every problem, `samples` times, all in flight at once; one list of trials per system."""
 
     def trial(system: System, problem: Problem, sample: int) -> asyncio.Task[Trial]:

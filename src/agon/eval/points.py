@@ -17,7 +17,8 @@ A, B = Seat(Policy.A), Seat(Policy.B)
 
 
 def systems(game: Game, first: Mapping[Policy, str]) -> dict[str, System]:
-    """What there is to measure in an arm, by name. `first` names the versions that the run began with, if it has moved on."""
+    """What there is to measure in an arm, by name. `first` names the versions that the run began with, if it has
+    moved on."""
     if game.opponent == "none":
         return {"a": A}
     if game.opponent == "self":
@@ -31,7 +32,9 @@ def systems(game: Game, first: Mapping[Policy, str]) -> dict[str, System]:
     return alone | pairs
 
 
-async def measure(problems: Sequence[Problem], wanted: Mapping[str, System], table: Table, samples: int) -> dict[str, Any]:
+async def measure(
+    problems: Sequence[Problem], wanted: Mapping[str, System], table: Table, samples: int
+) -> dict[str, Any]:
     """Every system on every problem: counts, rates and lengths, by name."""
     held = await hold(problems, list(wanted.values()), table, samples)
     return {name: summary(trials) for name, trials in zip(wanted, held, strict=True)}
@@ -80,7 +83,7 @@ def exchange(trials: Sequence[Trial]) -> dict[str, int]:
 
 
 def choose(results: Mapping[str, Mapping[str, Any]]) -> tuple[Direction | None, float]:
-    """(direction, score) on dev: the better cascade, A->B on a tie; without a cascade, the mean of what stands alone."""
+    """(direction, score) on dev: the better cascade, A->B on a tie; without a cascade, the mean of all."""
     rates = {name: result["pass"] or 0.0 for name, result in results.items()}
     if Direction.AB.value in rates:
         direction = Direction.AB if rates[Direction.AB.value] >= rates[Direction.BA.value] else Direction.BA

@@ -1,7 +1,7 @@
 """Intervals and tests for pass rates: exact where they can be, paired where they should be, and honest about seeds.
 
-Every function takes counts or per-problem outcomes and returns plain numbers. What the paper reports (one run, one sample per
-problem, Clopper-Pearson over problems) is `clopper_pearson`; everything else here is what it leaves open.
+Every function takes counts or per-problem outcomes and returns plain numbers. What the paper reports (one run, one
+sample per problem, Clopper-Pearson over problems) is `clopper_pearson`; everything else here is what it leaves open.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def clustered(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Inter
     return t_interval(means.tolist(), level, floor=0.0, ceiling=1.0)
 
 
-def t_interval(values: Sequence[float], level: float = LEVEL, floor: float = -math.inf, ceiling: float = math.inf) -> Interval:
+def t_interval(
+    values: Sequence[float], level: float = LEVEL, floor: float = -math.inf, ceiling: float = math.inf
+) -> Interval:
     """Mean and Student's interval: what decides across seeds."""
     mean = float(np.mean(values))
     if len(values) < 2:
@@ -90,7 +92,9 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return 1.0 if disagree == 0 else float(stats.binomtest(only_first, disagree, 0.5).pvalue)
 
 
-def paired(first: Sequence[bool], second: Sequence[bool], level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Paired:
+def paired(
+    first: Sequence[bool], second: Sequence[bool], level: float = LEVEL, draws: int = DRAWS, seed: int = 0
+) -> Paired:
     """Exact McNemar test and paired bootstrap of the difference second - first, one outcome per problem."""
     if len(first) != len(second) or not first:
         raise ValueError("two equally long, non-empty lists of outcomes on the same problems are needed")
@@ -101,7 +105,9 @@ def paired(first: Sequence[bool], second: Sequence[bool], level: float = LEVEL, 
     return Paired(len(first), only_first, only_second, p_value, bootstrap(differences, level, draws, seed))
 
 
-def paired_clustered(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval:
+def paired_clustered(
+    first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], level: float = LEVEL
+) -> Interval:
     """Difference of avg@k on the same problems: the per-problem differences are the units."""
     differences = [float(np.mean(b) - np.mean(a)) for a, b in zip(first, second, strict=True)]
     return t_interval(differences, level, -1.0, 1.0)
@@ -128,14 +134,15 @@ def detectable(n: int, disagree: float, level: float = LEVEL, power: float = 0.8
 
 
 def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: float = 0.8) -> float:
-    """Smallest difference of seed-paired means found with `power` when paired differences have this standard deviation."""
+    """Smallest difference of seed-paired means found with `power` when paired differences have this standard
+    deviation."""
     if seeds < 2:
         return math.inf
     df = seeds - 1
     critical = stats.t.ppf((1 + level) / 2, df)
 
     def missing(effect: float) -> float:
-        # the wrong-sided tail is negligible at this power, and the noncentral t is not to be had far out: there it is found
+        # the wrong-sided tail is negligible at this power; far out the noncentral t is not to be had, and all is found
         found = float(stats.nct.sf(critical, df, effect * math.sqrt(seeds) / sd))
         return power - (1.0 if math.isnan(found) else found)
 
@@ -145,7 +152,8 @@ def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: 
 def optimism(first: Sequence[bool], second: Sequence[bool], draws: int = DRAWS, seed: int = 0) -> float:
     """What choosing the better direction on the evaluated set itself is worth: its bias, by the bootstrap.
 
-    On each resample the better direction is chosen and its score compared with that same direction's score on the whole set.
+    On each resample the better direction is chosen and its score compared with that same direction's score on the
+    whole set.
     """
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     rng = np.random.default_rng(seed)

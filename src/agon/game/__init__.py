@@ -1,1 +1,3 @@
-"""The game: arithmetic on verdicts and strings. Standard library and `agon.types` only, so that it can be checked by reading."""
+"""The game: arithmetic on verdicts and strings. Standard library and `agon.types` only, so that it can be checked by
+reading.
+"""

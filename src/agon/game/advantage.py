@@ -1,7 +1,8 @@
 """Equation 1: group-relative advantages, and what a group without signal looks like.
 
-Departures from the paper, both TRL's: the standard deviation is the sample one (n - 1), and 1e-4 is added to it. The theorem
-tests use epsilon 0. A row whose reward is unknown is left out of its group; a dead group gives None to every row.
+Departures from the paper, both TRL's: the standard deviation is the sample one (n - 1), and 1e-4 is added to it. The
+theorem tests use epsilon 0. A row whose reward is unknown is left out of its group; a dead group gives None to every
+row.
 """
 
 from __future__ import annotations

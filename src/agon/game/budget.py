@@ -1,6 +1,7 @@
 """The ledger of section 4.5: rollouts, generated and prefilled tokens, by stage and policy.
 
-The paper matches rollouts and leaves tokens unaudited; here every token of both stages, and every prefilled token, is counted.
+The paper matches rollouts and leaves tokens unaudited; here every token of both stages, and every prefilled token, is
+counted.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ class Entry:
 
 @dataclass(slots=True)
 class Ledger:
-    """A running account. `problems` counts how often each problem was played, so that rollouts per problem can be proven."""
+    """A running account. `problems` counts how often each problem was played, so that rollouts per problem can be
+    proven."""
 
     entries: dict[tuple[Stage, Policy], Entry] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)

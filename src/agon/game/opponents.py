@@ -1,4 +1,5 @@
-"""Which draft pays which challenge (section 4.4): `rival_of(i, n)` is the index of the draft that b_i is scored against.
+"""Which draft pays which challenge (section 4.4): `rival_of(i, n)` is the index of the draft that b_i is scored
+against.
 
 What b_i is *shown* is always a_i, or nothing; only the draft that is *paid against* depends on the pairing.
 """
@@ -14,12 +15,14 @@ def per_rollout(i: int, n: int) -> int:
 
 
 def shared(i: int, n: int) -> int:
-    """Every b_i meets a_0: the bonus is group-constant, the paper's inert cell. Which draft is ours to choose; it is the first."""
+    """Every b_i meets a_0: the bonus is group-constant, the paper's inert cell. Which draft is ours to choose; it is
+    the first."""
     return 0
 
 
 def shifted(i: int, n: int) -> int:
-    """b_i is paid on the next draft, a_(i+1): the same pressure, detached from the difficulty of what it reads (ours)."""
+    """b_i is paid on the next draft, a_(i+1): the same pressure, detached from the difficulty of what it reads
+    (ours)."""
     return (i + 1) % n
 
 

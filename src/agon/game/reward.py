@@ -48,7 +48,9 @@ def adv(mine: Verdict, rival: Verdict, format_weight: float) -> Reward:
 
 def margin(mine: Verdict, rival: Verdict, format_weight: float) -> Reward:
     """The naive margin: c(b) - c(a) on top of correctness. Its rival term is action-independent."""
-    return Reward(correctness(mine), format_weight * mine.well_formed, margin=float(mine.correct) - float(rival.correct))
+    return Reward(
+        correctness(mine), format_weight * mine.well_formed, margin=float(mine.correct) - float(rival.correct)
+    )
 
 
 STACKS: dict[str, Stack] = {"coop": coop, "adv": adv, "margin": margin}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from agon.game import opponents, prompts, reward, roles
@@ -33,7 +33,7 @@ class Game:
     format_weight: float = 0.5
     barrier: bool = False
     max_peek_tokens: int = 2048
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
 
     def roles(self, step: int) -> tuple[Policy, Policy]:
