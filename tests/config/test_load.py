@@ -75,7 +75,7 @@ game:
   shown: no
   stack: advv
 train:
-  micro_batch: 3
+  micro_batch: 0
   warmup: .inf
   banana: 1
 sampler: {engine: hf, url: "http://localhost"}
@@ -100,8 +100,7 @@ report_to: [wandbb]
         "run.yaml:12: game.grop_size: unknown key; did you mean game.group_size?",
         "run.yaml:13: game.shown: should be a valid boolean, not 'no'; write true or false",
         "run.yaml:14: game.stack: should be 'coop', 'adv' or 'margin', not 'advv'; did you mean adv?",
-        "run.yaml:16: train.micro_batch: must divide train.problems_per_step x game.group_size: "
-        "a micro-batch belongs to one policy, and all are equal",
+        "run.yaml:16: train.micro_batch: should be greater than or equal to 1, not 0",
         "run.yaml:17: train.warmup: should be a finite number, not inf",
         "run.yaml:18: train.banana: unknown key",
         "run.yaml:19: sampler.url: only engine vllm samples from a server",
@@ -153,10 +152,10 @@ def test_a_rule_broken_by_the_arm_is_told_at_what_was_written(tmp_path: Path) ->
 
 
 def test_a_rule_waits_for_its_own_fields_only(tmp_path: Path) -> None:
-    path = write(tmp_path, MINIMAL + "train: {micro_batch: 3, seed: x}\ngame: {group_size: none}\n")
+    path = write(tmp_path, MINIMAL + "train: {seed: x}\ngame: {stack: adv, opponent: nobody}\n")
     assert faults(path) == [
         "run.yaml:10: train.seed: should be a valid integer, not 'x'",
-        "run.yaml:11: game.group_size: should be a valid integer, not 'none'",
+        "run.yaml:11: game.opponent: should be 'rival', 'self' or 'none', not 'nobody'",
     ]
 
 

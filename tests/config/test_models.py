@@ -95,7 +95,6 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
     ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
     ("game.barrier", "game.opponent"): {"arm": "grpo", "game": {"barrier": True}},
-    ("train.micro_batch", "train.problems_per_step", "game.group_size"): {"train": {"micro_batch": 3}},
     ("sampler.url", "sampler.engine"): {"sampler": {"engine": "hf", "url": "http://localhost"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {

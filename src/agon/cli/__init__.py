@@ -32,6 +32,9 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "data": Command("data", "look at problems, check their golds, see the splits of a run"),
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
+    "run": {
+        "train": Command("train", "train the pair, or go on with a run"),
+    },
     "look": {
         "diagnose": Command("diagnose", "which reward terms are inert, and why groups are dead; for any GRPO log"),
     },

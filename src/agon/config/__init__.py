@@ -220,8 +220,9 @@ class Save(Frozen):
 
     every: Positive = 50
     """Ours: steps between checkpoints; the paper does not give it."""
-    keep: Positive = 3
-    """Ours: how many are kept whole, to bound the disk; those at evaluation points always keep their adapters."""
+    keep: int = Field(default=3, strict=True, ge=2)
+    """Ours: how many are kept whole, to bound the disk; at least 2, as the newest may turn out damaged. Those at
+    evaluation points always keep their adapters."""
 
 
 class Config(Frozen):

@@ -66,11 +66,6 @@ RULES = (
         "there is no second stage to hold back when game.opponent is none",
     ),
     Rule(
-        ("train.micro_batch", "train.problems_per_step", "game.group_size"),
-        lambda micro, problems, group: problems * group % micro == 0,
-        "must divide train.problems_per_step x game.group_size: a micro-batch belongs to one policy, and all are equal",
-    ),
-    Rule(
         ("sampler.url", "sampler.engine"),
         lambda url, engine: url is None or engine == "vllm",
         "only engine vllm samples from a server",
