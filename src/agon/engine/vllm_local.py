@@ -1,0 +1,208 @@
+"""vLLM inside this process: its asynchronous engine, with the model in a process of its own.
+
+Sampling settings are ours alone (the checkpoint's defaults would bend what training takes for the policy), log-probs are
+those of the distribution that was drawn from, temperature included, and no usage statistics are sent.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from agon.engine.vllm import Draw, Drawn, EngineDown
+from agon.errors import EngineError
+from agon.types import BASE
+
+RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM serves; an adapter fits in the next larger one."""
+CACHED = 4
+"""Adapters held in memory beyond those in slots: a version that fell out would be read again from a folder that may be gone."""
+SLEEP_LEVEL = 1
+"""Level 2 throws the base away, and nobody would push it again."""
+QUIET = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    # on auto, the CPU build computes on one core of each pair
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+}
+
+
+class LocalEngine:
+    """Implements `agon.engine.vllm.Engine` with vLLM's AsyncLLM."""
+
+    def __init__(
+        self, base_path: str, *, dtype: str, context: int, rank: int, max_loras: int, memory: float, **more: Any
+    ) -> None:
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        self.context = context
+        self._settings = settings(base_path, dtype, context, rank, max_loras, memory) | more
+        self._llm: Any = None
+        self._adapters: dict[str, Any] = {}
+        self._numbers = itertools.count(1)
+        self._processes: list[Any] = []
+        self._tokens = 0
+
+    async def start(self) -> None:
+        """Start the engine; its processes are noted, so that none survives us."""
+        from vllm import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        self._adapters.clear()
+        try:
+            self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._settings), stat_loggers=[self._counter()])
+        except (RuntimeError, ValueError, OSError) as error:
+            raise EngineError(f"vLLM did not start: {error}", fix="read its lines above; `agon doctor` checks it") from error
+        finally:
+            self._processes = _engine_processes()
+
+    async def load(self, version: str, folder: Path) -> None:
+        from vllm.lora.request import LoRARequest
+
+        adapter = LoRARequest(version, next(self._numbers), str(folder))
+        try:
+            await self._alive(self._llm.add_lora(adapter))
+        except (RuntimeError, ValueError) as error:
+            raise EngineError(f"vLLM cannot load {folder}: {error}", fix="publish adapters trained on this base") from error
+        self._adapters[version] = adapter
+
+    async def unload(self, version: str) -> None:
+        if adapter := self._adapters.pop(version, None):
+            await self._alive(self._llm.remove_lora(adapter.lora_int_id))
+
+    async def draw(self, draw: Draw, stop: frozenset[int]) -> Drawn:
+        """One completion; only the finished output crosses from the engine."""
+        adapter = None if draw.version == BASE else self._adapters[draw.version]
+        prompt = {"prompt_token_ids": list(draw.ids)}
+        stream = self._llm.generate(prompt, parameters(draw, stop), uuid.uuid4().hex, lora_request=adapter)
+        return drawn((await self._alive(_last(stream))).outputs[0])
+
+    async def progress(self) -> int:
+        return self._tokens
+
+    async def stop(self) -> None:
+        """Ask the engine to end, then end what is left of it: a core whose worker died ignores the question."""
+        if self._llm is not None:
+            self._llm.shutdown(timeout=5)
+            self._llm = None
+        _end(self._processes)
+        self._processes = []
+
+    async def _alive(self, work: Any) -> Any:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        try:
+            return await work
+        except EngineDeadError as error:
+            raise EngineDown("the engine's process died") from error
+
+    def _counter(self) -> Any:
+        """A stat logger that counts tokens: the engine's heartbeat."""
+        from vllm.v1.metrics.loggers import StatLoggerBase
+
+        engine = self
+
+        class Counter(StatLoggerBase):
+            def __init__(self, vllm_config: Any, engine_index: int = 0) -> None: ...
+
+            def record(self, scheduler_stats: Any, iteration_stats: Any, *args: Any, **more: Any) -> None:
+                if iteration_stats is not None:
+                    engine._tokens += iteration_stats.num_generation_tokens + iteration_stats.num_prompt_tokens
+
+            def log_engine_initialized(self) -> None: ...
+
+        return Counter
+
+
+def settings(base_path: str, dtype: str, context: int, rank: int, max_loras: int, memory: float) -> dict[str, Any]:
+    """vLLM's engine arguments."""
+    from vllm.platforms import current_platform
+
+    common = {
+        "model": base_path,
+        "dtype": dtype,
+        "max_model_len": context,
+        "skip_tokenizer_init": True,
+        "generation_config": "vllm",
+        "logprobs_mode": "processed_logprobs",
+        "enable_prefix_caching": True,
+        "enable_lora": True,
+        "max_loras": max_loras,
+        "max_cpu_loras": max_loras + CACHED,
+        "max_lora_rank": next(size for size in RANKS if size >= rank),
+        "disable_log_stats": True,
+    }
+    return common | (_on_cpu(context) if current_platform.is_cpu() else {"gpu_memory_utilization": memory})
+
+
+def _on_cpu(context: int) -> dict[str, Any]:
+    """Eager, with our LoRA kernels; a prompt is prefilled whole, as a seeded request in pieces kills the CPU build."""
+    return {
+        "enforce_eager": True,
+        "worker_extension_cls": "agon.engine.vllm_cpu.GroupedLora",
+        "enable_chunked_prefill": False,
+        "max_num_batched_tokens": max(context, 4096),
+        "max_num_seqs": 64,
+    }
+
+
+def parameters(draw: Draw, stop: frozenset[int]) -> Any:
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        temperature=draw.sampling.temperature,
+        top_p=draw.sampling.top_p,
+        max_tokens=draw.sampling.max_tokens,
+        seed=draw.seed,
+        stop_token_ids=sorted(stop),
+        logprobs=0,
+        detokenize=False,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+    )
+
+
+def drawn(output: Any) -> Drawn:
+    ids = tuple(output.token_ids)
+    logprobs = tuple(entry[token].logprob for entry, token in zip(output.logprobs, ids, strict=True))
+    return Drawn(ids, logprobs, "stop" if output.finish_reason == "stop" else "length")
+
+
+async def _last(stream: Any) -> Any:
+    item = None
+    async for item in stream:
+        pass
+    return item
+
+
+def _engine_processes() -> list[Any]:
+    """Our descendants that are vLLM's."""
+    import psutil
+
+    return [child for child in psutil.Process().children(recursive=True) if "VLLM::" in " ".join(_words(child))]
+
+
+def _words(process: Any) -> list[str]:
+    import psutil
+
+    try:
+        return list(process.cmdline())
+    except psutil.Error:
+        return []
+
+
+def _end(processes: list[Any]) -> None:
+    import psutil
+
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(processes, timeout=10)
