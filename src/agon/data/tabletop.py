@@ -41,19 +41,31 @@ class Drawn(NamedTuple):
 
 def problems(family: str, difficulty: int, n: int, seed: int) -> list[Problem]:
     """The first `n` distinct problems of a family and difficulty; a longer list starts with the shorter one."""
-    draw = _family(family)
-    _check_difficulty(difficulty)
     rng = random.Random(seed_for("tabletop", family, difficulty, seed))
     found: dict[str, Problem] = {}
     for _ in range(100 * n + 1_000):
         if len(found) == n:
             return list(found.values())
-        problem = _problem(draw(rng, difficulty), family, difficulty)
+        problem = draw(family, difficulty, rng)
         found.setdefault(problem.id, problem)
     raise DataError(
         f"tabletop {family} at difficulty {difficulty} has only about {len(found)} distinct problems, not {n}",
         fix="ask for fewer problems (take), or for a higher difficulty",
     )
+
+
+def draw(family: str, difficulty: int, rng: random.Random) -> Problem:
+    """One problem from a stream of random numbers."""
+    if family not in FAMILIES:
+        raise DataError(f"tabletop has no family {family!r}", fix=f"use one of: {', '.join(FAMILIES)}")
+    if difficulty not in DIFFICULTIES:
+        raise DataError(
+            f"tabletop has no difficulty {difficulty}",
+            fix=f"use a whole number from {DIFFICULTIES[0]} to {DIFFICULTIES[-1]}: it is the number of operations",
+        )
+    drawn = FAMILIES[family](rng, difficulty)
+    meta = {"family": family, "difficulty": difficulty, "solution": drawn.solution}
+    return Problem(content_id(drawn.question, str(drawn.answer)), drawn.question, str(drawn.answer), meta)
 
 
 def apply(value: int, operation: str, operand: int) -> int:
@@ -70,25 +82,6 @@ def apply(value: int, operation: str, operand: int) -> int:
     return quotient
 
 
-def _family(name: str) -> Callable[[random.Random, int], Drawn]:
-    if name not in FAMILIES:
-        raise DataError(f"tabletop has no family {name!r}", fix=f"use one of: {', '.join(FAMILIES)}")
-    return FAMILIES[name]
-
-
-def _check_difficulty(difficulty: int) -> None:
-    if difficulty not in DIFFICULTIES:
-        raise DataError(
-            f"tabletop has no difficulty {difficulty}",
-            fix=f"use a whole number from {DIFFICULTIES[0]} to {DIFFICULTIES[-1]}: it is the number of operations",
-        )
-
-
-def _problem(drawn: Drawn, family: str, difficulty: int) -> Problem:
-    meta = {"family": family, "difficulty": difficulty, "solution": drawn.solution}
-    return Problem(content_id(drawn.question, str(drawn.answer)), drawn.question, str(drawn.answer), meta)
-
-
 def chain(rng: random.Random, difficulty: int) -> Drawn:
     """Left to right around a ring of 17."""
     start = value = rng.randrange(MODULUS)
@@ -99,7 +92,7 @@ def chain(rng: random.Random, difficulty: int) -> Drawn:
         lines.append(f"{label}) {operation} {operand}")
         solution.append(f"{value} {operation} {operand} = {result}")
         value = result
-    question = "\n".join([f"Work modulo {MODULUS}. Start with {start}.", *lines, "What is the result?"])
+    question = f"Start with {start} and work modulo {MODULUS}:\n" + ",\n".join(lines) + ".\nWhat is the result?"
     return Drawn(question, solution, value)
 
 

@@ -1,0 +1,96 @@
+"""Pretraining of the tiny base: next-token loss on completions alone, a few hundred steps on one core.
+
+Muon moves the matrices and AdamW the rest: copying and the facts are learnt in a fifth of the steps that AdamW alone
+takes. Needs torch 2.9 or later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+Example = tuple[tuple[int, ...], tuple[int, ...]]
+"""Prompt ids and completion ids."""
+
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast; written beside the checkpoint."""
+
+    steps: int = 500
+    parts: int = 2
+    """Batches per step: each holds lessons of one length, so a step needs more than one."""
+    batch: int = 32
+    matrix_rate: float = 0.02
+    other_rate: float = 0.003
+    warmup: int = 20
+    decay: float = 0.6
+    """The share of the steps, at the end, in which both rates fall to zero."""
+
+    def describe(self) -> dict[str, object]:
+        """The schedule as plain data."""
+        return asdict(self)
+
+    def factor(self, step: int) -> float:
+        """What both rates are multiplied with at a step."""
+        return min(1.0, (step + 1) / self.warmup, (self.steps - step) / (self.steps * self.decay))
+
+
+def pretrain(
+    model: Any, batches: Iterator[Sequence[Example]], schedule: Schedule, report: Callable[[int, float], None]
+) -> None:
+    """Train `model` in place; `report` gets the step and its loss in nats per completion."""
+    optimizers = _optimizers(model, schedule)
+    model.train()
+    for step in range(schedule.steps):
+        losses = []
+        for _ in range(schedule.parts):
+            examples = next(batches)
+            loss = completion_loss(model, examples) / schedule.parts
+            loss.backward()
+            losses.append(loss.item() * sum(len(completion) for _, completion in examples) / len(examples))
+        _step(model, optimizers, schedule.factor(step))
+        report(step, sum(losses))
+    model.eval()
+
+
+def completion_loss(model: Any, examples: Sequence[Example]) -> Any:
+    """Mean cross-entropy of the completion tokens. Padding is on the right, so that no row attends to it."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    longest = max(len(prompt) + len(completion) for prompt, completion in examples)
+    first = min(len(prompt) for prompt, _ in examples) - 1
+    ids = torch.zeros(len(examples), longest, dtype=torch.long)
+    targets = torch.full((len(examples), longest), IGNORED)
+    for row, (prompt, completion) in enumerate(examples):
+        end = len(prompt) + len(completion)
+        ids[row, :end] = torch.tensor(prompt + completion)
+        targets[row, len(prompt) : end] = torch.tensor(completion)
+    hidden = model.model(ids[:, :-1]).last_hidden_state[:, first:]
+    return cross_entropy(model.lm_head(hidden).flatten(0, 1), targets[:, first + 1 :].flatten(), ignore_index=IGNORED)
+
+
+def _optimizers(model: Any, schedule: Schedule) -> list[tuple[Any, float]]:
+    import torch
+
+    parameters = dict(model.named_parameters())
+    matrices = [value for name, value in parameters.items() if value.ndim == 2 and "embed" not in name]
+    others = [value for name, value in parameters.items() if value.ndim != 2 or "embed" in name]
+    muon = torch.optim.Muon(matrices, lr=schedule.matrix_rate, weight_decay=0.01)
+    adam = torch.optim.AdamW(others, lr=schedule.other_rate, betas=(0.9, 0.98), weight_decay=0.0)
+    return [(muon, schedule.matrix_rate), (adam, schedule.other_rate)]
+
+
+def _step(model: Any, optimizers: list[tuple[Any, float]], factor: float) -> None:
+    import torch
+
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer, rate in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = rate * factor
+        optimizer.step()
+        optimizer.zero_grad()
