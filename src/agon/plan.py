@@ -149,7 +149,7 @@ def _learner(config: Config, counts: Counts) -> Section:
             "streams per step": (streams,),
             "rows per stream": (rows,),
             "rows per forward pass": (train.micro_batch,),
-            "forward passes per step": (streams * rows // train.micro_batch,),
+            "forward passes per step, at most": (streams * -(-rows // train.micro_batch),),
         },
     )
 
@@ -179,4 +179,48 @@ def _evaluation(config: Config, counts: Counts) -> Section:
     )
 
 
-SECTIONS: tuple[Callable[[Config, Counts], Section], ...] = (_run, _steps, _budget, _learner, _evaluation)
+def _memory(config: Config, counts: Counts) -> Section:
+    """Learner memory by part, before anything is loaded; the worst-case step of `agon train` then proves it."""
+    from agon.errors import EngineError
+    from agon.machines import base_path
+
+    try:
+        from agon.engine.shapes import shape_of
+
+        shape = shape_of(config.model, base_path(config.model))
+    except ImportError:
+        return Section("memory", {"not known": ("pip install 'agon-rl[train]' to estimate it",)})
+    except EngineError as error:
+        return Section("memory", {"not known": (error.message,)})
+    policies = 2 if config.game.opponent == "rival" else 1
+    width = 2 if config.model.dtype == "bfloat16" else 4
+    adapters = 4 * shape.adapter_parameters * policies
+    parts = {"base": width * shape.base_parameters, "adapters": adapters, "gradients": adapters, "Adam": 2 * adapters}
+    parts["activations, at most"] = _activations(config, shape.layers, shape.hidden, shape.widest, width)
+    rows: dict[str, tuple[Cell, ...]] = {name: (_bytes(size),) for name, size in parts.items()}
+    return Section(
+        "memory of the learner and traffic, estimated",
+        {
+            "base parameters": (shape.base_parameters,),
+            "parameters of one adapter": (shape.adapter_parameters,),
+            **rows,
+            "together": (_bytes(sum(parts.values())),),
+            "published per step": (_bytes(adapters),),
+        },
+    )
+
+
+def _activations(config: Config, layers: int, hidden: int, widest: int, width: int) -> int:
+    """One micro-batch of the longest rows: a hidden state per layer (all of them kept without checkpointing), and one
+    layer's inside, about 4 of its widest tensors and 8 of its hidden states."""
+    train = config.train
+    tokens = train.micro_batch * (train.max_completion_tokens + train.max_peek_tokens)
+    inside = tokens * (4 * widest + 8 * hidden) * width
+    return tokens * hidden * layers * width + inside * (1 if train.gradient_checkpointing else layers)
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
+
+
+SECTIONS: tuple[Callable[[Config, Counts], Section], ...] = (_run, _steps, _budget, _learner, _memory, _evaluation)

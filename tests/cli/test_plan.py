@@ -70,7 +70,7 @@ def test_grpo_has_one_stage(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, "configs/paper/main/grpo.yaml")
     assert plan["training budget"]["rollouts per problem"] == {"draft": 16, "challenge": 0, "both": 16}
     assert plan["learner"]["streams per step"] == 1
-    assert plan["learner"]["forward passes per step"] == 64
+    assert plan["learner"]["forward passes per step, at most"] == 64
 
 
 def test_hidden_drafts_prefill_no_peek(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,3 +125,23 @@ def test_it_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.chdir(tmp_path)
     assert main(["plan", str(ROOT / AGON)]) == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_memory_by_part_from_the_shape_of_the_base(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """The config.json of Qwen3-0.6B, without its weights."""
+    shape = {
+        "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 1024,
+        "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+        "head_dim": 128, "tie_word_embeddings": True,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    memory = planned(capsys, AGON, f"model.name={tmp_path}")["memory of the learner and traffic, estimated"]
+    assert memory["parameters of one adapter"] == 10_092_544, "the paper's ~10 M"
+    assert memory["base"] == "1.11 GiB"
+    assert memory["published per step"] == "77.0 MiB"
+    alone = planned(capsys, AGON, f"model.name={tmp_path}", "arm=grpo")["memory of the learner and traffic, estimated"]
+    assert alone["published per step"] == "38.5 MiB"
+
+
+def test_memory_is_said_to_be_unknown_without_the_base(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "cannot be read" in planned(capsys, AGON, "model.name=no/such-base")["memory"]["not known"]

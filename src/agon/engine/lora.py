@@ -130,17 +130,24 @@ def linear_targets(base: Any) -> list[str]:
     ]
 
 
+def adapted(base: Any, lora: Lora) -> list[str]:
+    """Paths of the layers that carry an adapter under these settings."""
+    wanted = linear_targets(base)
+    if lora.targets == "all-linear":
+        return wanted
+    names = [lora.targets] if isinstance(lora.targets, str) else lora.targets
+    chosen = [path for path in wanted if path.rsplit(".", 1)[-1] in names]
+    if missing := set(names) - {path.rsplit(".", 1)[-1] for path in chosen}:
+        raise ConfigError(
+            f"model.lora.targets: no linear layer is called {', '.join(sorted(missing))}",
+            fix="write model.lora.targets=all-linear, or linear layers of this base (never its output head)",
+        )
+    return chosen
+
+
 def _settings(base: Any, lora: Lora) -> dict[str, Any]:
     """LoRA settings with targets as last names, and the layers that share a last name by accident shut out."""
-    wanted = linear_targets(base)
-    if lora.targets != "all-linear":
-        names = [lora.targets] if isinstance(lora.targets, str) else lora.targets
-        wanted = [path for path in wanted if path.rsplit(".", 1)[-1] in names]
-        if missing := set(names) - {path.rsplit(".", 1)[-1] for path in wanted}:
-            raise ConfigError(
-                f"model.lora.targets: no linear layer is called {', '.join(sorted(missing))}",
-                fix="write model.lora.targets=all-linear, or linear layers of this base (never its output head)",
-            )
+    wanted = adapted(base, lora)
     last = {path.rsplit(".", 1)[-1] for path in wanted}
     others = [n for n, m in base.named_modules() if n.rsplit(".", 1)[-1] in last and n not in set(wanted)]
     return {

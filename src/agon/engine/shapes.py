@@ -1,0 +1,49 @@
+"""The sizes of a base and of its adapters, without loading a weight: the model is built on the meta device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agon.config import Model
+from agon.errors import EngineError
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What memory and traffic follow from."""
+
+    base_parameters: int
+    adapter_parameters: int
+    layers: int
+    hidden: int
+    widest: int
+    vocabulary: int
+
+
+def shape_of(model: Model, path: str) -> Shape:
+    """Count the parameters of the base and of one adapter; needs the base's config.json, not its weights."""
+    import torch
+    from torch import nn
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from agon.engine.lora import adapted
+
+    try:
+        config = AutoConfig.from_pretrained(path, revision=model.revision, trust_remote_code=False)
+    except OSError as error:
+        raise EngineError(
+            f"the config of {model.name} cannot be read", fix="check model.name and the network"
+        ) from error
+    with torch.device("meta"):
+        base = AutoModelForCausalLM.from_config(config)
+    text = config.get_text_config()
+    linear = {name: module for name, module in base.named_modules() if isinstance(module, nn.Linear)}
+    carrying = [linear[name] for name in adapted(base, model.lora)]
+    return Shape(
+        base_parameters=sum(parameter.numel() for parameter in base.parameters()),
+        adapter_parameters=sum(model.lora.rank * (layer.in_features + layer.out_features) for layer in carrying),
+        layers=text.num_hidden_layers,
+        hidden=text.hidden_size,
+        widest=max(layer.out_features for layer in carrying),
+        vocabulary=text.vocab_size,
+    )
