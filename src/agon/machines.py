@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.base import Learner, Sampler
+from agon.engine.canary import Canary
 from agon.engine.render import Renderer
 from agon.errors import ConfigError
+from agon.types import Policy
 
 TINY = "agon:tiny"
 """The base that ships with the package."""
+PROMPT_ROOM = 2048
+"""Tokens of context for a problem and our own words, where sampler.max_model_len is null."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +27,17 @@ class Machines:
     sampler: Sampler
     verify: Any
     renderer: Renderer
+    canary: Canary | None = None
+    """Compares what the engine samples with what the learner holds; None where both are the same code."""
+
+    def check(self, versions: Mapping[Policy, str]) -> None:
+        """Stop unless the engine samples from what the learner holds."""
+        if self.canary:
+            self.canary.check(versions)
+
+    def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
+        """What a step's own samples say about the engine; stops the run when they came from another policy."""
+        return self.canary.alarms(metrics) if self.canary else []
 
     def close(self) -> None:
         self.sampler.close()
@@ -46,16 +62,40 @@ def build(config: Config, total_steps: int) -> Machines:
     path = base_path(config.model)
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
-    sampler = build_sampler(config.sampler, config.model, path)
-    return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path))
+    sampler = build_sampler(config.sampler, config.model, path, context_of(config))
+    canary = _canary(sampler, learner, config)
+    return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path), canary)
 
 
-def build_sampler(settings: SamplerConfig, model: Model, path: str) -> Sampler:
-    """The sampler that a config names."""
+def context_of(config: Config) -> int:
+    """Tokens that the longest sequence of a run may have."""
+    train = config.train
+    longest = max(train.max_completion_tokens, config.eval.max_completion_tokens)
+    return config.sampler.max_model_len or PROMPT_ROOM + train.max_peek_tokens + longest
+
+
+def _canary(sampler: Sampler, learner: Any, config: Config) -> Canary | None:
+    from agon.engine.canary import learner_score
+    from agon.engine.vllm import VLLMSampler
+
+    if not isinstance(sampler, VLLMSampler):
+        return None
+    return Canary(sampler, learner_score(learner), config.sampler.max_loras, config.train.temperature)
+
+
+def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
+    """The sampler that a config names; `context` is the longest sequence it must hold."""
     if settings.engine == "hf":
         from agon.engine.hf import HFSampler
 
         return HFSampler(path, dtype=model.dtype)
+    if settings.engine == "vllm":
+        from agon.engine.vllm import VLLMSampler
+        from agon.engine.vllm_local import LocalEngine
+
+        limits = {"context": context, "rank": model.lora.rank, "max_loras": settings.max_loras}
+        engine = LocalEngine(path, dtype=model.dtype, memory=settings.gpu_memory_utilization, **limits)
+        return VLLMSampler(path, engine)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot draw completions for a training run",
         fix="write sampler.engine=hf for a tiny model on a CPU",

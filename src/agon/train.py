@@ -222,6 +222,7 @@ class Training:
             self._hand_over(policy, version)
             self.state.versions[policy] = version
         self._forget_old()
+        self.machines.check(self.state.versions)
 
     def _hand_over(self, policy: Policy, version: str, source: Path | None = None) -> None:
         folder = source or self.run.path / "published" / version
@@ -233,6 +234,7 @@ class Training:
     def _restore_versions(self, checkpoint: Path) -> None:
         for policy, version in self.state.versions.items():
             self._hand_over(policy, version, checkpoint / policy.value)
+        self.machines.check(self.state.versions)
 
     def _keep_first(self) -> None:
         """The frozen first version stays live: a rival that does not move, to measure progress against."""
@@ -263,6 +265,8 @@ class Training:
                 self.run.steps.append(record)
                 self.run.timings.append(timing)
             self.watch.step(record, timing)
+        for alarm in self.machines.alarms(update.metrics):
+            self.watch.say(alarm)
         self._check_health()
 
     def _timing(self, step: int, record: Mapping[str, Any]) -> dict[str, Any]:

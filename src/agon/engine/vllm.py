@@ -1,19 +1,19 @@
 """Sampler over vLLM: one base, both adapters live in the same batch, token ids in and out.
 
-The engine (`vllm_local.py`: inside this process; `vllm_http.py`: a running server) lives on an event loop of its own, in
-a thread: publication is a plain call, and a sample may be awaited from any loop. Publication sends the adapter alone, under
-a name and a path that were never used before; nothing is merged, and the base is never pushed.
+The engine (`vllm_local.py`: inside this process; `vllm_http.py`: a running server) lives on an event loop of its own,
+in a thread: publication is a plain call, and a sample may be awaited from any loop. Publication sends the adapter
+alone, under a name and a path that were never used before; nothing is merged, and the base is never pushed.
 
-An engine that dies, hangs or crawls is started again with the versions that were live, and what was being drawn is drawn
-again from the same seeds. When that does not help, the run stops with an EngineError; nothing has been learnt from the
-step, so it resumes exactly.
+An engine that dies, hangs or crawls is started again with the versions that were live, and what was being drawn is
+drawn again from the same seeds. When that does not help, the run stops with an EngineError; nothing has been learnt
+from the step, so it resumes exactly.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,8 +89,6 @@ class VLLMSampler:
     def __init__(self, base_path: str, engine: Engine, *, patience: float = PATIENCE) -> None:
         self.renderer = Renderer.load(base_path)
         self.engine = engine
-        self.on_publish: Callable[[Policy, str, Path], None] | None = None
-        """Called after every publication, before anything is drawn from it: the canary."""
         self._stop = self.renderer.stop | end_ids(base_path)
         self._versions, self._patience = Versions(), patience
         self._life = self._failures = self._drawing = 0
@@ -130,6 +128,18 @@ class VLLMSampler:
         fitting = replace(draw, sampling=replace(draw.sampling, max_tokens=room))
         return await asyncio.wrap_future(self._submit(self._persist(lambda: self._attempt(fitting))))
 
+    def draw_all(self, draws: Sequence[Draw]) -> list[Drawn]:
+        """Draw together and wait for all: for the canary, between steps."""
+
+        async def together() -> list[Drawn]:
+            return await asyncio.gather(*(self.draw(draw) for draw in draws))
+
+        return self._call(together())
+
+    def folder_of(self, version: str) -> Path:
+        """Where a live version was loaded from."""
+        return self._versions.live[version]
+
     def publish(self, policy: Policy, version: str, folder: Path) -> None:
         """Load the adapter in `folder` as the latest version of `policy`; drop what is older than the step before."""
         self._versions.publish(policy, version, folder)
@@ -137,8 +147,6 @@ class VLLMSampler:
         self._failures = 0
         for gone in self._versions.evict():
             self.unload(gone)
-        if self.on_publish:
-            self.on_publish(policy, version, folder)
 
     def pin(self, policy: Policy, version: str, folder: Path) -> None:
         """Keep a version live for good, loading it if it is not."""
@@ -199,7 +207,8 @@ class VLLMSampler:
         task = asyncio.ensure_future(self.engine.draw(draw, self._stop))
         self._drawing += 1
         try:
-            await asyncio.wait({task, self._down}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {task, self._down}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 return task.result()
             raise EngineDown(self._down.result())

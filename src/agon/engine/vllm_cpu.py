@@ -1,23 +1,27 @@
 """LoRA on vLLM's CPU build: one matrix product per adapter in the batch, none for base rows.
 
-vLLM 0.32's own CPU kernels gather a whole matrix per token, which is several times slower, and give the rows of the base
-the adapter in the last slot when both are in one batch (index -1 wraps around). The engine loads this module into its
+vLLM 0.32's own CPU kernels gather a whole matrix per token, which is several times slower, and give the rows of the
+base the adapter in the last slot when both are in one batch (index -1 wraps around). Its sampler compiles one small
+function at the first token, which takes half a minute and saves nothing. The engine loads this module into its
 worker; GPUs have kernels of their own and never see it.
 """
 
 from __future__ import annotations
 
 import torch
+import torch._dynamo
 from torch.nn.functional import linear
 from vllm.lora.ops.torch_ops import lora_ops
 from vllm.lora.punica_wrapper import punica_cpu
+
+from agon.engine.vllm_leash import Leash
 
 Groups = list[tuple[int, torch.Tensor | None]]
 _groups: dict[tuple[int, int], Groups] = {}
 _update_metadata = punica_cpu.PunicaWrapperCPU.update_metadata
 
 
-class GroupedLora:
+class GroupedLora(Leash):
     """What `worker_extension_cls` names: importing it puts the kernels in place."""
 
     def lora_kernels(self) -> str:
@@ -92,6 +96,7 @@ def _matrix(weights: torch.Tensor, slot: int) -> torch.Tensor:
     return matrix.squeeze(0) if matrix.dim() == 3 else matrix
 
 
+torch._dynamo.config.disable = True
 punica_cpu.PunicaWrapperCPU.update_metadata = update_metadata
 for _module in (lora_ops, punica_cpu):
     for _kernel in (bgmv_shrink, bgmv_expand, bgmv_expand_slice):

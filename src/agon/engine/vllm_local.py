@@ -1,7 +1,7 @@
 """vLLM inside this process: its asynchronous engine, with the model in a process of its own.
 
-Sampling settings are ours alone (the checkpoint's defaults would bend what training takes for the policy), log-probs are
-those of the distribution that was drawn from, temperature included, and no usage statistics are sent.
+Sampling settings are ours alone (the checkpoint's defaults would bend what training takes for the policy), log-probs
+are those of the distribution that was drawn from, temperature included, and no usage statistics are sent.
 """
 
 from __future__ import annotations
@@ -13,19 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.vllm import Draw, Drawn, EngineDown
+from agon.engine.vllm_leash import RUN
 from agon.errors import EngineError
 from agon.types import BASE
 
 RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM serves; an adapter fits in the next larger one."""
 CACHED = 4
-"""Adapters held in memory beyond those in slots: a version that fell out would be read again from a folder that may be gone."""
-SLEEP_LEVEL = 1
-"""Level 2 throws the base away, and nobody would push it again."""
+"""Adapters held in memory beyond those in slots: one that fell out would be read again, and its folder may be gone."""
 QUIET = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     # on auto, the CPU build computes on one core of each pair
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
@@ -41,8 +40,9 @@ class LocalEngine:
     ) -> None:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
-        self.context = context
-        self._settings = settings(base_path, dtype, context, rank, max_loras, memory) | more
+        os.environ[RUN] = str(os.getpid())
+        self.context = min(context, longest(base_path))
+        self._settings = settings(base_path, dtype, self.context, rank, max_loras, memory) | more
         self._llm: Any = None
         self._adapters: dict[str, Any] = {}
         self._numbers = itertools.count(1)
@@ -58,7 +58,9 @@ class LocalEngine:
         try:
             self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._settings), stat_loggers=[self._counter()])
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"vLLM did not start: {error}", fix="read its lines above; `agon doctor` checks it") from error
+            raise EngineError(
+                f"vLLM did not start: {error}", fix="read its lines above; `agon doctor` checks it"
+            ) from error
         finally:
             self._processes = _engine_processes()
 
@@ -69,7 +71,9 @@ class LocalEngine:
         try:
             await self._alive(self._llm.add_lora(adapter))
         except (RuntimeError, ValueError) as error:
-            raise EngineError(f"vLLM cannot load {folder}: {error}", fix="publish adapters trained on this base") from error
+            raise EngineError(
+                f"vLLM cannot load {folder}: {error}", fix="publish adapters trained on this base"
+            ) from error
         self._adapters[version] = adapter
 
     async def unload(self, version: str) -> None:
@@ -78,7 +82,9 @@ class LocalEngine:
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> Drawn:
         """One completion; only the finished output crosses from the engine."""
-        adapter = None if draw.version == BASE else self._adapters[draw.version]
+        adapter = None if draw.version == BASE else self._adapters.get(draw.version)
+        if adapter is None and draw.version != BASE:
+            raise EngineError(f"{draw.version} is not loaded", fix="publish or pin it before sampling from it")
         prompt = {"prompt_token_ids": list(draw.ids)}
         stream = self._llm.generate(prompt, parameters(draw, stop), uuid.uuid4().hex, lora_request=adapter)
         return drawn((await self._alive(_last(stream))).outputs[0])
@@ -89,7 +95,7 @@ class LocalEngine:
     async def stop(self) -> None:
         """Ask the engine to end, then end what is left of it: a core whose worker died ignores the question."""
         if self._llm is not None:
-            self._llm.shutdown(timeout=5)
+            self._llm.shutdown(timeout=15)
             self._llm = None
         _end(self._processes)
         self._processes = []
@@ -120,6 +126,14 @@ class LocalEngine:
         return Counter
 
 
+def longest(base_path: str) -> int:
+    """The longest sequence that the base was made for."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(base_path, trust_remote_code=False).get_text_config()
+    return int(getattr(config, "max_position_embeddings", None) or 1 << 30)
+
+
 def settings(base_path: str, dtype: str, context: int, rank: int, max_loras: int, memory: float) -> dict[str, Any]:
     """vLLM's engine arguments."""
     from vllm.platforms import current_platform
@@ -137,6 +151,7 @@ def settings(base_path: str, dtype: str, context: int, rank: int, max_loras: int
         "max_cpu_loras": max_loras + CACHED,
         "max_lora_rank": next(size for size in RANKS if size >= rank),
         "disable_log_stats": True,
+        "worker_extension_cls": "agon.engine.vllm_leash.Leash",
     }
     return common | (_on_cpu(context) if current_platform.is_cpu() else {"gpu_memory_utilization": memory})
 
@@ -175,21 +190,19 @@ def drawn(output: Any) -> Drawn:
 
 
 async def _last(stream: Any) -> Any:
-    item = None
-    async for item in stream:
-        pass
-    return item
+    items = [item async for item in stream]
+    return items[-1]
 
 
 def _engine_processes() -> list[Any]:
     """Our descendants that are vLLM's."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     return [child for child in psutil.Process().children(recursive=True) if "VLLM::" in " ".join(_words(child))]
 
 
 def _words(process: Any) -> list[str]:
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     try:
         return list(process.cmdline())
@@ -198,7 +211,7 @@ def _words(process: Any) -> list[str]:
 
 
 def _end(processes: list[Any]) -> None:
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     for process in processes:
         try:
