@@ -27,7 +27,9 @@ DEPTH = 4
 STALL = 15
 """Deadlines of wall time after which a worker that made no use of its CPU is given up."""
 PATIENCE = 3
-"""Failures in a row to start a worker, or workers that one job may lose to others, before we call it `infra`."""
+"""Failures in a row to start a worker before everything that waits ends as `infra`."""
+LOSSES = 20
+"""Processes in a row that we, or one job, may lose to somebody else's kill before it is `infra`."""
 MESSAGE = 1 << 20
 _OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 _NURSERY = (
@@ -92,8 +94,8 @@ class Launched:
             start_new_session=True,
         )
 
-    def end(self) -> str:
-        """Wait for it (its socket is closed already), kill it if need be, and give its last words."""
+    def end(self) -> tuple[str, int]:
+        """Wait for it (its socket is closed already), kill it if need be, and give its last words and exit code."""
         try:
             self.process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -101,7 +103,8 @@ class Launched:
             self.process.wait()
         with self.errors as errors:
             errors.seek(0)
-            return errors.read().decode(errors="replace").strip().split("\n")[-1] or "the verifier process died"
+            words = errors.read().decode(errors="replace").strip().split("\n")[-1]
+        return words or "the verifier process died", self.process.returncode
 
 
 class Crew:
@@ -110,7 +113,7 @@ class Crew:
     def __init__(self, function: str, limits: Limits, inbox: Inbox, counters: Counters) -> None:
         self._function, self._limits, self._inbox, self._counters = function, limits, inbox, counters
         self._workers: dict[int, Worker] = {}
-        self._born, self._failures, self._closing = 0, 0, False
+        self._born, self._failures, self._closing = 0, 0.0, False
         self._again: deque[Job] = deque()
         self._selector = selectors.DefaultSelector()
         self._bell, self._ring = socket.socketpair()
@@ -197,7 +200,7 @@ class Crew:
             elif "hello" in message:
                 worker.greeted, worker.spent = True, message["hello"]
             else:
-                self._failures = 0
+                self._failures = 0.0
                 worker.since, worker.spent = time.monotonic(), message["cpu"]
                 self._resolve(worker.jobs.popleft(), Outcome(message["outcome"], message["detail"]))
 
@@ -267,7 +270,7 @@ class Crew:
         del self._workers[worker.number]
         self._settle(worker, status)
         self._counters.restarted += 1
-        if worker.greeted or self._bear("workers do not start"):
+        if worker.greeted or self._bear("workers do not start", status):
             self._spawn()
 
     def _settle(self, worker: Worker, status: int) -> None:
@@ -281,31 +284,32 @@ class Crew:
             first.losses += 1
         if first is not None and first.crashes > 1:
             self._resolve(jobs.pop(0), Outcome("crashed", "worker died twice"))
-        elif first is not None and first.losses >= PATIENCE:
+        elif first is not None and first.losses >= LOSSES:
             self._resolve(jobs.pop(0), Outcome("infra", f"lost its worker {first.losses} times"))
         self._counters.retried += len(jobs)
         self._again.extendleft(reversed(jobs))
 
     def _lost_nursery(self) -> None:
         """The nursery is dead and its workers with it: nobody is to blame; start again."""
-        if self._bear(self._end_nursery()):
+        reason, status = self._end_nursery()
+        if self._bear(reason, status):
             self._start_nursery()
 
-    def _bear(self, reason: str) -> bool:
+    def _bear(self, reason: str, status: int) -> bool:
         """Whether to try again after a failed start; if not, all jobs end as `infra`, and a later one tries anew."""
-        self._failures += 1
+        self._failures += PATIENCE / LOSSES if status in _OUTSIDE else 1
         if self._failures < PATIENCE:
             return True
-        self._failures = 0
+        self._failures = 0.0
         self._end_nursery()
         while job := self._next():
             self._resolve(job, Outcome("infra", reason))
         return False
 
-    def _end_nursery(self) -> str:
+    def _end_nursery(self) -> tuple[str, int]:
         """End nursery and workers, take their jobs back, and say what the nursery complained of."""
         if self._nursery is None:
-            return ""
+            return "", 0
         for worker in self._workers.values():
             self._hang_up(worker)
             self._again.extend(worker.jobs)

@@ -5,7 +5,7 @@
 
 The parameter names decide which it is. A reward of 1 or more is correct and anything less is wrong, because c(y) is
 binary; None and NaN mean that the function cannot judge. phi(y) is ours unless the function returns a Verdict of its
-own. A function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as detail.
+own. A function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception in it.
 """
 
 from __future__ import annotations

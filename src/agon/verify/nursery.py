@@ -7,6 +7,7 @@ never killed by mistake. When the parent dies, by whatever means, the nursery an
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -69,7 +70,9 @@ class Nursery:
         os._exit(0)
 
     def say(self, **message: Any) -> None:
-        self.control.send(json.dumps(message).encode())
+        """Tell the parent; if it has gone, the end of file is what ends the loop."""
+        with contextlib.suppress(OSError):
+            self.control.send(json.dumps(message).encode())
 
     def obey(self) -> bool:
         """One wish of the parent; False at the end of file."""

@@ -38,6 +38,8 @@ _IMPLIED = {
 }
 
 
+_EXPONENT = re.compile(r"\^\s*\{?\s*[-+(]*\s*(\d{3,})")
+_FACTORIAL = re.compile(r"!\s*[)\]}]*\s*!|\d{4}\s*!")
 _EXP = frozenset({"exponential", "hyperbolic"})
 _STRANGE = frozenset(("Nd", "Nl", "No", "Cf", "Cc", "Co", "Cs", "Cn", "Mn", "Me", "So", "Sk", "Lm"))
 
@@ -188,17 +190,14 @@ def _nesting(text: str) -> int:
 
 
 def _sizes(text: str, gold: str) -> str:
-    """Long digit runs, long exponents and big or nested factorials, unless the gold has the same."""
-    for run in re.findall(r"\d{4,}", text):
-        if len(run) > MAX_DIGITS and run not in gold:
-            return f"more than {MAX_DIGITS} digits in a row"
-    for exponent in re.findall(r"\^\s*\{?\s*[-+(]*\s*(\d{4,})", text):
-        if exponent not in gold:
-            return "exponent of four or more digits"
-    for base in re.findall(r"(\d{4,}|[)\]}!])\s*!", text):
-        if base + "!" not in gold.replace(" ", ""):
-            return "big factorial"
-    return ""
+    """Long digit runs, long exponents and big or nested factorials, unless the gold has the like."""
+    if any(len(run) > MAX_DIGITS and run not in gold for run in re.findall(r"\d{4,}", text)):
+        return f"more than {MAX_DIGITS} digits in a row"
+    longest = max((len(exponent) for exponent in _EXPONENT.findall(gold)), default=0)
+    for exponent in _EXPONENT.findall(text):
+        if len(exponent) > max(2, longest) or (len(exponent) > 3 and exponent not in gold):
+            return f"exponent of {len(exponent)} digits"
+    return "big factorial" if _FACTORIAL.search(text) and not _FACTORIAL.search(gold) else ""
 
 
 @lru_cache(maxsize=4_000)

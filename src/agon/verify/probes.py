@@ -1,7 +1,7 @@
 """Answers whose verdict is known: what must be paid, and what math-verify or a careless rule would pay and we must not.
 
-The self-test of the math verifier runs them all, and so do its tests and evidence. A line is `answer` (the gold is 42) or
-`gold ;; answer`.
+The self-test of the math verifier runs them all, and so do its tests and evidence. A line is `answer` (the gold is 42)
+or `gold ;; answer`.
 """
 
 from __future__ import annotations

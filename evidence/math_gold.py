@@ -1,0 +1,172 @@
+"""Does the math verifier know its own references, tell different ones apart, and refuse what is no answer?
+
+1. Every gold of MATH-500 and GSM8K must be accepted by the verifier: as it is, typeset otherwise, and by the grader
+   alone, without the shortcut for equal texts.
+2. Pairs of golds of different problems, shuffled: those that are not the same text must be judged wrong; pairs that are
+   judged equal are listed with the reason (they are the same value written twice, checked here with floats or sympy).
+3. Probes: answers that bare math-verify pays or could pay and our rules forbid; none may be paid. And the reverse: the
+   gold in other spellings, which must be paid.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+
+from _lib import arguments, data_dir, verdict
+from agon.types import Reason, Verdict
+from agon.verify import Verifier, load_verifier
+from agon.verify.forms import squeeze, words
+from agon.verify.pool import Limits, Pool
+from agon.verify.probes import forbidden, paid, row
+
+Row = tuple[str, str]
+"""Question and gold."""
+
+
+def rows() -> list[Row]:
+    """MATH-500 and both splits of GSM8K."""
+    folder = data_dir()
+    if folder is None:
+        sys.exit("no data: set AGON_DATA to a folder with math500/ and gsm8k/")
+    files = [folder / "math500" / "test.jsonl", folder / "gsm8k" / "test.jsonl", folder / "gsm8k" / "train.jsonl"]
+    return [pair for path in files for line in path.read_text().splitlines() for pair in _rows(json.loads(line))]
+
+
+def _rows(record: dict[str, str]) -> Iterator[Row]:
+    if "problem" in record:
+        yield record["problem"], record["answer"]
+    else:
+        yield record["question"], record["answer"].rpartition("####")[2].strip()
+
+
+def judge(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[Verdict]:
+    """Verdicts on (question, gold, answer)."""
+    return verifier.verify_many(row(*triple) for triple in triples)
+
+
+def retypeset(gold: str) -> str:
+    """The same answer as another hand would set it."""
+    text = gold.replace("\\left", "").replace("\\right", "").replace("\\frac", "\\dfrac").replace(", ", ",\\,")
+    return rf"$\boxed{{\displaystyle {text} }}$."
+
+
+def refused(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[str]:
+    """The answers that are not accepted, with the verdict."""
+    return [
+        f"gold {gold!r}, answer {answer!r}: {found.reason.value} {found.detail}"
+        for (_, gold, answer), found in zip(triples, judge(verifier, triples), strict=True)
+        if not found.correct
+    ]
+
+
+def by_grader_alone(golds: list[str]) -> list[str]:
+    """Golds that the comparison itself does not find equal to themselves."""
+    pool = Pool("agon.verify.grader:judge", Limits(workers=2))
+    outcomes = [(gold, pool.submit(gold, gold)) for gold in golds if words(gold) is None]
+    found = [f"grader alone, gold {gold!r}: {future.result()}" for gold, future in outcomes]
+    pool.close()
+    return [line for line in found if "'correct'" not in line]
+
+
+def self_acceptance(verifier: Verifier, problems: list[Row]) -> list[str]:
+    """Golds that their own verifier does not accept, in any of three ways."""
+    return [
+        *refused(verifier, [(question, gold, gold) for question, gold in problems]),
+        *refused(verifier, [(question, gold, retypeset(gold)) for question, gold in problems]),
+        *by_grader_alone(sorted({gold for _, gold in problems})),
+    ]
+
+
+def different(problems: list[Row], count: int, seed: int) -> list[tuple[str, str, str]]:
+    """Random pairs (question, gold, another problem's gold) whose golds are different texts."""
+    rng = random.Random(seed)
+    hard = problems[:500]
+    pairs: list[tuple[str, str, str]] = []
+    while len(pairs) < count:
+        (question, gold), (_, other) = (
+            rng.choice(hard if len(pairs) % 2 else problems),
+            rng.choice(rng.choice((hard, problems))),
+        )
+        if gold != other:
+            pairs.append((question, gold, other))
+    return pairs
+
+
+def why_equal(gold: str, other: str) -> str:
+    """An explanation of two golds judged equal that does not come from the verifier, or an empty string."""
+    if squeeze(gold) == squeeze(other):
+        return "same text but for typesetting"
+    if words(gold) is not None and words(gold) == words(other):
+        return "same words"
+    numbers = [re.sub(r"\\!|[,\s$]|\\\$|\^\\circ|\\(?:text|mbox)\{[^}]*\}(?:\^2)?", "", text) for text in (gold, other)]
+    try:
+        return "same number" if float(numbers[0]) == float(numbers[1]) else ""
+    except ValueError:
+        return _by_sympy(gold, other)
+
+
+def _by_sympy(gold: str, other: str) -> str:
+    from latex2sympy2_extended import latex2sympy
+    from sympy import simplify
+
+    bare = [text.partition("=")[2] or text for text in (gold, other)]
+    bare = [re.sub(r"_\{?\d+\}?$|\^\\circ|\\(?:text|mbox)\{[^}]*\}(?:\^2)?", "", text) for text in bare]
+    try:
+        return "same value by sympy" if simplify(latex2sympy(bare[0]) - latex2sympy(bare[1])) == 0 else ""
+    except Exception:
+        return ""
+
+
+def main() -> None:
+    args = arguments(__doc__ or "")
+    problems = rows()
+    golds = problems[:1500] if args.quick else problems
+    pairs = different(problems, 2_000 if args.quick else 20_000, seed=0)
+    with load_verifier("math", workers=2) as verifier:
+        unaccepted = self_acceptance(verifier, golds)
+        verdicts = judge(verifier, pairs)
+        bad, good = forbidden(), paid()
+        overpaid = [probe for probe, v in zip(bad, judge(verifier, bad), strict=True) if v.correct]
+        unpaid = refused(verifier, good)
+
+    accepted = 1 - len(unaccepted) / (3 * len(golds))
+    equal = Counter((gold, other) for (_, gold, other), v in zip(pairs, verdicts, strict=True) if v.correct)
+    ungraded = sum(v.reason in (Reason.BAD_GOLD, Reason.INFRA, Reason.TIMEOUT) for v in verdicts)
+    unexplained = [pair for pair in equal if not why_equal(*pair)]
+    wrong = len(pairs) - equal.total() - ungraded
+    print(
+        f"golds accepted by their own verifier, three ways each: {accepted:.4%} of {len(golds)}",
+        *unaccepted,
+        sep="\n    ",
+    )
+    print(f"pairs of different golds: {wrong} of {len(pairs)} wrong, {equal.total()} equal, {ungraded} ungraded")
+    for (gold, other), times in sorted(equal.items()):
+        print(f"    {gold!r} = {other!r} ({times}x): {why_equal(gold, other) or 'UNEXPLAINED'}")
+    print("    reasons:", dict(Counter(v.reason.value for v in verdicts)))
+    print(f"forbidden probes paid: {len(overpaid)} of {len(bad)}", *overpaid, sep="\n    ")
+    print(f"other spellings of the gold not paid: {len(unpaid)} of {len(good)}", *unpaid, sep="\n    ")
+    verdict(
+        "the math verifier accepts its own golds, tells different ones apart, and pays no forbidden form",
+        {"golds_accepted": accepted, "pairs_equal_unexplained": len(unexplained), "forbidden_paid": len(overpaid)},
+        {"golds_accepted": ">= 0.999", "pairs_equal_unexplained": 0, "forbidden_paid": "0 of at least 60"},
+        accepted >= 0.999 and len(bad) >= 60 and not (unexplained or ungraded or overpaid or unpaid),
+        golds=len(golds),
+        golds_unaccepted=unaccepted,
+        pairs=len(pairs),
+        pairs_wrong=wrong,
+        pairs_equal=equal.total(),
+        pairs_ungraded=ungraded,
+        probes_forbidden=len(bad),
+        probes_spelling=len(good),
+        spellings_unpaid=len(unpaid),
+        seed=0,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""One math verifier for the whole area: it takes seconds to start, and must survive whatever it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from agon.verify.math import MathVerifier
+
+
+@pytest.fixture(scope="session")
+def verifier() -> Iterator[MathVerifier]:
+    with MathVerifier(workers=2, deadline=0.7) as shared:
+        yield shared
+    assert shared.workers() == ()

@@ -1,0 +1,111 @@
+"""A user's own verifier: our signature or TRL's, and a function that breaks is not a wrong answer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from agon.errors import InputError
+from agon.types import Completion, Problem, Reason, Verdict
+from agon.verify import Verifier, load_verifier
+
+PROBLEM = Problem("p", "What is it?", "42", {"level": 3})
+GOOD = Completion("<think>a</think><answer>42</answer>", "base", 0, 0)
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], Verifier]:
+    def make(function: Callable[..., Any]) -> Verifier:
+        module = types.ModuleType("users_own")
+        module.judge = function  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "users_own", module)
+        return load_verifier("users_own:judge")
+
+    return make
+
+
+def judge_both_ways(verifier: Verifier) -> Verdict:
+    with verifier:
+        [verdict] = verifier.verify_many([(PROBLEM, GOOD)])
+        assert asyncio.run(verifier(PROBLEM, GOOD)) == verdict  # type: ignore[arg-type]
+    return verdict
+
+
+def test_our_signature_may_return_a_bool_or_a_verdict(load) -> None:  # type: ignore[no-untyped-def]
+    assert judge_both_ways(load(lambda problem, completion: problem.answer in completion.text)).correct
+    own = Verdict(False, False, Reason.AMBIGUOUS, "mine")
+    assert judge_both_ways(load(lambda problem, completion: own)) == own
+
+
+def test_our_signature_may_be_async(load) -> None:  # type: ignore[no-untyped-def]
+    async def judge(problem: Problem, completion: Completion) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    assert judge_both_ways(load(judge)).correct
+
+
+def test_trl_signature_gets_columns_of_one_row(load) -> None:  # type: ignore[no-untyped-def]
+    seen: dict[str, Any] = {}
+
+    def reward(completions, answer, **columns):  # type: ignore[no-untyped-def]
+        seen.update(columns, completions=completions, answer=answer)
+        return [1.0]
+
+    verdict = judge_both_ways(load(reward))
+    assert verdict.correct
+    assert verdict.well_formed
+    assert seen == {
+        "completions": [GOOD.text],
+        "answer": ["42"],
+        "solution": ["42"],
+        "prompts": ["What is it?"],
+        "level": [3],
+    }
+
+
+def test_trl_signature_with_chat_messages_and_no_keywords(load) -> None:  # type: ignore[no-untyped-def]
+    def reward(completions: list[list[dict[str, str]]], solution: list[str]) -> list[float]:
+        return [float(solution[0] in completions[0][0]["content"])]
+
+    assert judge_both_ways(load(reward)).correct
+
+
+@pytest.mark.parametrize(("reward", "reason"), [(0.0, "wrong"), (0.99, "wrong"), (1, "correct"), (-1.0, "wrong")])
+def test_only_a_full_reward_is_correct(load, reward: float, reason: str) -> None:  # type: ignore[no-untyped-def]
+    assert judge_both_ways(load(lambda completions, answer: [reward])).reason.value == reason
+
+
+@pytest.mark.parametrize("rewards", [[None], [float("nan")], [], [1.0, 1.0], 1.0, ["yes"]])
+def test_what_is_no_reward_is_infra(load, rewards: Any) -> None:  # type: ignore[no-untyped-def]
+    verdict = judge_both_ways(load(lambda completions, **columns: rewards))
+    assert verdict.reason is Reason.INFRA
+    assert not verdict.graded
+
+
+def test_a_function_that_raises_is_infra_and_counted(load) -> None:  # type: ignore[no-untyped-def]
+    def judge(problem: Problem, completion: Completion) -> bool:
+        raise RuntimeError("the service is down")
+
+    verifier = load(judge)
+    assert judge_both_ways(verifier).detail == "RuntimeError: the service is down"
+    assert verifier.counters == {"rows": 2, "failed": 2}
+
+
+@pytest.mark.parametrize(
+    "name", ["maths", "code", "no.such.module:f", "agon.types:nothing", "agon.types:BASE", ":f", "x:"]
+)
+def test_a_verifier_that_does_not_exist_says_what_to_type(name: str) -> None:
+    with pytest.raises(InputError) as error:
+        load_verifier(name)
+    assert error.value.fix
+
+
+def test_a_function_with_other_parameters_is_refused(load) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(InputError, match="problem, completion"):
+        load(lambda a, b: True)
