@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from agon import checkpoint
 from agon.disk import files
 from agon.disk.pair import PairInfo, read_pair
 from agon.rundir import RunDir
@@ -90,7 +91,10 @@ def settle(run: RunDir, step: int) -> None:
 def resume_and_finish(run: RunDir) -> int:
     """Resume after a crash, check all that was found, play to the end; return the step it went on from."""
     with run.lock():
+        for folder in checkpoint.folders(run.checkpoints):
+            checkpoint.read(folder)
         found = run.resume()
+        assert not (run.path / "pair").exists() or pair_step(run) <= STEPS
         assert not found.skipped, found.skipped
         step = found.state.get("step", 0)
         assert [entry["step"] for entry in run.steps.records()] == list(range(1, step + 1))
