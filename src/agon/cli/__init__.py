@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
     },
     "run": {
         "train": Command("train", "train the pair, or go on with a run"),
+        "eval": Command("eval", "a run, a pair or a model on held-out problems, with intervals; resumable"),
     },
     "look": {
         "diagnose": Command("diagnose", "which reward terms are inert, and why groups are dead; for any GRPO log"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agon.eval.cascade import Seat, System, Table, Trial, hold
+from agon.eval.joint import joint
 from agon.game.rules import Game
 from agon.types import Direction, Policy, Problem
 
@@ -36,8 +37,17 @@ async def measure(
     problems: Sequence[Problem], wanted: Mapping[str, System], table: Table, samples: int
 ) -> dict[str, Any]:
     """Every system on every problem: counts, rates and lengths, by name."""
-    held = await hold(problems, list(wanted.values()), table, samples)
-    return {name: summary(trials) for name, trials in zip(wanted, held, strict=True)}
+    held = dict(zip(wanted, await hold(problems, list(wanted.values()), table, samples), strict=True))
+    results = {name: summary(trials) for name, trials in held.items()}
+    if "b" in held:
+        results["b"] |= beside(held["a"], held["b"])
+    return results
+
+
+def beside(first: Sequence[Trial], second: Sequence[Trial]) -> dict[str, int]:
+    """How A and B fail together on the same trials: what complementarity over training is made of."""
+    pairs = [(a.final.verdict, b.final.verdict) for a, b in zip(first, second, strict=True)]
+    return joint((a.correct, b.correct) for a, b in pairs if a.graded and b.graded)
 
 
 def summary(trials: Sequence[Trial]) -> dict[str, Any]:

@@ -52,6 +52,25 @@ def clustered(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Inter
     return t_interval(means.tolist(), level, floor=0.0, ceiling=1.0)
 
 
+def rate(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval | None:
+    """The share of true outcomes over problems that may hold different numbers of them; None where there are none.
+
+    One outcome per problem: exact. More: a ratio whose units are the problems (linearised, Student's interval), and the
+    exact interval over problems where they do not vary at all.
+    """
+    held = [(sum(each), len(each)) for each in outcomes if len(each)]
+    if not held:
+        return None
+    hits, sizes = (np.array(column, dtype=float) for column in zip(*held, strict=True))
+    value = float(hits.sum() / sizes.sum())
+    spread = hits - value * sizes
+    if sizes.max() == 1 or not spread.any():
+        return clopper_pearson(round(value * len(held)), len(held), level)
+    error = math.sqrt(len(held) / (len(held) - 1) * float((spread**2).sum())) / float(sizes.sum())
+    half = float(stats.t.ppf((1 + level) / 2, len(held) - 1)) * error
+    return Interval(value, max(0.0, value - half), min(1.0, value + half))
+
+
 def t_interval(
     values: Sequence[float], level: float = LEVEL, floor: float = -math.inf, ceiling: float = math.inf
 ) -> Interval:
@@ -109,8 +128,21 @@ def paired_clustered(
     first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], level: float = LEVEL
 ) -> Interval:
     """Difference of avg@k on the same problems: the per-problem differences are the units."""
-    differences = [float(np.mean(b) - np.mean(a)) for a, b in zip(first, second, strict=True)]
-    return t_interval(differences, level, -1.0, 1.0)
+    return t_interval(differences(first, second), level, -1.0, 1.0)
+
+
+def differences(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]]) -> list[float]:
+    """second - first in the mean of each problem's samples."""
+    return [float(np.mean(b) - np.mean(a)) for a, b in zip(first, second, strict=True)]
+
+
+def t_test(values: Sequence[float]) -> float | None:
+    """Two-sided p-value of a mean of zero (Student); None when it cannot be told."""
+    if len(values) < 2:
+        return None
+    if np.ptp(values) == 0:
+        return 1.0 if values[0] == 0 else 0.0
+    return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -149,7 +181,7 @@ def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: 
     return float(optimize.brentq(missing, 0.0, 40 * sd)) if sd else 0.0
 
 
-def optimism(first: Sequence[bool], second: Sequence[bool], draws: int = DRAWS, seed: int = 0) -> float:
+def optimism(first: Sequence[float], second: Sequence[float], draws: int = DRAWS, seed: int = 0) -> float:
     """What choosing the better direction on the evaluated set itself is worth: its bias, by the bootstrap.
 
     On each resample the better direction is chosen and its score compared with that same direction's score on the

@@ -43,6 +43,11 @@ def neutral(text: str) -> str:
     """Withhold answers and boxes, then escape what could pass for structure; doing it twice changes nothing."""
     text = _replace(text, answer_spans(text, _ANSWER)[0])
     text = _replace(text, ((box.start, box.end) for box in boxes(text)))
+    return escape(text)
+
+
+def escape(text: str) -> str:
+    """Turn what could pass for structure into plain text, and nothing else; doing it twice changes nothing."""
     return _STRUCTURE.sub(lambda match: _ESCAPES[match.group()], text)
 
 

@@ -1,0 +1,95 @@
+"""From a target to the table its trials are held at: sampler with both adapters live, verifier, decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from agon.engine.base import Sampler
+from agon.errors import InputError, RunDirError
+from agon.eval.cascade import Table
+from agon.eval.target import Target, adapters
+from agon.game.prompts import draft_prompt
+from agon.machines import base_path, build_sampler, context_of
+from agon.types import BASE, Policy, Problem, Sampling
+
+PROMPTS = 64
+"""Problems whose drafts the KL between two policies is measured on."""
+
+
+@contextmanager
+def machines(target: Target, url: str | None, names: str) -> Iterator[Table]:
+    """The table, with its machines closed afterwards."""
+    from agon.verify import load_verifier
+
+    sampler = served(target, url, names) if url else local(target)
+    try:
+        with load_verifier(target.config.verifier) as verify:
+            config = target.config
+            yield Table(sampler, verify, decoding(target), config.train.max_peek_tokens, config.train.seed)
+    finally:
+        sampler.close()
+
+
+def decoding(target: Target) -> Sampling:
+    """How an evaluation draws, by its config."""
+    settings = target.config.eval
+    return Sampling(settings.temperature, settings.top_p, settings.max_completion_tokens)
+
+
+def local(target: Target) -> Sampler:
+    """An engine of our own, with the pair live in it."""
+    config = target.config
+    path = base_path(config.model)
+    check_template(target, path)
+    sampler = build_sampler(config.sampler, config.model, path, context_of(config))
+    for policy, (version, folder) in adapters(target).items():
+        sampler.publish(policy, version, folder)
+    return sampler
+
+
+def check_template(target: Target, path: str) -> None:
+    """A pair was trained under one chat template; under another it is a different policy."""
+    from agon.engine.render import Renderer
+
+    if target.pair and Renderer.load(path).hash != target.pair.info.chat_template_hash:
+        message = f"{target.config.model.name} has another chat template than the pair was trained with"
+        raise RunDirError(message, fix="use the revision of the base that it was trained on: model.revision")
+
+
+def served(target: Target, url: str, names: str) -> Sampler:
+    """Somebody else's server. The peek is clipped by the base's tokenizer, if it can be loaded."""
+    from agon.engine.openai import OpenAISampler
+    from agon.engine.render import Renderer
+    from agon.game.peek import escape
+
+    called = model_names(target, names)
+    clip = Renderer.load(base_path(target.config.model)).clip
+    sampler = OpenAISampler(url, called[BASE], escape=escape, clip=clip)
+    for policy, (version, folder) in adapters(target).items():
+        sampler.publish(policy, version, folder)
+        sampler.rename(version, called[policy.value])
+    sampler.check()
+    return sampler
+
+
+def model_names(target: Target, names: str) -> dict[str, str]:
+    """What the server calls the base and each policy: as told, else the base's name and the versions."""
+    told: dict[str, str] = {}
+    for word in filter(None, names.split(",")):
+        seat, equals, name = word.partition("=")
+        if not equals or seat not in (BASE, *Policy):
+            raise InputError(f"--names {names} cannot be read", fix="write --names a=NAME,b=NAME,base=NAME")
+        told[seat] = name
+    versions = {policy.value: version for policy, (version, _) in adapters(target).items()}
+    return {BASE: target.config.model.name} | versions | told
+
+
+def policy_kl(target: Target, problems: Sequence[Problem]) -> Mapping[str, Any]:
+    """KL between A and B, and of each from the base, on completions of the plain prompts of these problems."""
+    from agon.engine.divergence import policy_divergence
+
+    prompts = [draft_prompt(problem) for problem in problems[:PROMPTS]]
+    folders = {policy.value: folder for policy, (_, folder) in adapters(target).items()}
+    return policy_divergence(base_path(target.config.model), folders, prompts, decoding(target).max_tokens)

@@ -1,0 +1,100 @@
+"""What can be evaluated, by name, and what an arm deploys.
+
+    base            zero-shot: the bare base, one pass
+    a, b            a policy alone, one pass
+    cascade         ab and ba: one drafts, the other reads the summary and answers
+    self-cascade    policy A (or the bare base of a MODEL) refines its own first pass
+    self-refine     the same two passes for the arm that was trained on them
+    moa             two samples of the base, each refined after reading itself and the other
+
+An arm whose challenger never reads a draft is evaluated single-pass, as in the paper: `a`, `b`, and their mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agon.errors import InputError
+from agon.eval.cascade import Moa, Seat, System
+from agon.game.rules import Game
+from agon.types import Policy
+
+BASE, A, B = Seat(None), Seat(Policy.A), Seat(Policy.B)
+NAMES = ("cascade", "a", "b", "base", "moa", "self-cascade", "self-refine")
+SYSTEMS: dict[str, System] = {
+    "ab": (A, B),
+    "ba": (B, A),
+    "a": A,
+    "b": B,
+    "base": BASE,
+    "moa": Moa(BASE),
+    "self-cascade": (A, A),
+    "self-refine": (A, A),
+}
+"""Every system that has records of its own."""
+TITLES = {
+    "ab": "A drafts, B answers",
+    "ba": "B drafts, A answers",
+    "a": "A alone",
+    "b": "B alone",
+    "base": "base, zero-shot",
+    "moa": "base, mixture of agents",
+    "self-cascade": "refines its own draft",
+    "self-refine": "refines its own draft",
+    "cascade": "cascade",
+    "cascade-post-hoc": "cascade, direction chosen here",
+    "single-pass": "single pass, mean of A and B",
+}
+
+
+def deployed(game: Game | None) -> tuple[str, ...]:
+    """What is evaluated unless told otherwise: an arm as it deploys, and the first stages, drawn anyway."""
+    if game is None:
+        return ("base",)
+    if game.opponent == "none":
+        return ("a",)
+    if game.opponent == "self":
+        return ("self-refine", "a")
+    return ("cascade", "a", "b") if game.shown else ("a", "b")
+
+
+def headline(game: Game | None) -> str:
+    """The result that stands for an arm in a table."""
+    if game is None or game.opponent != "rival":
+        return deployed(game)[0]
+    return "cascade" if game.shown else "single-pass"
+
+
+def select(names: Sequence[str], game: Game | None, direction: str) -> dict[str, System]:
+    """The systems behind some names, in order; what the arm does not have is refused. No game: a bare model."""
+    chosen: dict[str, System] = {}
+    for name in names or deployed(game):
+        check(name, game)
+        parts = ([direction] if direction in ("ab", "ba") else ["ab", "ba"]) if name == "cascade" else [name]
+        bare = game is None and name == "self-cascade"
+        chosen |= {part: (BASE, BASE) if bare else SYSTEMS[part] for part in parts}
+    return chosen
+
+
+def check(name: str, game: Game | None) -> None:
+    """Refuse a system that the target does not have, and say which one it has."""
+    if name not in NAMES:
+        raise InputError(f"there is no system {name!r}", fix=f"choose from: {', '.join(NAMES)}")
+    why = _lacks(name, game)
+    if why:
+        offered = ", ".join(other for other in NAMES if not _lacks(other, game))
+        raise InputError(f"--system {name}: {why}", fix=f"choose from: {offered}")
+
+
+def _lacks(name: str, game: Game | None) -> str | None:
+    if game is None:
+        return None if name in ("base", "moa", "self-cascade") else "a bare model has no policies"
+    if name in ("cascade", "b") and game.opponent != "rival":
+        return "this arm trains policy A alone"
+    if name == "cascade" and not game.shown:
+        return "this arm never shows a draft, so it is evaluated single-pass"
+    if name == "self-refine" and game.opponent != "self":
+        return "this arm was not trained to refine itself; that control is called self-cascade"
+    if name == "self-cascade" and game.opponent == "self":
+        return "for an arm that was trained to refine itself this is called self-refine"
+    return None

@@ -1,0 +1,216 @@
+"""What `agon eval` was pointed at: a run, a pair, or a bare model, and the problems it is asked.
+
+A run brings its own config and data; a pair or a model needs `--config`. Nothing that came from elsewhere makes us
+import code: a verifier that a run's config names as a function must be named again by whoever evaluates it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agon.errors import DataError, InputError, RunDirError
+from agon.game.prompts import PROMPTS_HASH
+from agon.types import Policy, Problem
+
+if TYPE_CHECKING:
+    from agon.config import Config, Source
+    from agon.disk.pair import Pair
+    from agon.game.rules import Game
+
+OWN = ("eval.", "sampler.", "verifier=")
+"""What may be set on the command line for a run: how it is measured, never what it was trained on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Something to evaluate. `game` and `pair` are None for a bare model."""
+
+    name: str
+    config: Config
+    out: Path
+    pair: Pair | None = None
+    game: Game | None = None
+    run: Path | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What a result says about where it comes from."""
+        about = {"name": self.name, "seed": self.config.train.seed}
+        if self.pair is None:
+            return about | {"arm": None}
+        return about | {"arm": self.config.arm, "step": self.pair.info.facts.get("step")}
+
+    def settings(self, engine: str) -> dict[str, Any]:
+        """All that a trial depends on, besides its problem and its number: trials of one file agree in it."""
+        config = self.config
+        versions = {p.value: v for p, v in self.pair.info.versions.items()} if self.pair else {}
+        return {
+            "base": config.model.name,
+            "revision": config.model.revision,
+            "dtype": config.model.dtype,
+            "versions": versions,
+            "engine": engine,
+            "temperature": config.eval.temperature,
+            "top_p": config.eval.top_p,
+            "max_completion_tokens": config.eval.max_completion_tokens,
+            "max_peek_tokens": config.train.max_peek_tokens,
+            "seed": config.train.seed,
+            "verifier": config.verifier,
+            "prompts": PROMPTS_HASH,
+        }
+
+
+def find(given: str, config: Path | None, overrides: Sequence[str]) -> Target:
+    """The run, pair or model that was named."""
+    path = Path(given)
+    if (path / "config.yaml").is_file() and (path / "manifest.json").is_file():
+        if config is not None:
+            raise InputError(f"{given} is a run and brings its own config", fix="leave --config out")
+        return _run(path, overrides)
+    if (path / "agon.json").is_file():
+        return _pair(path, _brought(given, config), overrides)
+    return _model(given, _brought(given, config), overrides)
+
+
+def _brought(given: str, config: Path | None) -> Path:
+    if config is None:
+        fix = "name a run directory, or say what to ask it: --config CONFIG.yaml brings data, verifier and sampler"
+        raise InputError(f"{given} is not a run directory, so it has no config", fix=fix)
+    return config
+
+
+def _run(path: Path, overrides: Sequence[str]) -> Target:
+    from agon.config import load
+    from agon.disk.pair import read_pair
+    from agon.rundir import RunDir
+    from agon.train import game_of
+
+    RunDir.open(path)
+    foreign = [word for word in overrides if not word.startswith(OWN)]
+    if foreign:
+        fix = "set eval.* and sampler.* only, or ask other problems with --data"
+        raise InputError(f"{foreign[0]} cannot be set: {path} was trained as it was", fix=fix)
+    config = load(path / "config.yaml", overrides)
+    if ":" in config.verifier and not any(word.startswith("verifier=") for word in overrides):
+        fix = f"if you trust it, name it yourself: agon eval {path} verifier={config.verifier}"
+        raise InputError(f"the run's verifier {config.verifier} is code, and would be imported", fix=fix)
+    if not (path / "pair").is_dir():
+        raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")
+    pair = read_pair(path)
+    _check_pair(pair, config)
+    return Target(path.resolve().name, config, path / "evals", pair, game_of(config), path)
+
+
+def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
+    from agon.arms import ARMS
+    from agon.config import Config, load, resolved
+    from agon.disk.pair import read_pair
+    from agon.train import game_of
+
+    pair = read_pair(path)
+    raw = resolved(load(file, overrides))
+    raw["model"] |= {"name": pair.info.base, "revision": pair.info.base_revision}
+    arm = pair.info.facts.get("arm")
+    if arm in ARMS and arm != raw["arm"]:
+        kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "barrier")}
+        raw |= {"arm": arm, "game": kept}
+    config = Config.model_validate(raw)
+    _check_pair(pair, config)
+    name = path.resolve().name
+    return Target(name, config, Path("evals") / name, pair, game_of(config))
+
+
+def _check_pair(pair: Pair, config: Config) -> None:
+    if pair.info.base != config.model.name:
+        message = f"{pair.path} was trained on {pair.info.base}, the config names {config.model.name}"
+        raise RunDirError(message, fix="evaluate it with the config it was trained with")
+    if pair.info.prompts_hash != PROMPTS_HASH:
+        fix = "install the version of agon-rl that trained it"
+        raise RunDirError(f"{pair.path} was trained with other prompts than this version writes", fix=fix)
+
+
+def _model(given: str, file: Path, overrides: Sequence[str]) -> Target:
+    from agon.config import load
+
+    config = load(file, overrides)
+    model = config.model.model_copy(update={"name": given, "revision": None})
+    name = given.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
+    return Target(name, config.model_copy(update={"model": model}), Path("evals") / name)
+
+
+# -- problems ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The problems of an evaluation, under the name of its folder."""
+
+    name: str
+    problems: tuple[Problem, ...]
+    seen: int = 0
+    """How many of them the run was trained on."""
+
+
+def problems_of(target: Target, data: str | None, split: str, limit: int | None) -> Asked:
+    """The split of the config, or another set; with a limit, the first of them, in a folder of their own."""
+    found = _split(target, split) if data is None else _foreign(target, data, limit)
+    name = split if data is None else Path(data.partition("=")[0]).stem.replace(":", "-")
+    kept = found[:limit]
+    if not kept:
+        raise DataError(f"{data or split} holds no problem", fix="name another set with --data")
+    if limit is not None:
+        name = f"{name}-{len(kept)}"
+    return Asked(name, kept, _trained_on(target, kept))
+
+
+def _split(target: Target, split: str) -> tuple[Problem, ...]:
+    from agon.data import splits
+    from agon.rundir import RunDir
+
+    found = splits(target.config.data)
+    if target.run is not None:
+        stored = RunDir.open(target.run).manifest.get("data", {}).get("hashes", {}).get(split)
+        if stored not in (None, found.hashes[split]):
+            fix = "bring back the data that the run was started on, or name another set with --data"
+            raise DataError(f"{split} is not what it was when {target.name} was trained", fix=fix)
+    return found.parts[split]
+
+
+def _foreign(target: Target, data: str, limit: int | None) -> tuple[Problem, ...]:
+    from agon.data import load
+
+    return tuple(load(_source(target, data, limit), seed=target.config.data.split_seed))
+
+
+def _source(target: Target, data: str, limit: int | None) -> Source:
+    """FILE, PRESET, or PRESET=FILE for a local copy of a preset."""
+    from agon.config import Source
+    from agon.data.generated import is_generated
+
+    preset, _, path = data.partition("=")
+    if Path(data).suffix in (".jsonl", ".json", ".parquet", ".csv"):
+        return Source(path=data)
+    held_out = target.config.data.held_out
+    if is_generated(preset):
+        options = held_out.options if held_out.preset == preset else {}
+        return Source(preset=preset, take=limit or held_out.take or 300, options=options)
+    return Source(preset=preset, path=path or None)
+
+
+def _trained_on(target: Target, problems: Sequence[Problem]) -> int:
+    """How many of these problems stand in the bouts of the run."""
+    if target.run is None or not (target.run / "bouts").is_dir():
+        return 0
+    from agon.rundir import read_bouts
+
+    trained = set(read_bouts(target.run, ["problem_id"])["problem_id"].to_pylist())
+    return sum(problem.id in trained for problem in problems)
+
+
+def adapters(target: Target) -> dict[Policy, tuple[str, Path]]:
+    """Version and folder of each policy; empty for a bare model."""
+    pair = target.pair
+    return {p: (pair.info.versions[p], pair.adapter(p)) for p in Policy} if pair else {}
