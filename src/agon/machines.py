@@ -83,6 +83,17 @@ def _canary(sampler: Sampler, learner: Any, config: Config) -> Canary | None:
     return Canary(sampler, learner_score(learner), config.sampler.max_loras, config.train.temperature)
 
 
+def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
+    from agon.engine.vllm import VLLMSampler
+    from agon.engine.vllm_http import ServerEngine
+    from agon.engine.vllm_local import LocalEngine
+
+    if settings.url:
+        return VLLMSampler(path, ServerEngine(settings.url, network=settings.network))
+    limits = {"context": context, "rank": model.lora.rank, "max_loras": settings.max_loras}
+    return VLLMSampler(path, LocalEngine(path, dtype=model.dtype, memory=settings.gpu_memory_utilization, **limits))
+
+
 def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
     """The sampler that a config names; `context` is the longest sequence it must hold."""
     if settings.engine == "hf":
@@ -90,12 +101,7 @@ def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int
 
         return HFSampler(path, dtype=model.dtype)
     if settings.engine == "vllm":
-        from agon.engine.vllm import VLLMSampler
-        from agon.engine.vllm_local import LocalEngine
-
-        limits = {"context": context, "rank": model.lora.rank, "max_loras": settings.max_loras}
-        engine = LocalEngine(path, dtype=model.dtype, memory=settings.gpu_memory_utilization, **limits)
-        return VLLMSampler(path, engine)
+        return _vllm(settings, model, path, context)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot draw completions for a training run",
         fix="write sampler.engine=hf for a tiny model on a CPU",

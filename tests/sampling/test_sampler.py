@@ -67,7 +67,7 @@ def test_both_policies_and_the_base_are_drawn_together(make: Make, adapters: Pat
     a, b, base = drawn(sampler, ask(Policy.A), ask(Policy.B), ask(None))
     assert [c.version for c in (a, b, base)] == ["a@0-x", "b@0-x", BASE]
     assert [c.tokens.logprobs[0] for c in (a, b, base)] == [-1.1, -1.2, -1.0]
-    assert a.generated_tokens == 8 and a.finish == "length"
+    assert (a.generated_tokens, a.finish) == (8, "length")
 
 
 def test_old_versions_go_one_step_later_and_pinned_ones_stay(make: Make, adapters: Path) -> None:

@@ -188,6 +188,9 @@ class SamplerConfig(Frozen):
     """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model."""
     url: str | None = None
     """Ours: a running vLLM server to sample from; null starts an engine inside the run."""
+    network: str | None = None
+    """Ours: the network in which `url` may lie, such as 10.0.0.0/8; null is this machine alone, since a server that
+    loads adapters at run time reads any file it is told to."""
     max_loras: Positive = 4
     """Ours: adapters live at once: two policies, and their first versions to measure progress against."""
     gpu_memory_utilization: Number = Field(default=0.45, gt=0, le=1)

@@ -20,10 +20,10 @@ IGNORED = -100
 class Schedule:
     """How long and how fast; written beside the checkpoint."""
 
-    steps: int = 500
+    steps: int = 700
     parts: int = 2
     """Batches per step: each holds lessons of one length, so a step needs more than one."""
-    batch: int = 32
+    batch: int = 24
     matrix_rate: float = 0.02
     other_rate: float = 0.003
     warmup: int = 20

@@ -63,6 +63,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "hidden_size_per_layer_input": 8,
         "final_logit_softcapping": 30.0,
     },
+    "llama": {"model_type": "llama"},
 }
 """What makes each family itself: linear attention between full attention, per-layer inputs, shared keys, soft caps."""
 

@@ -42,7 +42,10 @@ def tiny_base() -> Path:
 def random_base(folder: Path, architecture: str = "qwen3", seed: int = 0, **sizes: Any) -> Path:
     """Write a random checkpoint of a family's architecture (qwen3, qwen3_5, gemma4, llama) with the tiny tokenizer."""
     tokenizer = load_tokenizer(tiny_base())
-    save(folder, random_model(architecture, seed, **token_settings(tokenizer), **sizes), tokenizer)
+    settings = token_settings(tokenizer)
+    if architecture == "gemma4":
+        settings["vocab_size_per_layer_input"] = settings["vocab_size"]
+    save(folder, random_model(architecture, seed, **settings | sizes), tokenizer)
     return folder
 
 
@@ -53,14 +56,21 @@ def build_tokenizer(texts: Iterable[str]) -> Any:
 
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(ATOMS), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        [
+            pre_tokenizers.Split(Regex(ATOMS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     inner.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     inner.train_from_iterator(
         texts,
         trainers.BpeTrainer(
-            vocab_size=8192, min_frequency=2, special_tokens=list(SPECIALS), initial_alphabet=alphabet, show_progress=False
+            vocab_size=8192,
+            min_frequency=2,
+            special_tokens=list(SPECIALS),
+            initial_alphabet=alphabet,
+            show_progress=False,
         ),
     )
     inner.add_tokens([AddedToken(marker, special=False, normalized=False) for marker in MARKERS])

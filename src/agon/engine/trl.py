@@ -34,7 +34,7 @@ import transformers
 import trl
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
-from transformers import PrinterCallback, TrainerCallback
+from transformers import PrinterCallback, TrainerCallback, set_seed
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
@@ -47,7 +47,7 @@ from agon.engine.state import load_state, save_state
 from agon.engine.synthetic import worst_case
 from agon.engine.trl_setup import load_base, make_optimizer, make_pair, make_scheduler, stub_tokenizer, trl_arguments
 from agon.errors import EngineError
-from agon.types import Policy, Stream
+from agon.types import Policy, Stream, seed_for
 
 StreamsForStep = Callable[[int], Sequence[Stream]]
 
@@ -241,7 +241,10 @@ class PairTrainer(GRPOTrainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """All micro-batches of one optimizer step, synchronised over processes in the last one only."""
-        self._share(self.streams_for_step(self.state.global_step))
+        step = self.state.global_step
+        self._share(self.streams_for_step(step))
+        # whatever draws random numbers in a step draws them from its name, so that a resumed run needs no memory of them
+        set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
         micros = [micro for share in self.shares for micro in self._micros(share)]
         losses = [self._micro_step(model, micro, last=micro is micros[-1]) for micro in micros]
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.args.device)

@@ -154,7 +154,7 @@ class VLLMSampler:
             self.load(version, folder)
 
     def load(self, version: str, folder: Path) -> None:
-        """Hand an adapter to the engine. Its name must be new; only `publish` and `pin` make it survive a restart."""
+        """Hand an adapter to the engine; only `publish` and `pin` make it survive a restart."""
         try:
             self._call(self._persist(lambda: self._in_time(self.engine.load(version, folder.resolve()))))
         except EngineError:
@@ -226,19 +226,24 @@ class VLLMSampler:
         """Start the engine again with every live version, once for all that wait."""
         await asyncio.sleep(GRACE)
         async with self._reviving:
-            if self._life != life:
-                return
-            self._failures += 1
-            if self._failures > RESTARTS:
-                raise EngineError(f"the engine failed {self._failures} times in one step; now: {why}", fix=RESUME)
-            self._watchdog.cancel()
-            await self.engine.stop()
-            await self.engine.start()
-            for version, folder in self._versions.live.items():
-                await self.engine.load(version, folder)
-            self._life += 1
-            self._down = self._loop.create_future()
-            self._watchdog = self._loop.create_task(self._watch())
+            while self._life == life:
+                self._failures += 1
+                if self._failures > RESTARTS:
+                    raise EngineError(f"the engine failed {self._failures} times in one step; now: {why}", fix=RESUME)
+                try:
+                    await self._restart()
+                except EngineDown as again:
+                    why = str(again)
+
+    async def _restart(self) -> None:
+        self._watchdog.cancel()
+        await self.engine.stop()
+        await self.engine.start()
+        for version, folder in self._versions.live.items():
+            await self._in_time(self.engine.load(version, folder))
+        self._life += 1
+        self._down = self._loop.create_future()
+        self._watchdog = self._loop.create_task(self._watch())
 
     async def _watch(self) -> None:
         """Say that the engine is down when it has work and produces next to nothing."""

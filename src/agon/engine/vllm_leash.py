@@ -1,7 +1,7 @@
 """No orphans: when the run's process is gone, however it went, its engine goes too.
 
-A killed run would leave several gigabytes behind, and a resumed one would find the GPU full. vLLM loads this module into
-its worker (`worker_extension_cls`), where a thread waits for the run's process to end.
+A killed run would leave several gigabytes behind, and a resumed one would find the GPU full. vLLM loads this module
+into its worker (`worker_extension_cls`), where a thread waits for the run's process to end.
 """
 
 from __future__ import annotations

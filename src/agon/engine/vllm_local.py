@@ -67,6 +67,8 @@ class LocalEngine:
     async def load(self, version: str, folder: Path) -> None:
         from vllm.lora.request import LoRARequest
 
+        if version in self._adapters:
+            return
         adapter = LoRARequest(version, next(self._numbers), str(folder))
         try:
             await self._alive(self._llm.add_lora(adapter))
@@ -202,7 +204,7 @@ def _engine_processes() -> list[Any]:
 
 
 def _words(process: Any) -> list[str]:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     try:
         return list(process.cmdline())
@@ -211,7 +213,7 @@ def _words(process: Any) -> list[str]:
 
 
 def _end(processes: list[Any]) -> None:
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     for process in processes:
         try:

@@ -1,0 +1,119 @@
+"""A real vLLM engine over a random base for evidence: no download, adapters that matter, completions of any length."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
+
+from agon.config import Init, Lora
+from agon.types import Message, Policy, Prompt, Quote
+
+TINY: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "head_dim": 32}
+SMALL: dict[str, Any] = {
+    **{"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 8, "head_dim": 64},
+    **{"num_attention_heads": 9, "num_key_value_heads": 3},
+}
+"""Layers of SmolLM2-135M, fewer of them."""
+QWEN3_06B: dict[str, Any] = {
+    **{"vocab_size": 151_936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "head_dim": 128},
+    **{"num_attention_heads": 16, "num_key_value_heads": 8, "max_position_embeddings": 40_960},
+}
+RANK = 8
+
+
+@dataclass(slots=True)
+class Bench:
+    """A sampler on a real engine, a pair over the same base, and fresh folders for what the pair exports."""
+
+    sampler: Any
+    pair: Any
+    root: Path
+    count: int = 0
+
+    def export(self, policy: Policy) -> tuple[str, Path]:
+        """Write the policy as it is now, under a version name and a folder of its own."""
+        self.count += 1
+        version = f"{policy.value}@{self.count:06d}-{self.pair.hash(policy)[:8]}"
+        folder = self.root / "published" / version
+        self.pair.export(policy, folder)
+        return version, folder
+
+    def publish(self, policy: Policy) -> str:
+        version, folder = self.export(policy)
+        self.sampler.publish(policy, version, folder)
+        return version
+
+    def move(self, policy: Policy, size: float, seed: int) -> None:
+        """Change a policy's weights by Gaussian noise, as an optimizer step would."""
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for parameter in self.pair.parameters(policy):
+                parameter += size * torch.randn(parameter.shape, generator=generator)
+
+    def score(self, policy: Policy | None, rows: Any) -> list[list[float]]:
+        """Log-probs of completions under a policy as it is now, by transformers and PEFT."""
+        if policy is None:
+            with self.pair.base_only():
+                return self._forward(rows)
+        self.pair.activate(policy)
+        return self._forward(rows)
+
+    def _forward(self, rows: Any) -> list[list[float]]:
+        import torch
+
+        found = []
+        for row in rows:
+            ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
+            with torch.no_grad():
+                logps = self.pair.model(ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
+            found.append(logps.gather(1, torch.tensor(row.completion_ids).unsqueeze(1)).squeeze(1).tolist())
+        return found
+
+
+def random_checkpoint(folder: Path, **sizes: Any) -> Path:
+    """A Qwen3 of random weights, large enough that every adapter shows, with a small byte-level tokenizer."""
+    from agon.engine.synthetic import random_base
+    from agon.engine.tiny import build_tokenizer, save, token_settings
+
+    tokenizer = build_tokenizer(["What is one and one? Count to ten, then solve the problem."])
+    settings = {"max_position_embeddings": 2048, "initializer_range": 0.15, **token_settings(tokenizer), **sizes}
+    save(folder, random_base("qwen3", **settings), tokenizer)
+    return folder
+
+
+@contextmanager
+def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float = 120.0) -> Iterator[Bench]:
+    """A random base, a pair over it, and a running engine; all gone at the end."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from agon.engine.lora import build_pair
+    from agon.engine.vllm import VLLMSampler
+    from agon.engine.vllm_local import LocalEngine
+
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
+        root = Path(scratch)
+        base = str(random_checkpoint(root / "base", **sizes))
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        pair = build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
+        engine = LocalEngine(base, dtype="float32", context=context, rank=RANK, max_loras=4, memory=0.4)
+        sampler = VLLMSampler(base, engine, patience=patience)
+        try:
+            yield Bench(sampler, pair, root)
+        finally:
+            sampler.close()
+
+
+def ask(words: str) -> Prompt:
+    return Prompt((Message("user", (Quote(words),)),))

@@ -1,0 +1,192 @@
+"""Can the engine serve weights that are gone, and would anyone notice? Published, swapped and staled for real, on vLLM.
+
+First, that publication does what it says: A changes, B does not, and log-probs match transformers + PEFT. Then every
+way we know to serve the wrong weights is tried: our own calls must refuse it, and what an engine does behind our
+back must be caught by the canary, which is never told what was broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from _engine import Bench, bench
+from _lib import arguments, verdict
+from agon.engine.canary import Canary
+from agon.errors import EngineError
+from agon.types import Policy
+
+MOVE = 0.02
+"""Standard deviation of a move of the weights: what some tens of optimizer steps add up to."""
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    rounds = 3 if args.quick else 20
+    with bench() as table:
+        canary = Canary(table.sampler, table.score, slots=4)
+        versions = {policy: table.publish(policy) for policy in Policy}
+        canary.check(versions)
+        print(f"noise on the base {canary.noise:.1e}, throw-away adapters {canary.effect:.2f}, ", end="")
+        print(f"tolerance {canary.tolerance:.1e} nats a token\n")
+        honest = publications(table, canary, versions, rounds)
+        refused = {name: refuses(attempt, table, versions) for name, attempt in REUSES.items()}
+        caught = {name: catches(fault, table, canary, rounds) for name, fault in FAULTS.items()}
+        sizes = smallest(table, canary)
+    show(honest, refused, caught, sizes, rounds)
+    complete = all(n == rounds for n in caught.values()) and all(refused.values())
+    verdict(
+        "publishing A changes A and not B; reuse is refused; stale, swapped, ignored and stale-KV adapters are caught",
+        {"caught": caught, "refused": refused, **honest},
+        {"caught": rounds, "refused": True, "false alarms": 0},
+        complete and honest["false alarms"] == 0 and honest["B moved"] == 0 and honest["A moved"] > canary.tolerance,
+        n=rounds,
+        tolerance=canary.tolerance,
+        effect=canary.effect,
+        noise=canary.noise,
+        smallest_move_caught=sizes,
+    )
+
+
+def publications(table: Bench, canary: Canary, versions: dict[Policy, str], rounds: int) -> dict[str, float]:
+    """Move A, publish A, look at both: least change of A, largest change of B, largest gap to the learner."""
+    found = {"A moved": float("inf"), "B moved": 0.0, "gap": 0.0, "false alarms": 0}
+    for n in range(rounds):
+        before = canary._draw([versions[Policy.B]])[versions[Policy.B]]
+        table.move(Policy.A, MOVE, seed=n)
+        drawn = canary._draw([versions[Policy.A]])[versions[Policy.A]]
+        found["A moved"] = min(found["A moved"], canary._gap(Policy.A, drawn))
+        versions[Policy.A] = table.publish(Policy.A)
+        after = canary._draw([versions[Policy.B]])[versions[Policy.B]]
+        found["B moved"] = max(found["B moved"], difference(before, after))
+        try:
+            canary.check(versions)
+        except EngineError:
+            found["false alarms"] += 1
+        found["gap"] = max(found["gap"], *(canary.measured[version] for version in versions.values()))
+    return found
+
+
+def difference(before: Any, after: Any) -> float:
+    rows = zip(before, after, strict=True)
+    return max(abs(one - two) for x, y in rows for one, two in zip(x.logprobs, y.logprobs, strict=True))
+
+
+def refuses(attempt: Callable[[Bench, dict[Policy, str]], None], table: Bench, versions: dict[Policy, str]) -> bool:
+    try:
+        attempt(table, versions)
+    except EngineError:
+        return True
+    return False
+
+
+def reuse_name(table: Bench, versions: dict[Policy, str]) -> None:
+    table.move(Policy.A, MOVE, seed=100)
+    table.sampler.publish(Policy.A, versions[Policy.A], table.export(Policy.A)[1])
+
+
+def reuse_folder(table: Bench, versions: dict[Policy, str]) -> None:
+    table.sampler.publish(Policy.A, "a@999999-new", table.sampler.folder_of(versions[Policy.A]))
+
+
+REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
+
+
+# -- what an engine does behind our back ------------------------------------------------------------------------------
+
+
+def stale(table: Bench, versions: dict[Policy, str]) -> None:
+    """The new name serves the weights of the version before."""
+    adapters = table.sampler.engine._adapters
+    table.move(Policy.A, MOVE, seed=200)
+    old, new = versions[Policy.A], table.publish(Policy.A)
+    adapters[new] = adapters[old]
+    versions[Policy.A] = new
+
+
+def swapped(table: Bench, versions: dict[Policy, str]) -> None:
+    adapters = table.sampler.engine._adapters
+    a, b = versions[Policy.A], versions[Policy.B]
+    adapters[a], adapters[b] = adapters[b], adapters[a]
+
+
+def ignored(table: Bench, versions: dict[Policy, str]) -> None:
+    """The engine answers requests for B with the bare base: its adapter holds zeros."""
+    from safetensors.torch import load_file, save_file
+
+    adapters, b = table.sampler.engine._adapters, versions[Policy.B]
+    source = table.sampler.folder_of(b)
+    folder = table.root / f"zeros-{table.count}"
+    folder.mkdir()
+    (folder / "adapter_config.json").write_bytes((source / "adapter_config.json").read_bytes())
+    weights = {name: 0 * tensor for name, tensor in load_file(source / "adapter_model.safetensors").items()}
+    save_file(weights, folder / "adapter_model.safetensors")
+    table.count += 1
+    load(table, f"zeros-{table.count}", folder)
+    adapters[b] = adapters[f"zeros-{table.count}"]
+
+
+def stale_kv(table: Bench, versions: dict[Policy, str]) -> None:
+    """vLLM's own trap: new weights in place, same name and path; the prompt's old keys and values stay."""
+    from vllm.lora.request import LoRARequest
+
+    sampler, a = table.sampler, versions[Policy.A]
+    known, folder = sampler.engine._adapters[a], sampler.folder_of(a)
+    table.move(Policy.A, MOVE, seed=300)
+    table.pair.export(Policy.A, folder)
+    again = LoRARequest(known.lora_name, known.lora_int_id, known.lora_path, load_inplace=True)
+    sampler._call(sampler.engine._llm.add_lora(again))
+
+
+def load(table: Bench, name: str, folder: Path) -> None:
+    table.sampler._call(table.sampler.engine.load(name, folder))
+
+
+FAULTS = {"stale": stale, "swapped": swapped, "ignored": ignored, "stale KV": stale_kv}
+
+
+def catches(fault: Callable[[Bench, dict[Policy, str]], None], table: Bench, canary: Canary, rounds: int) -> int:
+    """How often the canary stops the run after this fault; before it, all was well."""
+    caught = 0
+    for n in range(rounds):
+        for policy in Policy:
+            table.move(policy, MOVE, seed=1000 + n)
+        versions = {policy: table.publish(policy) for policy in Policy}
+        canary.check(versions)
+        fault(table, versions)
+        try:
+            canary.check(versions)
+        except EngineError:
+            caught += 1
+    return caught
+
+
+def smallest(table: Bench, canary: Canary) -> float:
+    """The smallest move of the weights whose absence the canary notices."""
+    size = 1e-5
+    while size < 1:
+        versions = {policy: table.publish(policy) for policy in Policy}
+        table.move(Policy.A, size, seed=7)
+        try:
+            canary.check(versions)
+        except EngineError:
+            return size
+        table.publish(Policy.A)
+        size *= 2
+    return size
+
+
+def show(honest: dict[str, float], refused: dict[str, bool], caught: dict[str, int], sizes: float, rounds: int) -> None:
+    moved = f"A moved by at least {honest['A moved']:.2g} nats a token, B by {honest['B moved']:g}"
+    print(f"{rounds} publications of A: {moved};")
+    print(f"gap to the learner at most {honest['gap']:.1e}, false alarms {honest['false alarms']:g}")
+    for name, done in refused.items():
+        print(f"{name:16}{'refused' if done else 'ACCEPTED'}")
+    for name, count in caught.items():
+        print(f"{name:16}caught {count} of {rounds}")
+    print(f"a stale adapter is noticed from a move of {sizes:.0e} per weight on\n")
+
+
+if __name__ == "__main__":
+    main()
