@@ -27,6 +27,7 @@ def step_record(plays: Sequence[Played], updates: Mapping[Policy, Mapping[str, f
         "challenger": plays[0].challenger.value,
         "standalone": _stream([group for played in plays for group in played.standalone.groups]),
         "competitive": None,
+        "versions": dict(sorted({rollout.policy.value: rollout.completion.version for rollout in rollouts}.items())),
         "ledger": ledger.as_dict(),
         "update": {policy.value: dict(metrics) for policy, metrics in sorted(updates.items())},
         "infra_rows": sum(not rollout.verdict.graded for rollout in rollouts),
