@@ -1,0 +1,111 @@
+"""Comparisons: paired on common problems, seeds decide where there are several, and plain words say what follows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agon.cli import main
+from agon.errors import InputError
+from agon.eval import statistics
+from agon.eval.compare import compare
+from agon.eval.result import Result
+from agon.eval.verdicts import in_markdown, plain
+
+SETTINGS = {"base": "tiny", "temperature": 0.6}
+
+
+def result(arm: str, right: set[int], n: int = 40, seed: int = 0, system: str = "cascade", **raw: object) -> Result:
+    """A result on problems 0..n-1, right on some of them."""
+    outcomes = {f"p{k}": [k in right] for k in range(n)}
+    run = {"name": f"{arm}-s{seed}", "arm": arm, "seed": seed}
+    return Result(Path(f"{arm}.json"), {"system": system, "run": run, "settings": SETTINGS, "outcomes": outcomes} | raw)
+
+
+def test_one_run_each_is_the_exact_mcnemar_test_on_the_same_problems() -> None:
+    found = compare([result("grpo", set(range(10))), result("agon", set(range(5, 30)))])
+    (pair,) = found.pairs
+    assert (pair["only_first"], pair["only_second"]) == (5, 20)
+    assert pair["p"] == pair["p_holm"] == statistics.mcnemar(5, 20)
+    assert pair["difference"]["value"] == pytest.approx(15 / 40)
+    told = plain(found)
+    assert "It solves 20 that grpo cascade does not, and misses 5" in told
+    assert "agon cascade is better" in told
+    assert "another seed" in told
+
+
+def test_no_difference_comes_with_what_would_have_been_missed() -> None:
+    told = plain(compare([result("grpo", {1, 2, 3}), result("agon", {2, 3, 4})]))
+    assert "No difference is shown; one below" in told
+
+
+def test_a_family_is_adjusted_together() -> None:
+    found = compare([result("grpo", set()), *(result(arm, set(range(7))) for arm in ("coop", "agon", "margin"))])
+    assert [pair["p_holm"] for pair in found.pairs] == [pytest.approx(3 * statistics.mcnemar(0, 7))] * 3
+
+
+def test_seeds_decide_where_there_are_several_and_the_bootstrap_is_descriptive() -> None:
+    first = [result("grpo", set(range(10 + seed)), seed=seed) for seed in range(4)]
+    second = [result("agon", set(range(20 + 2 * seed)), seed=seed) for seed in range(4)]
+    found = compare([*first, *second])
+    (pair,) = found.pairs
+    values = list(pair["differences"].values())
+    assert values == pytest.approx([(10 + seed) / 40 for seed in range(4)])
+    wanted = statistics.t_interval(values)
+    assert (pair["difference"]["low"], pair["difference"]["high"]) == (wanted.low, wanted.high)
+    assert pair["bootstrap"]["descriptive"]
+    assert found.sides[0]["over"] == "seeds"
+    assert "descriptive: too few seeds" in plain(found)
+
+
+def test_different_problem_sets_are_restricted_to_the_intersection_and_that_is_said() -> None:
+    found = compare([result("grpo", {1}, n=40), result("agon", {1}, n=30)])
+    assert len(found.problems) == 30
+    assert "restricted to the 30 problems in common" in plain(found)
+
+
+def test_disjoint_problem_sets_are_refused() -> None:
+    other = result("agon", {1})
+    moved = {f"q{name}": each for name, each in other.outcomes.items()}
+    with pytest.raises(InputError, match="no problem in common"):
+        compare([result("grpo", {1}), Result(other.path, {**other.raw, "outcomes": moved})])
+
+
+def test_a_machines_failure_is_in_no_comparison() -> None:
+    broken = result("agon", {1, 2})
+    outcomes = broken.outcomes | {"p0": [None]}
+    found = compare([result("grpo", {0, 1}), Result(broken.path, {**broken.raw, "outcomes": outcomes})])
+    assert len(found.problems) == 39
+
+
+def test_unlike_settings_and_a_direction_chosen_here_are_said() -> None:
+    cold = result("grpo", {1}, settings=SETTINGS | {"temperature": 0.0})
+    chosen = result("agon", {1}, system="cascade-post-hoc", direction={"optimism": 0.016})
+    told = in_markdown(compare([cold, chosen]))
+    assert "temperature differs (0.0, 0.6)" in told
+    assert "worth about 1.6 points by itself" in told
+
+
+def test_several_samples_make_problems_the_units() -> None:
+    def sampled(arm: str, right: int) -> Result:
+        made = result(arm, set())
+        outcomes = {f"p{k}": [k < right, k % 2 == 0, k < right] for k in range(40)}
+        return Result(made.path, {**made.raw, "outcomes": outcomes})
+
+    (pair,) = compare([sampled("grpo", 10), sampled("agon", 20)]).pairs
+    assert pair["test"] == "Student's t over per-problem differences"
+    assert pair["difference"]["value"] == pytest.approx(10 * 2 / 3 / 40)
+
+
+def test_one_arm_alone_is_nothing_to_compare() -> None:
+    with pytest.raises(InputError, match="seeds of one arm"):
+        compare([result("agon", {1}, seed=0), result("agon", {2}, seed=1)])
+
+
+def test_what_is_not_a_result_is_answered_in_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps({"schema": 1}))
+    assert main(["compare", str(path), str(path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2
