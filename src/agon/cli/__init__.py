@@ -37,6 +37,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "eval": Command("eval", "a run, a pair or a model on held-out problems, with intervals; resumable"),
     },
     "look": {
+        "view": Command("view", "bouts side by side in one self-contained HTML file"),
         "compare": Command("compare", "results against each other: a paired test in plain words"),
         "diagnose": Command("diagnose", "which reward terms are inert, and why groups are dead; for any GRPO log"),
     },

@@ -1,0 +1,130 @@
+"""The match viewer in a real browser: 5,000 bouts open and filter at once, hostile drafts stay text."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from _chromium import INSTALL, Browser, chromium
+from _lib import arguments, median, verdict
+from _scripted_run import answer, make_run
+from agon.report.rows import open_source
+from agon.report.viewer import write_viewer
+from agon.types import Request
+
+CLAIM = (
+    "5,000 bouts open in under 3 s and filter in under 200 ms; a script in a draft does not run; "
+    "no request leaves the page"
+)
+BOUTS = 5000
+GOAL = {"open_s": 3.0, "slowest_filter_ms": 200.0, "scripts_run": 0, "elements_made": 0, "requests": 0}
+PWN = "window.pwned = (window.pwned || 0) + 1"
+HOSTILE = (
+    f"</script><script>{PWN}</script><img src=x onerror='{PWN}'><img src='http://agon.invalid/leak.png'>"
+    f"<svg onload='{PWN}'></svg><iframe srcdoc='<script>parent.pwned=1</script>'></iframe><!--<script>"
+    f"<a href='javascript:{PWN}'>here</a> {{{{script}}}} \u2028 $\\href{{javascript:{PWN}}}{{x}}$"
+    f"<style>*{{display:none}}</style><link rel=stylesheet href=http://agon.invalid/a.css> "
+    f"$\\text{{<img src=x onerror={PWN}>}}$"
+)
+VIEWS = 16
+READY = "!!document.documentElement?.dataset.readyMs && !!document.querySelector('.card')"
+FOREIGN = "document.querySelectorAll('#bout :is(img, iframe, svg, a, script, style, link)').length"
+SHOWN = "document.getElementById('bout').textContent.includes('</script><script>window.pwned')"
+TIMED = (
+    "(() => {{ const began = performance.now(); {}; document.body.offsetHeight; return performance.now() - began; }})()"
+)
+SET = "((box) => {{ box.value = '{}'; box.dispatchEvent(new Event('input')); }})(document.getElementById('{}'))"
+CLEAR = "document.getElementById('clear').click()"
+ACTIONS = {
+    "converted": "document.querySelector('[value=converted]').click()",
+    "leak": "document.querySelector('[value=leak]').click()",
+    "B drafts": "document.querySelectorAll('#drafter button')[2].click()",
+    "clear": CLEAR,
+    "search": SET.format("problem 6", "search"),
+    "clear the search": CLEAR,
+    "step": SET.format(60, "step"),
+    "all steps": CLEAR,
+}
+
+
+def script(request: Request) -> str:
+    """The first problem's completions carry markup everywhere; the others are as ever."""
+    text = answer(request)
+    if "Problem 0." not in request.prompt.messages[-1].text:
+        return text
+    trace, mark, rest = text.removeprefix("<think>").partition("</think>")
+    return f"<think>{HOSTILE}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
+
+
+def filters(browser: Browser, rounds: int) -> dict[str, float]:
+    """Milliseconds from a click to the finished layout, the median of some rounds for each action."""
+    times: dict[str, list[float]] = {name: [] for name in ACTIONS}
+    for _ in range(rounds):
+        for name, action in ACTIONS.items():
+            times[name].append(browser.js(TIMED.format(action)))
+    return {name: round(median(each), 1) for name, each in times.items()}
+
+
+def hostile(browser: Browser) -> dict[str, int]:
+    """Look at every bout that carries markup, in every way there is; count what came alive."""
+    browser.js(f"{CLEAR}; {SET.format(1, 'step')}; document.querySelector('.row').click()")
+    browser.press("t")
+    browser.press("s")
+    alive, shown = 0, 0
+    for _ in range(VIEWS // 2):
+        for _ in range(2):
+            browser.press("m")
+            browser.js("new Promise((done) => setTimeout(done, 60))")
+            alive += browser.js(FOREIGN)
+            shown += browser.js(SHOWN)
+        browser.press("n")
+    return {"scripts_run": browser.js("window.pwned || 0"), "elements_made": alive, "views": shown}
+
+
+def control(browser: Browser, folder: Path) -> tuple[bool, bool]:
+    """The same text in a careless page: does this harness see a script run, and a request go out?"""
+    page = folder / "careless.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><p>{HOSTILE}")
+    browser.open(page, "document.readyState === 'complete'")
+    return bool(browser.js("window.pwned")), any("agon.invalid" in url for url in browser.requests())
+
+
+def measure(page: Path, folder: Path, quick: bool) -> tuple[dict[str, float], bool]:
+    """Everything that a browser says about a page, and whether a careless page would have been caught."""
+    opened = []
+    for _ in range(1 if quick else 5):
+        with Browser() as browser:
+            browser.size(1400, 900)
+            opened.append(browser.open(page, READY))
+    with Browser() as browser:
+        browser.size(1400, 900)
+        browser.open(page, READY)
+        filtered = filters(browser, 3 if quick else 9)
+        found = hostile(browser)
+        requests = [url for url in browser.requests() if url != page.as_uri()]
+        caught = control(browser, folder)
+    print(f"opened in {', '.join(f'{seconds:.2f}' for seconds in opened)} s, a cold browser each time")
+    print(f"filters, ms: {filtered}\nhostile drafts: {found}\nrequests besides the page itself: {requests}")
+    print(f"a careless page is caught: script {caught[0]}, request {caught[1]}")
+    times = {"open_s": round(median(opened), 2), "slowest_filter_ms": max(filtered.values())}
+    return {**times, **found, "requests": len(requests)}, all(caught)
+
+
+def main() -> None:
+    quick = arguments(str(__doc__)).quick
+    if chromium() is None:
+        raise SystemExit(INSTALL)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run = make_run(folder, BOUTS, script)
+        began = time.perf_counter()
+        page = write_viewer(open_source(run.path), folder / "page.html")
+        print(f"{BOUTS} bouts in {page.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - began:.1f} s")
+        value, caught = measure(page, folder, quick)
+    holds = caught and value["views"] == VIEWS and all(value[name] <= goal for name, goal in GOAL.items())
+    verdict(CLAIM, value, GOAL, holds, n=BOUTS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+// One bout: the problem, its group, the draft, what the challenger saw, the challenge.
+
+const MANY = 6000;
+
+class BoutView {
+  constructor(store, choose) {
+    this.store = store;
+    this.choose = choose;
+    this.box = byId("bout");
+    this.open = { trace: false, prompt: false };
+    this.math = true;
+  }
+  async show(i, keepPlace) {
+    const texts = await this.store.texts(i);
+    if (byId("main").dataset.bout !== String(i)) return;
+    const { store } = this, two = store.hasChallenge(i), place = this.box.scrollTop;
+    this.box.replaceChildren(this.head(i), this.problem(i), this.group(i),
+      h("div", { class: two ? "pair" : "pair single" }, this.draft(i, texts), two ? this.challenge(i, texts) : null));
+    this.box.scrollTop = keepPlace ? place : 0;
+  }
+  text(value, kind) { return h("div", { class: `text ${kind || ""}` }, rich(value, this.math)); }
+
+  head(i) {
+    const { store } = this;
+    const badges = OUTCOMES.filter((name) => store.has(i, name)).map((name) => h("span", { class: `badge ${name}` }, name));
+    const marks = MARKS.filter((name) => store.marked(i, name)).map((name) => h("span", { class: `badge ${name.split(" ")[0]}` }, name));
+    return h("div", { class: "head" },
+      h("button", { type: "button", class: "plain back", onclick: () => byId("main").classList.remove("open") }, "← All bouts"),
+      h("span", { class: "where" }, `Step ${store.columns.step[i]} · bout ${store.columns.index[i]} · problem ${store.problem(i)[0]}`), badges, marks);
+  }
+  problem(i) {
+    const [, question, answer] = this.store.problem(i);
+    return h("section", { class: "problem" }, this.text(question), h("p", { class: "gold" }, "Reference answer  ", h("b", {}, bare(answer, this.math))));
+  }
+  group(i) {
+    const { store } = this, members = store.group(i);
+    if (members.length < 2) return h("div", { class: "group" });
+    return h("nav", { class: "group", "aria-label": "Bouts of this group" }, `Group of ${members.length}`, members.map((k) => this.member(k, i)));
+  }
+  member(k, i) {
+    const { store } = this, sides = store.hasChallenge(k) ? ["draft", "challenge"] : ["draft"];
+    const advantage = store.value(k, sides.at(-1), "advantage");
+    const dot = (side) => h("i", { class: !store.value(k, side, "graded") ? "none" : store.value(k, side, "correct") ? "right" : "" });
+    return h("button", { type: "button", "aria-current": String(k === i), title: `bout ${store.columns.index[k]}: draft, challenge, advantage of the challenge`, onclick: () => this.choose(k) },
+      h("span", { class: "dots" }, sides.map(dot)), advantage === null ? "–" : signed(advantage));
+  }
+
+  draft(i, texts) {
+    return this.card(i, "draft", "drafts", texts, null);
+  }
+  challenge(i, texts) {
+    return this.card(i, "challenge", "challenges", texts, this.seen(i, texts));
+  }
+  card(i, side, verb, texts, seen) {
+    const { store } = this, policy = side === "draft" ? store.columns.drafter[i] : store.columns.challenger[i];
+    const [trace, after, detail] = texts[side];
+    return h("section", { class: `card ${policy}` },
+      h("header", {}, h("h2", {}, `${capital(policy)} ${verb}`), this.verdict(i, side), h("span", { class: "version" }, store.versions[store.value(i, side, "version")])),
+      seen, this.trace(i, side, trace), this.after(after), this.reward(i, side, detail));
+  }
+  verdict(i, side) {
+    const { store } = this, right = store.value(i, side, "correct"), graded = store.value(i, side, "graded");
+    const word = store.reasons[store.value(i, side, "reason")].replace("_", " ");
+    return h("span", { class: `badge ${right ? "right" : graded ? "wrong" : ""}` }, `${right ? "✓" : graded ? "✗" : "?"} ${word}`);
+  }
+  trace(i, side, trace) {
+    const { store } = this, cut = store.value(i, side, "cut");
+    const tokens = `${count(store.value(i, side, "tokens"))} tokens in all, ${count(store.value(i, side, "prompt_tokens"))} in the prompt${cut ? ", cut off at the limit" : ""}`;
+    if (!trace) return h("div", { class: "part" }, h("h3", {}, "Reasoning"), h("p", { class: "none-said" }, `none · ${tokens}`));
+    return this.folded("trace", "Reasoning", tokens, () => this.long(trace, "trace"));
+  }
+  // A long trace is drawn in pieces, so that opening it never blocks the page.
+  long(text, kind) {
+    const box = h("div", { class: `text ${kind}` }), pieces = [];
+    for (let at = 0; at < text.length;) {
+      const line = text.indexOf("\n", at + MANY);
+      const to = line < 0 || line > at + 2 * MANY ? at + MANY : line + 1;
+      pieces.push(text.slice(at, to));
+      at = to;
+    }
+    const draw = () => {
+      if (pieces.length) box.append(rich(pieces.shift(), this.math));
+      if (pieces.length) requestAnimationFrame(draw);
+    };
+    draw();
+    return box;
+  }
+  folded(name, title, note, body) {
+    const details = h("details", { class: "part" }, h("summary", {}, title, " ", h("small", {}, note)));
+    const fill = () => { if (details.open && details.children.length < 2) details.append(body()); };
+    details.addEventListener("toggle", fill);
+    details.dataset.fold = name;
+    details.open = this.open[name];
+    fill();
+    return details;
+  }
+  after(after) {
+    const said = after.trim() ? this.text(after.trim()) : h("p", { class: "none-said" }, "nothing: the reasoning never ended");
+    return h("div", { class: "part" }, h("h3", {}, "Summary and answer"), said);
+  }
+  seen(i, texts) {
+    const policy = this.store.columns.drafter[i], own = policy === this.store.columns.challenger[i];
+    const peek = texts.peek ? h("span", { class: `text peek ${policy}` }, rich(texts.peek, this.math))
+      : h("p", { class: "none-said" }, texts.peek === null ? "nothing: drafts are hidden in this arm" : "the draft left no summary");
+    const rival = this.store.columns.rival[i], index = this.store.columns.index[i];
+    const paid = rival !== null && rival !== index ? h("p", { class: "why" }, `Paid on the outcome of draft ${rival}, not of this one.`) : null;
+    return h("div", { class: "seen" }, h("div", { class: "part" }, h("h3", {}, own ? "What it saw of its own draft" : `What it saw of ${capital(policy)}'s draft`), peek, paid),
+      texts.prompt === null ? null : this.folded("prompt", "The whole prompt", "exactly as it was given", () => this.prompt(texts, policy)));
+  }
+  prompt(texts, policy) {
+    const at = texts.peek ? texts.prompt.lastIndexOf(texts.peek) : -1;
+    if (at < 0) return h("div", { class: "text ours" }, texts.prompt);
+    return h("div", { class: "text ours" }, texts.prompt.slice(0, at), h("span", { class: `peek ${policy}` }, texts.peek), texts.prompt.slice(at + texts.peek.length));
+  }
+  reward(i, side, detail) {
+    const { store } = this, total = store.value(i, side, "reward"), advantage = store.value(i, side, "advantage");
+    const names = ["correctness", "format", "conversion", "margin", "tiebreak"].filter((name) => `${side}_reward_${name}` in store.columns);
+    const parts = names.map((name) => [name, store.value(i, side, `reward_${name}`)]).filter(([name, x]) => x !== null && (x !== 0 || name === "correctness" || name === "format"));
+    const sum = total === null ? [h("span", { class: "nil" }, this.store.graded_by_reward ? "no reward: it cannot be known" : "not rewarded: an evaluation")]
+      : [...parts.flatMap(([name, x], k) => [k ? "+" : null, h("span", { class: x ? "" : "nil" }, number(x), " ", h("small", {}, name))]), "=", h("span", { class: "total" }, number(total))];
+    const kind = advantage === null ? "none" : advantage > 0 ? "up" : "down";
+    const worth = this.store.graded_by_reward ? h("span", { class: `adv ${kind}` }, advantage === null ? "no advantage" : `advantage ${signed(advantage)}`) : null;
+    return h("div", { class: "part" }, h("h3", {}, "Reward"), h("div", { class: "sum" }, sum, worth), this.why(i, side, detail));
+  }
+  why(i, side, detail) {
+    const formed = this.store.value(i, side, "well_formed") ? "well formed" : "not well formed";
+    return h("p", { class: "why" }, detail ? `${formed} · ${detail}` : formed);
+  }
+  toggle(name) {
+    this.open[name] = !this.open[name];
+    for (const details of this.box.querySelectorAll(`details[data-fold="${name}"]`)) details.open = this.open[name];
+  }
+}

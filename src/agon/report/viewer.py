@@ -1,0 +1,61 @@
+"""The match viewer: one HTML file that holds its style, its script and its bouts, and asks the network for nothing.
+
+The content security policy allows the one script and the one style of the page, by their hashes, and nothing else: no
+other script, no image, no connection. The script writes text nodes only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import re
+from importlib import resources
+from pathlib import Path
+
+from agon.disk.files import replacing, telling, write_new
+from agon.report.payload import pack
+from agon.report.rows import Source
+
+SCRIPTS = ("dom.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
+PLACE = re.compile(r"\{\{([a-z-]+)\}\}")
+
+
+def write_viewer(source: Source, out: Path) -> Path:
+    """Write the page of a source to `out`, in one move."""
+    page = render(source).encode("utf-8")
+    with telling(f"{out} was not written"), replacing(out) as temporary:
+        write_new(temporary, page)
+    return out
+
+
+def render(source: Source) -> str:
+    """The whole page."""
+    index, blocks = pack(source)
+    script, style = asset_script(), asset("page.css")
+    data = [("index", index), *((f"block-{n}", block) for n, block in enumerate(blocks))]
+    values = {
+        "title": html.escape(f"{source.name} · Agon"),
+        "style": style,
+        "style-hash": sha256_source(style),
+        "script": script,
+        "script-hash": sha256_source(script),
+        "data": "\n".join(f'<script type="application/gzip" id="{name}">{text}</script>' for name, text in data),
+    }
+    return PLACE.sub(lambda match: values[match.group(1)], asset("page.html"))
+
+
+def asset(name: str) -> str:
+    """A file of the page, as it ships."""
+    return (resources.files("agon.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def asset_script() -> str:
+    """The page's one script."""
+    body = "\n".join(asset(name) for name in SCRIPTS)
+    return f'"use strict";\n(() => {{\n{body}}})();\n'
+
+
+def sha256_source(text: str) -> str:
+    """A text as a content security policy names it."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

@@ -1,0 +1,190 @@
+"""The match viewer: what stands in the page is what stands on disk, and nothing that a model wrote is markup."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.cli import main
+from agon.errors import InputError, RunDirError
+from agon.report.payload import BLOCK, MARKS, OUTCOMES
+from agon.report.rows import Source, Steps, open_source
+from agon.report.viewer import SCRIPTS, asset, render
+from agon.rundir import read_bouts
+
+from .scenes import BOUTS, HOSTILE, make_run
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and the text of scripts and styles."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.found and self.found[-1][0] in {"script", "style"} and data.strip():
+            self.texts.append((self.found[-1][1].get("id") or self.found[-1][0], data))
+
+
+def unpack(page: str, name: str) -> Any:
+    text = dict(Elements(page).texts)[name]
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("run")).path
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> str:
+    return render(open_source(run))
+
+
+def names(bits: int, all_names: tuple[str, ...]) -> set[str]:
+    return {name for k, name in enumerate(all_names) if bits >> k & 1}
+
+
+def test_every_outcome_and_mark_is_found(page: str) -> None:
+    columns = unpack(page, "index")["columns"]
+    outcomes = dict(zip(BOUTS, (names(bits, OUTCOMES) for bits in columns["outcomes"]), strict=False))
+    marks = dict(zip(BOUTS, (names(bits, MARKS) for bits in columns["marks"]), strict=False))
+    assert outcomes["regressed"] == {"regressed", "disagree"}
+    assert outcomes["converted"] == {"converted", "disagree"}
+    assert outcomes["both wrong, differently"] == {"both wrong", "disagree"}
+    assert outcomes["both wrong, alike"] == {"both wrong"}
+    assert outcomes["leak"] == {"both right"}
+    assert outcomes["infra"] == set()
+    assert {"leak"} <= marks["leak"]
+    assert {"empty peek"} <= marks["empty peek"]
+    assert {"infra"} <= marks["infra"]
+    assert {"cut off", "empty peek"} <= marks["cut off"]
+    assert not marks["converted"]
+
+
+def test_texts_rewards_and_prompts_are_those_on_disk(page: str, run: Path) -> None:
+    rows, columns, block = read_bouts(run).to_pylist(), unpack(page, "index")["columns"], unpack(page, "block-0")
+    assert len(rows) == unpack(page, "index")["size"] == 2 * len(BOUTS) <= BLOCK
+    for i, row in enumerate(rows):
+        assert "".join(block[i]["draft"][:2]) == row["draft_text"]
+        assert "".join(block[i]["challenge"][:2]) == row["challenge_text"]
+        assert block[i]["prompt"] == row["challenge_prompt"]
+        assert block[i]["peek"] == row["peek"]
+        for name in ("draft_reward", "challenge_reward", "challenge_reward_conversion", "challenge_advantage"):
+            assert columns[name][i] == (None if row[name] is None else pytest.approx(row[name], abs=1e-4))
+
+
+def test_the_trace_ends_where_the_game_says(page: str) -> None:
+    block = unpack(page, "block-0")
+    assert block[0]["draft"][:2] == ["<think>a</think>", "the sum is worked out<answer>4</answer>"]
+    cut = block[list(BOUTS).index("cut off")]["draft"]
+    assert cut[0].startswith("<think>on and")
+    assert cut[1] == ""
+
+
+def test_nothing_that_a_model_wrote_is_markup(page: str) -> None:
+    clean = render(one_tame_bout())
+    assert HOSTILE not in page
+    shape = [(tag, tuple(sorted(attrs))) for tag, attrs in Elements(page).found]
+    assert shape == [(tag, tuple(sorted(attrs))) for tag, attrs in Elements(clean).found]
+
+
+def one_tame_bout() -> Source:
+    row = {"step": 0, "problem_id": "p", "question": "q", "answer": "4", "index": 0, "drafter": "a", "challenger": None}
+    draft = {"draft_text": "x", "draft_reason": "wrong", "draft_correct": False, "draft_version": "a@0"}
+    return Source("plain", (), iter([row | draft]))
+
+
+def test_the_policy_allows_this_script_and_this_style_alone(page: str) -> None:
+    policy = next(a["content"] for tag, a in Elements(page).found if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy is not None
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    for kind in ("script", "style"):
+        text = dict(Elements(page).texts)[kind]
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert rules[f"{kind}-src"] == f"'sha256-{digest}'"
+
+
+def test_the_page_asks_for_nothing(page: str) -> None:
+    for tag, attributes in Elements(page).found:
+        assert not {"src", "href", "action", "srcset", "style"} & attributes.keys(), (tag, attributes)
+    assert not re.findall(r"url\(|@import|https?://(?!www\.w3\.org/1998/Math)", asset("page.css") + scripts())
+
+
+def test_the_script_writes_text_nodes_only() -> None:
+    risky = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|Function\(|srcdoc"
+    assert not re.findall(risky, scripts())
+
+
+def scripts() -> str:
+    return "\n".join(asset(name) for name in SCRIPTS)
+
+
+def test_the_page_is_the_same_every_time(page: str, run: Path) -> None:
+    assert render(open_source(run)) == page
+
+
+def test_only_the_steps_asked_for(run: Path) -> None:
+    index = unpack(render(open_source(run, Steps.read("1:"))), "index")
+    assert set(index["columns"]["step"]) == {1}
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"), [("4", Steps(4, 4)), ("2:9", Steps(2, 9)), (":9", Steps(0, 9)), ("3:", Steps(3))]
+)
+def test_steps_are_read(text: str, steps: Steps) -> None:
+    assert Steps.read(text) == steps
+
+
+def test_steps_that_are_not_numbers_are_refused() -> None:
+    with pytest.raises(InputError, match="--steps"):
+        Steps.read("one:two")
+
+
+def test_a_cascade_result_is_shown_from_its_records(tmp_path: Path) -> None:
+    turn = {
+        "policy": "a", "version": "a@000001-0", "text": "<think>t</think>s<answer>4</answer>", "opened": False,
+        "finish": "stop", "prompt_tokens": 3, "tokens": 9, "correct": True, "well_formed": True, "reason": "correct",
+        "detail": "",
+    }  # fmt: skip
+    lost = turn | {"policy": None, "correct": False, "reason": "wrong"}
+    record = {"problem": "p", "sample": 0, "question": "q", "answer": "4", "draft": lost, "peek": "s", "leak": False}
+    (tmp_path / "cascade.json").write_text("{}")
+    (tmp_path / "cascade.jsonl").write_text(json.dumps(record | {"final": turn}) + "\n")
+    index = unpack(render(open_source(tmp_path / "cascade.json")), "index")
+    assert index["columns"]["drafter"] == ["base"]
+    assert names(index["columns"]["outcomes"][0], OUTCOMES) == {"converted", "disagree"}
+    assert names(index["columns"]["marks"][0], MARKS) == set()
+    assert index["graded_by_reward"] is False
+
+
+def test_the_command_writes_the_page_into_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", str(run)]) == 0
+    assert "report.html" in capsys.readouterr().out
+    assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("name", ["nowhere", "nowhere.json"])
+def test_what_is_not_there_is_said_in_two_lines(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["view", str(tmp_path / name)]) == 2
+    assert "fix:" in capsys.readouterr().err
+
+
+def test_a_run_without_bouts_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="no bouts"):
+        list(open_source(make_run(tmp_path, steps=0).path).rows)
