@@ -21,11 +21,12 @@ from pathlib import Path
 
 from _lib import ROOT, arguments, verdict
 from agon.checkpoint import folders, newest
-from agon.rundir import bout_files, read_bouts
+from agon.disk.bouts import files_in
+from agon.rundir import read_bouts
 
 OVERRIDES = [
-    "data.train.take=60", "data.dev.take=4", "data.held_out.take=4", "train.problems_per_step=2", "game.group_size=4",
-    "train.max_completion_tokens=96", "eval.points=3", "eval.max_completion_tokens=96", "save.every=2", "save.keep=3",
+    "data.train.take=60", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=2", "game.group_size=2",
+    "train.micro_batch=4", "eval.points=2", "save.every=2", "save.keep=3",
 ]  # fmt: skip
 LIMIT = 900
 
@@ -99,7 +100,7 @@ def fingerprint(run: Path) -> dict[str, str]:
     prints["steps.jsonl"] = digest((run / "steps.jsonl").read_bytes())
     prints["points.json"] = digest((run / "points.json").read_bytes())
     prints["bouts"] = digest(str(read_bouts(run).to_pylist()).encode())
-    prints["bout files"] = digest(str([path.name for path in bout_files(run / "bouts")]).encode())
+    prints["bout files"] = digest(str([path.name for path in files_in(run / "bouts").values()]).encode())
     prints["pair/agon.json"] = digest((run / "pair" / "agon.json").read_bytes())
     return prints
 
@@ -141,7 +142,7 @@ def corruptions(run: Path, count: int, rng: random.Random) -> list[str]:
 
 def main() -> None:
     args = arguments(__doc__)
-    steps, kills = (6, 2) if args.quick else (30, 20)
+    steps, kills = (4, 1) if args.quick else (30, 20)
     rng = random.Random(0)
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch)

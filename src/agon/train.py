@@ -8,6 +8,7 @@ checkpoint, so that a run that was killed and resumed writes the same files as o
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -321,7 +322,8 @@ class Training:
         if self.state.best is None or score > self.state.best["score"]:
             self.state.best = {"step": done, "score": score, "direction": point["direction"], "versions": self._names()}
         if learner.rank == 0:
-            write_json(self.run.path / "points.json", self.state.points)
+            # sorted keys: points that come back from a checkpoint must give the same bytes
+            write_json(self.run.path / "points.json", json.loads(json.dumps(self.state.points, sort_keys=True)))
             self.watch.point(point)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
