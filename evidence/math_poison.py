@@ -223,16 +223,14 @@ def tree_cpu(verifier: MathVerifier) -> float:
     return ticks / TICK
 
 
-def kill_times(count: int) -> list[float]:
+def kill_times(verifier: MathVerifier, count: int) -> list[float]:
     """CPU seconds that armed answers got before their worker was killed."""
     times = []
-    with MathVerifier(workers=1) as verifier:
-        verifier.verify_many([row("", "1+x", "x+1")])
-        for gold, answer in armed()[:count]:
-            before = tree_cpu(verifier)
-            found = verifier.verify_many([row("", gold, answer)])[0]
-            if found.reason is Reason.TIMEOUT:
-                times.append(tree_cpu(verifier) - before)
+    for gold, answer in armed()[:count]:
+        before = tree_cpu(verifier)
+        found = verifier.verify_many([row("", gold, answer)])[0]
+        if found.reason is Reason.TIMEOUT:
+            times.append(round(tree_cpu(verifier) - before, 2))
     return times
 
 
@@ -253,16 +251,15 @@ def ours(verifier: MathVerifier, triples: list[Triple]) -> float:
     return time.process_time() + tree_cpu(verifier) - start
 
 
-def throughput(clean: list[Triple], pairs: int, size: int) -> tuple[float, float, float]:
+def throughput(verifier: MathVerifier, triples: list[Triple], pairs: int, size: int) -> tuple[float, float, float]:
     """Rows per CPU second, ours over bare, with an interval over interleaved pairs of chunks."""
     theirs, mine = [], []
-    with MathVerifier(workers=1) as verifier:
-        ours(verifier, clean[-50:])
-        bare(clean[-50:])
-        for index in range(pairs):
-            chunk = clean[index * size : (index + 1) * size]
-            theirs.append(bare(chunk))
-            mine.append(ours(verifier, chunk))
+    ours(verifier, triples[-size:])
+    bare(triples[-size:])
+    for index in range(pairs):
+        chunk = triples[index * size : (index + 1) * size]
+        theirs.append(bare(chunk))
+        mine.append(ours(verifier, chunk))
     return ratio_interval(theirs, mine)
 
 
@@ -272,7 +269,7 @@ def under_fire(triples: list[Triple], seed: int) -> tuple[list[Verdict], int]:
 
     def shoot() -> None:
         nonlocal kills
-        while not over.wait(rng.expovariate(3)):
+        while not over.wait(rng.expovariate(3)) and kills < len(triples) / 10:
             nursery, *workers = verifier.workers() or (0,)
             target = rng.choice(workers) if workers and rng.random() < 0.97 else nursery if workers else 0
             if target:
@@ -325,26 +322,31 @@ def contrast(clean: list[Triple], truth: list[bool | None], rounds: int) -> tupl
     return reference, holds and not (unsafe or known or changed or figures["left_alive"]), figures
 
 
-def speed(clean: list[Triple], pairs: int, size: int) -> dict[str, Any]:
+def speed(verifier: MathVerifier, clean: list[Triple], pairs: int, size: int) -> dict[str, Any]:
     """Part 3: the two ratios."""
     unsettled = [triple for triple in dict.fromkeys(clean) if decide(triple[1], triple[2], triple[0]) is None]
     share = sum(decide(gold, answer, question) is None for question, gold, answer in clean) / len(clean)
-    found = throughput(clean, pairs, size), throughput(unsettled, pairs, size // 4)
-    for (middle, low, high), rows_ in zip(found, ("all rows", f"rows that need a worker ({share:.0%})"), strict=True):
-        print(f"throughput per core, ours over bare math-verify, {rows_}: {middle:.2f} [{low:.2f}, {high:.2f}]")
-    names = ("throughput_ratio", "throughput_ratio_worker_rows")
-    return {name: [round(x, 3) for x in ratio] for name, ratio in zip(names, found, strict=True)} | {"pairs": pairs}
+    worked = throughput(verifier, unsettled, pairs, size // 4)
+    everything = throughput(verifier, list(reversed(clean)), pairs, size)
+    for (middle, low, high), which in ((everything, "all rows"), (worked, f"rows that need a worker ({share:.0%})")):
+        print(f"throughput per core, ours over bare math-verify, {which}: {middle:.2f} [{low:.2f}, {high:.2f}]")
+    return {
+        "throughput_ratio": [round(x, 3) for x in everything],
+        "throughput_ratio_worker_rows": [round(x, 3) for x in worked],
+        "pairs": pairs,
+    }
 
 
 def main() -> None:
     args = arguments(__doc__ or "")
-    count, rounds, pairs, size, armed_ones = (500, 1, 4, 40, 2) if args.quick else (20_000, 2, 20, 200, len(armed()))
+    count, rounds, pairs, size, armed_ones = (400, 1, 4, 32, 1) if args.quick else (20_000, 2, 20, 200, len(armed()))
     clean, truth = clean_rows(count, seed=1)
     reference, safe, figures = contrast(clean, truth, rounds)
-    killed_at = [round(seconds, 2) for seconds in kill_times(armed_ones)]
+    with MathVerifier(workers=1) as verifier:
+        ratios = speed(verifier, clean, pairs, size)
+        killed_at = kill_times(verifier, armed_ones)
     print(f"CPU seconds of rows that were killed: {killed_at}")
-    ratios = speed(clean, pairs, size)
-    fired, kills = under_fire(clean[:200] if args.quick else clean, seed=3)
+    fired, kills = under_fire(clean[:100] if args.quick else clean, seed=3)
     disturbed = differing(reference[: len(fired)], fired)
     print(f"{kills} kills at random: {disturbed} of {len(fired)} verdicts changed")
     goal = {"time_ratio": "<= 3", "poison_unsafe": 0, "healthy_mislabelled": 0, "left_alive": 0, "changed_by_kills": 0}

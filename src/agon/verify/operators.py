@@ -54,7 +54,7 @@ _PATTERNS = {
     "double sign": re.compile(r"[-+]\s*[-+]|[-+]\s*\(\s*[-+]"),
     "zeroth power": re.compile(r"\^\s*(?:0(?![\d.])|\{\s*[-+]?0+\s*\})"),
     "split number": re.compile(r"\d\s+\d|\d\s*\\text\s*\{\s*[\d.]|[\d.]\s*\.\s*\d*\."),
-    "numeric product": re.compile(r"\(\s*-?[\d.]+\s*\)\s*[\d(]|\d\s*\(\s*-?[\d.]+\s*\)|\}\s*\(\s*-?[\d.]+\s*\)"),
+    "numeric product": re.compile(r"\(\s*-?[\d.]+\s*\)\s*[\d(]|\d\s*\(\s*-?[\d.]+\s*\)|\}\s*(?:\(\s*-?)?\d"),
     "subscripted number": re.compile(r"[\d)\]]\s*_"),
     "ellipsis": re.compile(r"\.\s*\."),
     "stray sign": re.compile(r"[%#@?\"&`']|\\\\|\$|[€£]"),

@@ -90,6 +90,11 @@ x\in\{42\} \cup \{41\}
 42!
 42i
 42 million
+42yx
+42 xy
+42frac
+42\text{ x}
+42\text{ or so}
 42 hundred
 42 dozen
 42...
@@ -158,6 +163,7 @@ _FORBIDDEN_PAIRS = r"""
 3R^2 ;; 3r^2
 3d ;; 3
 \frac{1}{2}h ;; \frac{1}{2}
+-\frac{3}{8} ;; -\frac{3}{8}1
 40_9 ;; 40_7
 40_9 ;; 36
 \text{east} ;; \text{seat}
@@ -331,6 +337,8 @@ n! ;; n!
 p - q ;; -q + p
 3R^2 ;; 3 R^{2}
 -\sqrt{3} ;; -1.732051
+5 ;; 5cm
+5 ;; 5 \text{ N}
 """
 _QUESTIONS_FORBIDDEN = (
     (r"Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)^2"),

@@ -32,6 +32,11 @@ _SYNONYMS = {
     "milliliter": "millilitre ml",
     "gallon": "gal",
     "degree": "deg",
+    "celsius": "c",
+    "fahrenheit": "f",
+    "newton": "n",
+    "joule": "j",
+    "watt": "w",
     "radian": "rad",
 }
 _CANONICAL = {word: unit for unit, others in _SYNONYMS.items() for word in (unit, *others.split())}
@@ -52,18 +57,21 @@ _LEADING = re.compile(r"^(-?)\s*\\?([$€£])\s*(?=[\d.\-\\])")
 def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str]:
     """A value and its unit: canonical if we know it, as written if not, empty if there is none.
 
-    Plain words count as a unit only behind a plain number: elsewhere letters are variables.
+    Plain words count as a unit only behind a plain number, and unknown ones only behind a space: elsewhere letters are
+    variables.
     """
     if match := _LEADING.match(text):
         return (match[1] + text[match.end() :]).strip(), _CURRENCY[match[2]]
     if match := _DEGREE.search(text):
         return text[: match.start()].strip(), "degree"
-    for pattern in (_TEXT, _PLAIN):
-        match = pattern.search(text)
-        head = text[: match.start()].strip() if match else ""
-        if match and head and _is_unit(match[1]) and (pattern is _TEXT or is_number(head)):
-            return head, canonical(match[1], match[2] or "")
-    return text, ""
+    match = _TEXT.search(text) or _PLAIN.search(text)
+    head = text[: match.start()].strip() if match else ""
+    if not match or not head or not _is_unit(match[1]):
+        return text, ""
+    unit, quoted = canonical(match[1], match[2] or ""), match.re is _TEXT
+    behind_space = len(match[1]) > 2 and text[match.start() - 1] == " "
+    plausible = len(unit) > 1 if quoted else behind_space and is_number(head)
+    return (head, unit) if plausible or (_known(unit) and (quoted or is_number(head))) else (text, "")
 
 
 def clash(one: str, other: str) -> bool:
