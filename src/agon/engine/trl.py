@@ -243,7 +243,7 @@ class PairTrainer(GRPOTrainer):
         """All micro-batches of one optimizer step, synchronised over processes in the last one only."""
         step = self.state.global_step
         self._share(self.streams_for_step(step))
-        # whatever draws random numbers in a step draws them from its name, so that a resumed run needs no memory of them
+        # what draws random numbers in a step draws them from its name: a resumed run needs no memory of them
         set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
         micros = [micro for share in self.shares for micro in self._micros(share)]
         losses = [self._micro_step(model, micro, last=micro is micros[-1]) for micro in micros]
