@@ -1,0 +1,95 @@
+"""What the sampler costs: completion tokens a second through `VLLMSampler`, divided by vLLM called bare.
+
+One engine, the same prompts, seeds and adapters, half the rows from A and half from B in one batch. Bare is the
+engine's own `generate` with prompts that are token ids already; ours renders prompts, crosses threads, watches for
+hangs, decodes text and keeps log-probs. The two alternate, and take turns at going first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from typing import Any
+
+from _engine import SMALL, TINY, Bench, ask, bench
+from _lib import arguments, hardware, ratio_interval, verdict
+from agon.engine.vllm import Draw
+from agon.engine.vllm_local import parameters
+from agon.types import Policy, Request, Sampling, seed_for
+
+AIM = 0.97
+ROWS = 32
+SAMPLING = Sampling(max_tokens=48)
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    pairs = 4 if args.quick else 24
+    with bench(TINY if args.quick else SMALL, context=512) as table:
+        for policy in Policy:
+            table.publish(policy)
+        times = [both(table, n) for n in range(-1, pairs)][1:]  # the first warms up
+    ours, bare = ([pair[n] for pair in times] for n in (0, 1))
+    ratio, low, high = ratio_interval(bare, ours)  # equal tokens: rates divide as times do, upside down
+    rate = ROWS * SAMPLING.max_tokens * pairs / sum(bare)
+    print(f"{pairs} pairs of {ROWS} rows of {SAMPLING.max_tokens} tokens, both adapters; bare vLLM {rate:.0f} tokens/s")
+    print(f"through the sampler {ratio:.3f} of bare (95% interval {low:.3f} to {high:.3f})")
+    verdict(
+        "completion tokens a second through the sampler, both adapters in one batch, against vLLM called bare",
+        round(ratio, 4),
+        AIM,
+        ratio >= AIM,
+        interval=[round(low, 4), round(high, 4)],
+        n=pairs,
+        hardware=hardware(),
+    )
+
+
+def both(table: Bench, n: int) -> tuple[float, float]:
+    """Seconds through the sampler and seconds bare, for the same work."""
+    requests = [
+        Request(ask(f"Problem {i % 8} of round {n}: count to ten."), policy, seed_for("ratio", n, policy, i), SAMPLING)
+        for i in range(ROWS // 2)
+        for policy in Policy
+    ]
+    runs = [lambda: through(table, requests), lambda: bare(table, requests)]
+    if n % 2:
+        second, first = runs[1](), runs[0]()
+    else:
+        first, second = runs[0](), runs[1]()
+    return first, second
+
+
+def through(table: Bench, requests: list[Request]) -> float:
+    async def together() -> None:
+        completions = await asyncio.gather(*(table.sampler.sample(request) for request in requests))
+        assert all(completion.generated_tokens == SAMPLING.max_tokens for completion in completions)
+
+    began = time.perf_counter()
+    asyncio.run(together())
+    return time.perf_counter() - began
+
+
+def bare(table: Bench, requests: list[Request]) -> float:
+    sampler, engine = table.sampler, table.sampler.engine
+    jobs = []
+    for request in requests:
+        draw = Draw(sampler.renderer.render(request.prompt).ids, "", request.seed, SAMPLING)
+        adapter = engine._adapters[sampler._versions.resolve(request.policy, None)]
+        jobs.append(({"prompt_token_ids": list(draw.ids)}, parameters(draw, sampler._stop), adapter))
+
+    async def one(prompt: Any, settings: Any, adapter: Any) -> None:
+        async for _ in engine._llm.generate(prompt, settings, uuid.uuid4().hex, lora_request=adapter):
+            pass
+
+    async def together() -> float:
+        began = time.perf_counter()
+        await asyncio.gather(*(one(*job) for job in jobs))
+        return time.perf_counter() - began
+
+    return sampler._call(together())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""What streaming pairs save: seconds of draft + challenge when b_i starts as a_i ends, over waiting for all drafts.
+
+`agon.algorithm.play` itself, with and without its barrier, on a real engine; only the lengths are prescribed:
+log-normal (sigma 0.8), and those of real bouts. The bound is what no schedule of these requests can beat: the same
+prompts prefilled and the same number of tokens drawn per bout as one unbroken request, so that nothing waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from _engine import SMALL, TINY, Bench, bench
+from _lib import arguments, hardware, ratio_interval, verdict
+from agon.algorithm import play
+from agon.engine.vllm import Draw
+from agon.game.prompts import challenge_prompt, draft_prompt
+from agon.game.rules import Game
+from agon.types import Completion, Policy, Problem, Reason, Request, Sampling, Verdict, seed_for
+
+AIM = 1.10
+SIGMA, MEDIAN, MOST = 0.8, 24, 200
+PROBLEMS, GROUP = 4, 4
+PEEK = 64
+# generated tokens of (draft, challenge) in 32 bouts of configs/examples/smollm2.yaml
+REAL: tuple[tuple[int, int], ...] = ()
+
+Lengths = Sequence[tuple[int, int]]
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    rounds = 3 if args.quick else 20
+    with bench(TINY if args.quick else SMALL, context=1024) as table:
+        for policy in Policy:
+            table.publish(policy)
+        table.sampler._stop = frozenset()  # lengths are prescribed: nothing ends early
+        measure(table, drawn_lengths(-1), -1)  # warms up
+        kinds = {"log-normal": [drawn_lengths(n) for n in range(rounds)]}
+        if not args.quick:
+            kinds["real bouts"] = [real_lengths(n) for n in range(rounds)]
+        results = {
+            name: report(name, [measure(table, x, n) for n, x in enumerate(rows)]) for name, rows in kinds.items()
+        }
+    worst = max(result["of bound"][0] for result in results.values())
+    verdict(
+        "wall time of draft + challenge, streaming, against the critical-path bound of the same requests",
+        round(worst, 4),
+        AIM,
+        worst <= AIM,
+        n=rounds,
+        results=results,
+        hardware=hardware(),
+    )
+
+
+def drawn_lengths(n: int) -> list[tuple[int, int]]:
+    rng = random.Random(f"lengths {n}")
+
+    def length() -> int:
+        return min(MOST, max(1, round(rng.lognormvariate(math.log(MEDIAN), SIGMA))))
+
+    return [(length(), length()) for _ in range(PROBLEMS * GROUP)]
+
+
+def real_lengths(n: int) -> list[tuple[int, int]]:
+    return random.Random(f"real {n}").sample(REAL, PROBLEMS * GROUP)
+
+
+def measure(table: Bench, lengths: Lengths, n: int) -> dict[str, float]:
+    """Seconds of the three ways, in an order that rotates."""
+    ways = {
+        "streaming": lambda: played(table, lengths, n, barrier=False),
+        "barrier": lambda: played(table, lengths, n, barrier=True),
+        "bound": lambda: unbroken(table, lengths, n),
+    }
+    order = list(ways)[n % 3 :] + list(ways)[: n % 3]
+    return {way: ways[way]() for way in order}
+
+
+class Prescribed:
+    """The real sampler, told by a request's seed how long its completion is."""
+
+    def __init__(self, table: Bench, lengths: dict[int, int]) -> None:
+        self._sampler, self._lengths = table.sampler, lengths
+        self.clip = table.sampler.clip
+
+    async def sample(self, request: Request) -> Completion:
+        sampling = Sampling(max_tokens=self._lengths[request.seed])
+        return await self._sampler.sample(replace(request, sampling=sampling))
+
+
+def problems_of(way: str) -> list[Problem]:
+    """Problems of one measurement: no other finds their prompts in the prefix cache."""
+    return [Problem(f"{way} {k}", f"Problem {k} of round {way}: what is {k} and {k}?", "0") for k in range(PROBLEMS)]
+
+
+def played(table: Bench, lengths: Lengths, n: int, *, barrier: bool) -> float:
+    problems, game = problems_of(f"{n} {barrier:d}"), Game(group_size=GROUP, barrier=barrier, max_peek_tokens=PEEK)
+    stages = list(zip(("draft", "challenge"), game.roles(0), strict=True))
+    told = {
+        seed_for(game.seed, 0, stage, policy, x.id, i): lengths[k * GROUP + i][number]
+        for k, x in enumerate(problems)
+        for i in range(GROUP)
+        for number, (stage, policy) in enumerate(stages)
+    }
+    sampler: Any = Prescribed(table, told)
+    began = time.perf_counter()
+    asyncio.run(play(problems, 0, game, sampler, wrong))
+    return time.perf_counter() - began
+
+
+async def wrong(problem: Problem, completion: Completion) -> Verdict:
+    return Verdict(correct=False, well_formed=False, reason=Reason.WRONG)
+
+
+def unbroken(table: Bench, lengths: Lengths, n: int) -> float:
+    """Every prompt prefilled, every token drawn, nothing waiting for anything."""
+    sampler = table.sampler
+    versions = [sampler._versions.resolve(policy, None) for policy in Policy]
+    draws = []
+    for k, x in enumerate(problems_of(f"{n} 2")):
+        prompts = [sampler.renderer.render(prompt).ids for prompt in (draft_prompt(x), challenge_prompt(x, ""))]
+        for i in range(GROUP):
+            draft, challenge = lengths[k * GROUP + i]
+            for prompt, version, count in zip(prompts, versions, (1, draft + challenge - 1), strict=True):
+                draws.append(Draw(prompt, version, seed_for("bound", n, k, i), Sampling(max_tokens=count)))
+    began = time.perf_counter()
+    sampler.draw_all(draws)
+    return time.perf_counter() - began
+
+
+def report(name: str, rows: list[dict[str, float]]) -> dict[str, Any]:
+    of_barrier = ratio_interval([row["streaming"] for row in rows], [row["barrier"] for row in rows])
+    of_bound = ratio_interval([row["streaming"] for row in rows], [row["bound"] for row in rows])
+    for label, (ratio, low, high) in (("barrier", of_barrier), ("the bound", of_bound)):
+        print(
+            f"{name}: streaming takes {ratio:.3f} of {label} (95% interval {low:.3f} to {high:.3f}, {len(rows)} rounds)"
+        )
+    return {"of barrier": [round(v, 4) for v in of_barrier], "of bound": [round(v, 4) for v in of_bound]}
+
+
+if __name__ == "__main__":
+    main()
