@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from agon.errors import VerifierError
+from agon.verify.crew import Crew
 from agon.verify.pool import Limits, Pool
 
 JUDGE = "tests.verify.saboteur:judge"
@@ -108,6 +109,24 @@ def test_a_verifier_that_cannot_start_is_infra_with_the_reason(function: str) ->
         outcome = pool.submit("a", "b").result(120)
         assert outcome.name == "infra"
         assert "Error" in outcome.detail
+    finally:
+        pool.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_the_watching_thread_is_infra_and_the_next_job_finds_a_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(crew: Crew) -> None:
+        if crew.pids()[1:]:
+            raise RuntimeError("a bug")
+
+    pool = Pool(JUDGE, Limits(workers=1))
+    try:
+        with monkeypatch.context() as broken:
+            broken.setattr(Crew, "_watch", fail)
+            assert pool.submit("work", "first").result(60).name == "infra"
+        assert pool.submit("work", "second").result(60).name == "correct"
     finally:
         pool.close()
 

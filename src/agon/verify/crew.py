@@ -125,8 +125,8 @@ class Crew:
         self._thread.start()
 
     def wake(self) -> None:
-        """Tell the thread that there is something in the inbox; a full bell rings already."""
-        with contextlib.suppress(BlockingIOError):
+        """Tell the thread that there is something in the inbox; a full or closed bell need not ring."""
+        with contextlib.suppress(OSError):
             self._ring.send(b".")
 
     def stop(self) -> None:
@@ -136,9 +136,14 @@ class Crew:
             self.wake()
             self._thread.join()
 
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive() and not self._closing
+
     def pids(self) -> tuple[int, ...]:
-        nursery = () if self._nursery is None else (self._nursery.process.pid,)
-        return nursery + tuple(worker.pid for worker in list(self._workers.values()) if worker.pid)
+        """Process ids of the nursery and its workers."""
+        nursery, workers = self._nursery, list(self._workers.values())
+        return (nursery.process.pid, *(worker.pid for worker in workers if worker.pid)) if nursery else ()
 
     def let_go(self) -> None:
         """In a forked child: close our copies of the parent's sockets, and touch nothing else."""
@@ -149,13 +154,15 @@ class Crew:
             self._nursery.process.returncode = 0  # not our child: keep Popen from waiting for it
 
     def _run(self) -> None:
-        while not self._closing:
-            for key, _ in self._selector.select(self._patience()):
-                if key.fileobj.fileno() >= 0:  # type: ignore[union-attr]
-                    key.data()
-            self._watch()
-            self._feed()
-        self._shut()
+        try:
+            while not self._closing:
+                for key, _ in self._selector.select(self._patience()):
+                    if key.fileobj.fileno() >= 0:  # type: ignore[union-attr]
+                        key.data()
+                self._watch()
+                self._feed()
+        finally:
+            self._shut()
 
     def _on_bell(self) -> None:
         self._bell.recv(4096)
@@ -281,7 +288,7 @@ class Crew:
         elif first is not None and worker.doomed is None and status not in _OUTSIDE:
             first.crashes += 1
         elif first is not None:
-            first.losses += 1
+            first.losses += LOSSES // PATIENCE + 1 if worker.cause == "stalled" else 1
         if first is not None and first.crashes > 1:
             self._resolve(jobs.pop(0), Outcome("crashed", "worker died twice"))
         elif first is not None and first.losses >= LOSSES:
@@ -322,8 +329,13 @@ class Crew:
         return nursery.end()
 
     def _shut(self) -> None:
+        """End everything; what comes into the inbox from here on is another crew's."""
         self._end_nursery()
-        while job := self._next():
+        with self._inbox.lock:
+            self._closing = True
+            self._again.extend(self._inbox.queue)
+            self._inbox.queue.clear()
+        for job in self._again:
             self._resolve(job, Outcome("infra", "the verifier was closed"))
         for link in (self._bell, self._ring):
             link.close()

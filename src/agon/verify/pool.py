@@ -91,7 +91,7 @@ class Pool:
     def _running(self) -> Crew:
         if self._closed:
             raise VerifierError("the verifier is closed", fix="make a new one with load_verifier()")
-        if self._crew is None:
+        if self._crew is None or not self._crew.alive:
             self._crew = Crew(self._function, self._limits, self._inbox, self.counters)
             self._finalizer = weakref.finalize(self, self._crew.stop)
         return self._crew
