@@ -27,6 +27,14 @@ class AgonError(Exception):
         self.fix = fix
 
 
+def first_of(group: ExceptionGroup[Exception]) -> Exception:
+    """The first of our own errors among those of tasks that failed together; else the first of all."""
+    found: Exception = group.subgroup(AgonError) or group
+    while isinstance(found, ExceptionGroup):
+        found = found.exceptions[0]
+    return found
+
+
 class InputError(AgonError):
     exit_code = 2
 

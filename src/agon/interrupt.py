@@ -12,6 +12,8 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
+from agon.errors import first_of
+
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -45,6 +47,8 @@ class Interrupt:
             return await task
         except asyncio.CancelledError:
             raise Interrupted from None
+        except ExceptionGroup as group:
+            raise first_of(group) from group
         finally:
             self._task = None
 

@@ -176,7 +176,12 @@ class Training:
         """Play this process's problems."""
         with self._timed("play"):
             game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
-            self._played = self._runner.run(self._interrupt.watching(game))
+            try:
+                self._played = self._runner.run(self._interrupt.watching(game))
+            except RunError:
+                if self.machines.learner.processes == 1:  # saving waits for all processes, and the others are fine
+                    self._save(step)
+                raise
         self._began_update = time.perf_counter()
         return self._played.streams
 
