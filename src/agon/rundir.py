@@ -20,7 +20,7 @@ import yaml
 
 from agon import checkpoint
 from agon.disk import bouts as bouts_file
-from agon.disk.files import NAME, TEMPORARY, building, plain, recover, remove_tree, sync, sync_tree, write_new
+from agon.disk.files import NAME, TEMPORARY, building, plain, recover, sync, sync_tree, write_new
 from agon.disk.lock import locked
 from agon.disk.log import Log
 from agon.disk.pair import PairInfo, write_pair
@@ -166,13 +166,6 @@ class RunDir:
         except CheckpointError:
             return None
         return folder
-
-    def prune_published(self, keep: Collection[str]) -> None:
-        """Remove the published adapters whose version is not in `keep`."""
-        folder = self.path / "published"
-        for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-            if path.name not in keep:
-                remove_tree(path)
 
     def resume(self) -> Resume:
         """Take the directory back to the newest checkpoint that verifies. The caller holds the lock."""

@@ -164,13 +164,6 @@ def test_a_checkpoint_is_given_by_step_if_it_verifies(run: RunDir) -> None:
     assert run.checkpoint(4) is None
 
 
-def test_published_adapters_that_are_not_kept_go(run: RunDir) -> None:
-    for version in ("a@000001-aa", "a@000002-bb", "b@000002-cc"):
-        (run.path / "published" / version).mkdir(parents=True)
-    run.prune_published(keep={"a@000002-bb"})
-    assert [path.name for path in (run.path / "published").iterdir()] == ["a@000002-bb"]
-
-
 def test_a_copied_run_is_a_run(run: RunDir, tmp_path: Path) -> None:
     copy = RunDir.open(Path(shutil.copytree(run.path, tmp_path / "copy")))
     assert copy.resume().folder == copy.checkpoints / "step_000004"

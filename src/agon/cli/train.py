@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     parts = splits(config.data)
     schedule = Schedule.of(config, len(parts.train))
     directory = _directory(where, config, parts, args.resume)
-    watch = scoreboard(schedule.total, json=args.json, trackers=config.report_to, name=directory.path.name)
+    watch = scoreboard(schedule.total, json=args.json, trackers=config.report_to, run=directory)
     machines = build(config, schedule.total)
     try:
         finished = Training(config, directory, parts.train, parts.dev, machines, watch).go()
