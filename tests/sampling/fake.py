@@ -16,10 +16,10 @@ WEIGHTS = {"one": 0.1, "two": 0.2, "three": 0.3}
 
 
 class FakeEngine:
-    """Implements `agon.engine.vllm.Engine`. `faults` are taken one per draw: "die", "hang", "crawl" or "fine"."""
+    """Implements `agon.engine.vllm.Engine`. Every draw of the first `lives` ends in the fault."""
 
-    def __init__(self, *faults: str, context: int = 1024) -> None:
-        self.context, self.faults = context, list(faults)
+    def __init__(self, fault: str = "", lives: int = 0, context: int = 1024) -> None:
+        self.context, self.fault, self.lives = context, fault, lives
         self.loaded: dict[str, Path] = {}
         self.starts = self.stops = self.tokens = 0
         self.log: list[str] = []
@@ -37,7 +37,7 @@ class FakeEngine:
         del self.loaded[version]
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> Drawn:
-        fault = self.faults.pop(0) if self.faults else "fine"
+        fault = self.fault if self.starts <= self.lives else ""
         if fault == "die":
             raise EngineDown("the engine's process died")
         if fault == "hang":

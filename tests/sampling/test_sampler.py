@@ -102,7 +102,7 @@ def test_a_failed_engine_starts_again_with_the_right_versions(
     sampler = make(engine)
     sampler.publish(Policy.A, "a@0-x", adapters / "one")
     sampler.publish(Policy.B, "b@0-x", adapters / "two")
-    engine.faults = [fault] * 4
+    engine.fault, engine.lives = fault, 1
     requests = [ask(Policy.A, seed=seed) for seed in range(3)] + [ask(Policy.B)]
     began = time.monotonic()
     completions = drawn(sampler, *requests)
@@ -112,7 +112,7 @@ def test_a_failed_engine_starts_again_with_the_right_versions(
 
 
 def test_an_engine_that_keeps_failing_stops_the_run(make: Make, adapters: Path) -> None:
-    engine = FakeEngine(*["die"] * 99)
+    engine = FakeEngine("die", lives=99)
     sampler = make(engine)
     sampler.publish(Policy.A, "a@0-x", adapters / "one")
     with pytest.raises(EngineError, match="failed 4 times") as stopped:
@@ -125,7 +125,7 @@ def test_a_publication_forgives_earlier_failures(make: Make, adapters: Path) -> 
     sampler = make(engine)
     for step, name in enumerate(("one", "two", "three")):
         sampler.publish(Policy.A, f"a@{step}-x", adapters / name)
-        engine.faults = ["die"] * 3
+        engine.fault, engine.lives = "die", engine.starts + 2
         assert drawn(sampler, ask(Policy.A))[0].version == f"a@{step}-x"
 
 
@@ -145,14 +145,14 @@ def test_a_slow_engine_that_delivers_is_left_alone(make: Make) -> None:
 
 
 def test_a_refused_request_is_an_error_and_not_a_restart(make: Make) -> None:
-    engine = FakeEngine("refuse")
+    engine = FakeEngine("refuse", lives=1)
     with pytest.raises(EngineError, match="refused"):
         drawn(make(engine), ask(None))
     assert engine.starts == 1
 
 
 def test_cancelling_a_sample_cancels_it_in_the_engine(make: Make) -> None:
-    sampler = make(FakeEngine("hang"), patience=60)
+    sampler = make(FakeEngine("hang", lives=1), patience=60)
 
     async def give_up() -> None:
         task = asyncio.create_task(sampler.sample(ask(None)))

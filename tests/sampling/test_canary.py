@@ -1,0 +1,111 @@
+"""The canary: quiet while engine and learner agree, loud when they do not, whatever the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from agon.engine.base import Tokens
+from agon.engine.canary import NORM, Canary, throw_away
+from agon.engine.vllm import VLLMSampler
+from agon.errors import EngineError
+from agon.types import Policy
+
+from .fake import WEIGHTS, FakeEngine, tokenizer
+
+
+@pytest.fixture
+def adapters(tmp_path: Path) -> Path:
+    """Folders whose weights are what the fake engine takes their names for; `zero` is zero."""
+    for name, value in {**WEIGHTS, "zero": 0.0}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text("{}")
+        tensors = {"x.lora_A.weight": torch.ones(2, 3), "x.lora_B.weight": torch.full((3, 2), value)}
+        save_file(tensors, tmp_path / name / "adapter_model.safetensors")
+    return tmp_path
+
+
+@pytest.fixture
+def sampler(tmp_path: Path) -> Iterator[VLLMSampler]:
+    tokenizer().save_pretrained(tmp_path / "base")
+    made = VLLMSampler(str(tmp_path / "base"), FakeEngine())
+    yield made
+    made.close()
+
+
+class Learner:
+    """Log-probs of policies as the learner holds them: each shifts the base's -1 by its weight."""
+
+    def __init__(self, **weights: float) -> None:
+        self.weights, self.noise = weights, 1e-6
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        shift = self.weights[policy.value] if policy else 0.0
+        return [[-1.0 - shift - self.noise] * len(row.completion_ids) for row in rows]
+
+
+def published(sampler: VLLMSampler, adapters: Path, a: str, b: str) -> dict[Policy, str]:
+    versions = {Policy.A: f"a@0-{a}", Policy.B: f"b@0-{b}"}
+    sampler.publish(Policy.A, versions[Policy.A], adapters / a)
+    sampler.publish(Policy.B, versions[Policy.B], adapters / b)
+    return versions
+
+
+def test_it_is_quiet_when_engine_and_learner_agree(sampler: VLLMSampler, adapters: Path) -> None:
+    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=3)
+    canary.check(published(sampler, adapters, "one", "two"))
+    assert canary.noise == pytest.approx(1e-6, rel=1e-3)
+    assert canary.tolerance <= 0.1 * canary.effect
+    assert set(sampler.engine.loaded) == {"a@0-one", "b@0-two"}, "throw-away adapters are gone"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.3, 0.2), (0.2, 0.1), (0.0, 0.2)], ids=["stale", "swapped", "ignored"])
+def test_it_stops_the_run_when_a_policy_is_another(sampler: VLLMSampler, adapters: Path, a: float, b: float) -> None:
+    canary = Canary(sampler, Learner(a=a, b=b).score, slots=1)
+    with pytest.raises(EngineError, match="another policy"):
+        canary.check(published(sampler, adapters, "one", "two"))
+
+
+def test_an_adapter_of_zeros_must_be_the_base(sampler: VLLMSampler, adapters: Path) -> None:
+    sampler.engine.logprob = lambda version: -1.0 if version == "base" else -2.0  # type: ignore[attr-defined]
+    canary = Canary(sampler, Learner(a=1.0, b=1.0).score, slots=1)
+    with pytest.raises(EngineError, match="weights are zero"):
+        canary.check(published(sampler, adapters, "zero", "two"))
+
+
+def test_an_engine_that_ignores_adapters_is_found_before_step_1(sampler: VLLMSampler, adapters: Path) -> None:
+    sampler.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
+    with pytest.raises(EngineError, match="2 of 2 adapter slots"):
+        Canary(sampler, Learner(a=0.0, b=0.0).score, slots=2).check(published(sampler, adapters, "one", "two"))
+
+
+def test_noise_as_large_as_an_adapter_is_no_agreement(sampler: VLLMSampler, adapters: Path) -> None:
+    learner = Learner(a=0.1, b=0.2)
+    learner.noise = 3.0
+    with pytest.raises(EngineError, match="noise 3"):
+        Canary(sampler, learner.score, slots=1).check(published(sampler, adapters, "one", "two"))
+
+
+def test_alarms_on_a_steps_own_samples(sampler: VLLMSampler) -> None:
+    canary = Canary(sampler, Learner().score, slots=1, noise=1e-4, effect=5.0)
+    calm = {"logp_diff_mean": 1e-4, "logp_diff_max": 0.01}
+    assert canary.alarms({Policy.A: calm, Policy.B: {}}) == []
+    assert "token of B differs by 6" in canary.alarms({Policy.B: {"logp_diff_mean": 1e-4, "logp_diff_max": 6.0}})[0]
+    with pytest.raises(EngineError, match="samples of A"):
+        canary.alarms({Policy.A: {"logp_diff_mean": 0.1, "logp_diff_max": 0.2}})
+
+
+def test_a_throw_away_adapter_has_the_shape_of_its_pattern_and_a_large_norm(adapters: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    pattern, made = (
+        load_file(adapters / "zero" / "adapter_model.safetensors"),
+        throw_away(adapters / "zero", tmp_path / "t", 0),
+    )
+    weights = load_file(made / "adapter_model.safetensors")
+    assert {name: t.shape for name, t in weights.items()} == {name: t.shape for name, t in pattern.items()}
+    assert float(weights["x.lora_B.weight"].abs().mean()) > NORM / 4
