@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from agon.errors import InputError
 
 PROJECT = "agon"
+PACKAGES = {"tensorboard": "tensorboard.summary"}
+"""What to import where it is not the tracker's own name."""
 
 
 class Tracker(Protocol):
@@ -48,7 +50,7 @@ class Tensorboard:
     """Event files in the run directory, for `tensorboard --logdir runs`."""
 
     def __init__(self, name: str, folder: Path, config: Mapping[str, Any]) -> None:
-        self.writer = _package("tensorboard.summary").Writer(str(folder / "tensorboard"))
+        self.writer = _package(PACKAGES["tensorboard"]).Writer(str(folder / "tensorboard"))
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         for tag, value in values.items():
@@ -64,6 +66,12 @@ TRACKERS: dict[str, Callable[[str, Path, Mapping[str, Any]], Tracker]] = {
     "wandb": lambda name, folder, config: WandbLike("wandb", name, folder, config),
     "tensorboard": Tensorboard,
 }
+
+
+def check(names: Sequence[str]) -> None:
+    """Refuse trackers that are not installed, before anything is started."""
+    for name in names:
+        _package(PACKAGES.get(name, name))
 
 
 def _package(name: str) -> Any:

@@ -17,7 +17,7 @@ import pytest
 from agon.errors import InputError
 from agon.rundir import RunDir
 from agon.scoreboard import scoreboard
-from agon.trackers import TRACKERS, Trackers, numbers
+from agon.trackers import TRACKERS, Trackers, check, numbers
 from tests.rundir import scenes
 
 from .records import POINT, record, timing
@@ -113,6 +113,8 @@ def test_a_missing_package_is_told_with_what_to_type(
     with pytest.raises(InputError, match=f"report_to names {name}") as refused:
         Trackers([name], "first", tmp_path, {})
     assert refused.value.fix.startswith(f"pip install {name}")
+    with pytest.raises(InputError, match=f"report_to names {name}"):
+        check([name])
 
 
 def test_a_tracker_that_cannot_start_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,9 +30,11 @@ def run(args: argparse.Namespace) -> int:
     from agon.data import splits
     from agon.machines import build
     from agon.scoreboard import scoreboard
+    from agon.trackers import check
     from agon.train import Schedule, Training
 
     config, where = _target(args)
+    check(config.report_to)
     parts = splits(config.data)
     schedule = Schedule.of(config, len(parts.train))
     directory = _directory(where, config, parts, args.resume)
