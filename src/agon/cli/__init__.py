@@ -35,6 +35,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
     "run": {
         "train": Command("train", "train the pair, or go on with a run"),
         "eval": Command("eval", "a run, a pair or a model on held-out problems, with intervals; resumable"),
+        "matrix": Command("matrix", "arms x seeds at one matched budget; resumable, ends in one report"),
     },
     "look": {
         "view": Command("view", "bouts side by side in one self-contained HTML file"),

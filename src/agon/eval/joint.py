@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 
 def joint(pairs: Iterable[tuple[bool, bool]]) -> dict[str, int]:
@@ -25,3 +26,10 @@ def overlap(counts: Mapping[str, int]) -> dict[str, float | None]:
         "error_overlap": counts["both_wrong"] / wrong if wrong else None,
         "q": (agree - differ) / (agree + differ) if agree + differ else None,
     }
+
+
+def over_training(points: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """How A and B fail together at each evaluation point of a run: `points.json`, where it counted both."""
+    counted = [(point["step"], point["systems"].get("b", {})) for point in points]
+    names = ("both_right", "only_first", "only_second", "both_wrong")
+    return [{"step": step, **{name: b[name] for name in names}, **overlap(b)} for step, b in counted if names[0] in b]

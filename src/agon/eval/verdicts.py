@@ -34,10 +34,11 @@ def _sides(found: Comparison) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
 
 def _side(side: Mapping[str, Any]) -> tuple[str, ...]:
     each = "  ".join(f"{100 * value:.1f}" for value in side["values"].values())
-    return side["label"], _rate(side["pass"]), side["over"], each
+    return side["label"], rate_of(side["pass"]), side["over"], each
 
 
-def _rate(found: Mapping[str, Any]) -> str:
+def rate_of(found: Mapping[str, Any]) -> str:
+    """A rate with its interval, if it has one."""
     return percent(found) if found.get("low") is not None else f"{100 * found['value']:.1f}%"
 
 

@@ -1,0 +1,94 @@
+"""`agon matrix`: arms x seeds at one matched budget, resumable, ending in one report."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agon.cli.parser import config_arguments, json_argument, print_json
+from agon.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from agon.matrix import Cell
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    config_arguments(parser)
+    arms = "arms with commas, zero-shot and moa among them; the first is the reference (grpo,self-refine,coop,agon)"
+    parser.add_argument("--arms", default="grpo,self-refine,coop,agon", help=arms)
+    parser.add_argument("--seeds", default="0,1,2", help="seeds with commas (default: 0,1,2)")
+    parser.add_argument(
+        "--launcher", choices=("local", "slurm"), default="local", help="run here, or write an array job"
+    )
+    parser.add_argument("--slots", type=int, default=1, metavar="N", help="cells at a time (default: 1)")
+    parser.add_argument("--out", type=Path, default=Path("runs/matrix"), metavar="DIR", help="default: runs/matrix")
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 when every cell is done, 1 when one failed, 130 when interrupted: the same command goes on."""
+    from agon.disk.lock import locked
+    from agon.matrix import cells
+
+    if args.slots < 1:
+        raise InputError("--slots must be at least 1", fix="leave it out, or name the number of cells at a time")
+    made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
+    args.out.mkdir(parents=True, exist_ok=True)
+    with locked(args.out / ".lock"):
+        if args.launcher == "slurm" and any(cell.commands() for cell in made):
+            return _slurm(args, made)
+        return _local(args, made)
+
+
+def _local(args: argparse.Namespace, made: list[Cell]) -> int:
+    import asyncio
+
+    from agon.interrupt import Interrupt, Interrupted
+    from agon.matrix.local import run
+    from agon.matrix.report import write_report
+
+    failures: list[str] = []
+    with asyncio.Runner() as runner, Interrupt() as interrupt:
+        try:
+            failures = runner.run(interrupt.watching(run(made, args.slots, _say)))
+        except Interrupted:
+            _say("stopped; every cell is saved, and the same command goes on")
+            return 130
+    told = write_report(made, args.out)
+    print_json(told) if args.json else print((args.out / "report.md").read_text())
+    _say(f"written to {args.out / 'report.md'} and report.json")
+    if failures:
+        raise RunError(f"{len(failures)} of {len(made)} cells failed", fix="see their logs, then run the same again")
+    return 0
+
+
+def _slurm(args: argparse.Namespace, made: list[Cell]) -> int:
+    from agon.disk.files import write
+    from agon.matrix.slurm import script
+
+    again = ["agon", "matrix", args.config, *args.overrides, "--arms", args.arms, "--seeds", args.seeds]
+    again += ["--launcher", "slurm", "--slots", str(args.slots), "--out", str(args.out)]
+    (args.out / "logs").mkdir(exist_ok=True)
+    path = args.out / "matrix.sbatch"
+    write(path, script(made, args.slots, shlex.join(again)).encode())
+    print(path)
+    _say(f"{sum(bool(cell.commands()) for cell in made)} of {len(made)} cells are left; read it, then: sbatch {path}")
+    return 0
+
+
+def _list(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _seeds(text: str) -> list[int]:
+    try:
+        return [int(word) for word in _list(text)]
+    except ValueError as error:
+        raise InputError(f"--seeds {text} cannot be read", fix="write --seeds 0,1,2") from error
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

@@ -1,0 +1,104 @@
+"""Cells on this machine, a few at a time, each as the commands a person would type."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from agon.disk.lock import locked
+from agon.errors import RunDirError
+from agon.matrix import Cell
+
+POLL = 2.0
+Say = Callable[[str], None]
+
+
+async def run(made: Sequence[Cell], slots: int, say: Say) -> list[str]:
+    """Do what is missing, `slots` cells at a time; return what failed, one sentence each. A failed cell stops no
+    other."""
+    waiting = [cell for cell in made if cell.commands()]
+    say(f"{len(made)} cells, {len(made) - len(waiting)} done, {len(waiting)} to do, {slots} at a time")
+    failures: list[str] = []
+    done = len(made) - len(waiting)
+    queue = iter(waiting)
+
+    async def slot(number: int) -> None:
+        nonlocal done
+        for cell in queue:
+            failed = await _cell(cell, _environment(number, slots), say)
+            done += failed is None
+            failures.extend([failed] if failed else [])
+            say(failed or f"{cell.name} is done, {done} of {len(made)}")
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(min(slots, len(waiting))):
+            tasks.create_task(slot(number))
+    return failures
+
+
+async def _cell(cell: Cell, environment: dict[str, str], say: Say) -> str | None:
+    """Train, then evaluate; the sentence that says what failed, or None."""
+    await _free(cell, say)
+    log = cell.folder.parent / "logs" / f"{cell.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    for words in cell.commands():
+        say(f"{cell.name}: {words[0]}")
+        code = await _command(words, log, environment)
+        if code:
+            return f"{cell.name}: agon {words[0]} ended with code {code}; {_last(log)} (all of it: {log})"
+    return None
+
+
+async def _free(cell: Cell, say: Say) -> None:
+    """Wait for a process that an earlier, killed matrix left at work on this cell: its work is not repeated."""
+    told = False
+    while any(_held(path) for path in (cell.folder / ".lock", cell.folder / "evals" / "held_out" / ".lock")):
+        if not told:
+            say(f"{cell.name}: another process is at work on it, waiting")
+            told = True
+        await asyncio.sleep(POLL)
+
+
+def _held(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        with locked(path):
+            return False
+    except RunDirError:
+        return True
+
+
+async def _command(words: Sequence[str], log: Path, environment: dict[str, str]) -> int:
+    """Run one command with its output in the log; when we are stopped, it is asked to save and stop, and waited for."""
+    with log.open("ab") as out:
+        out.write(f"\n$ agon {shlex.join(words)}\n".encode())
+        out.flush()
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "agon", *words, stdout=out, stderr=out, env=environment, start_new_session=True
+        )
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        process.terminate()
+        await process.wait()
+        raise
+
+
+def _environment(number: int, slots: int) -> dict[str, str]:
+    """A slot's share of the GPUs that are visible, where there are enough for each to have its own."""
+    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    if slots < 2 or len(visible) < slots:
+        return dict(os.environ)
+    return os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(visible[number::slots])}
+
+
+def _last(log: Path) -> str:
+    """The last line that says something."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    told = [line for line in lines[-20:] if line.startswith(("error:", "fix:"))]
+    return "; ".join(told) or (lines[-1] if lines else "it said nothing")

@@ -1,0 +1,56 @@
+"""Cells as one Slurm array: a script to read and submit. Nothing is submitted here."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from agon.matrix import Cell
+
+SCRIPT = """#!/bin/bash
+#SBATCH --job-name=agon-matrix
+#SBATCH --array=0-{last}%{slots}
+#SBATCH --output={logs}/slurm-%a.log
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:TERM@120
+# Add what your cluster asks for, such as --partition, --account, --gres=gpu:1, --time.
+#
+# One task per cell; a task that is told to stop saves, is requeued, and goes on where it stopped.
+# When all have ended, this writes the report, or this file anew with what is missing:
+#   {again}
+cd {here} || exit 1
+stopped=
+trap 'stopped=1; kill -TERM "$child"' TERM
+step() {{
+  "$@" & child=$!
+  wait "$child"; code=$?
+  while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
+  return $code
+}}
+case $SLURM_ARRAY_TASK_ID in
+{cells}
+esac
+code=$?
+[ -n "$stopped" ] && scontrol requeue "$SLURM_JOB_ID"
+exit $code
+"""
+
+
+def script(made: Sequence[Cell], slots: int, again: str) -> str:
+    """The array script of the cells that are not done."""
+    waiting = [cell for cell in made if cell.commands()]
+    lines = [f"  {number}) {_line(cell)} ;;" for number, cell in enumerate(waiting)]
+    return SCRIPT.format(
+        last=len(waiting) - 1,
+        slots=slots,
+        logs=made[0].folder.parent / "logs",
+        again=again,
+        here=shlex.quote(str(Path.cwd())),
+        cells="\n".join(lines),
+    )
+
+
+def _line(cell: Cell) -> str:
+    return " && ".join(f"step agon {shlex.join(words)}" for words in cell.commands())
