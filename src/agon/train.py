@@ -11,6 +11,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -31,7 +32,7 @@ from agon.health import diagnose
 from agon.interrupt import Interrupt, Interrupted
 from agon.machines import Machines
 from agon.record import step_record
-from agon.rundir import RunDir
+from agon.rundir import Resume, RunDir
 from agon.types import Bout, Direction, Played, Policy, Problem, Rollout, Sampling, Stream, seed_for
 
 INFRA_WINDOW, INFRA_LIMIT = 100, 0.01
@@ -127,11 +128,16 @@ class Training:
         self._interrupt = Interrupt()
         self._played: Played | None = None
 
+    @property
+    def leads(self) -> bool:
+        """The process that writes."""
+        return self.machines.learner.rank == 0
+
     # -- the run ------------------------------------------------------------------------------------------------------
 
     def go(self) -> bool:
         """Start or resume, train to the end; False when it was interrupted (everything is saved)."""
-        with self.run.lock(), self._runner, self._interrupt:
+        with self.run.lock() if self.leads else nullcontext(), self._runner, self._interrupt:
             try:
                 self._begin()
                 self.machines.learner.fit(self.streams_for_step, self.after_step)
@@ -145,22 +151,21 @@ class Training:
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
         self._rehearse()
-        found = self.run.resume()
+        found: Resume = self.machines.learner.gather(self.run.resume() if self.leads else None)[0]
         for folder, reason in found.skipped:
             self.watch.say(f"skipped checkpoint {folder.name}: {reason}")
         if found.folder is None:
             self._publish(0)
             self.state.first = dict(self.state.versions)
-            self._keep_first()
-            if 0 in self.schedule.points:
-                self._evaluate(0)
-            self._save(0)
         else:
             self.machines.learner.load(found.folder)
             self.state = State.from_dict(found.state["run"])
             self._restore_versions(found.folder)
-            self._keep_first()
             self.watch.say(f"resumed at step {self.machines.learner.step} of {self.schedule.total}")
+        self._keep_first()
+        self._evaluate_if_due(self.machines.learner.step)
+        if found.folder is None:
+            self._save(0)
 
     def _rehearse(self) -> None:
         """The worst case first: what does not fit in memory fails now, not after hours."""
@@ -192,8 +197,7 @@ class Training:
         with self._timed("publish"):
             self._publish(done)
         self._log(update)
-        if done in self.schedule.points:
-            self._evaluate(done)
+        self._evaluate_if_due(done)
         if self.schedule.saves(done):
             self._save(done)
             self._deploy()
@@ -232,7 +236,7 @@ class Training:
 
     def _hand_over(self, policy: Policy, version: str, source: Path | None = None) -> None:
         folder = source or self.run.path / "published" / version
-        if source is None and self.machines.learner.rank == 0:
+        if source is None and self.leads:
             self.machines.learner.export(policy, folder)
         self.machines.learner.gather(None)
         self.machines.sampler.publish(policy, version, folder)
@@ -253,7 +257,7 @@ class Training:
         before."""
         kept = {*self.state.versions.values(), *self.state.first.values(), *self._before}
         self._before = set(self.state.versions.values())
-        if self.machines.learner.rank == 0:
+        if self.leads:
             for folder in (self.run.path / "published").iterdir():
                 if folder.name not in kept:
                     remove_tree(folder)
@@ -262,8 +266,8 @@ class Training:
 
     def _log(self, update: Update) -> None:
         assert self._played is not None
-        plays = [bare(played) for played in self.machines.learner.gather(bare(self._played))]
-        if self.machines.learner.rank == 0:
+        plays = self.machines.learner.gather(bare(self._played))
+        if self.leads:
             record = step_record(plays, update.metrics)
             timing = self._timing(update.step, record)
             with self._timed("write"):
@@ -287,23 +291,22 @@ class Training:
 
     def _check_health(self) -> None:
         """Say once what is wrong; stop when machines fail more often than answers can be trusted."""
-        history = self.run.steps.records()[-INFRA_WINDOW:]
+        history = self.run.steps.records()[-INFRA_WINDOW:] if self.leads else []
         for sentence in diagnose(history):
             if sentence not in self._told:
                 self._told.add(sentence)
                 self.watch.say(sentence)
-        rows = sum(
-            stream["n"] for record in history for stream in (record["standalone"], record["competitive"]) if stream
-        )
-        failed = sum(record["infra_rows"] for record in history)
-        if len(history) == INFRA_WINDOW and failed > INFRA_LIMIT * rows:
+        broken: str | None = self.machines.learner.gather(verifier_failing(history))[0]
+        if broken:
             self._save(self.machines.learner.step)
-            raise RunError(
-                f"{failed} of {rows} rows had no verdict in the last {INFRA_WINDOW} steps: the verifier is failing",
-                fix="run `agon doctor`, then `agon train RUN --resume`",
-            )
+            raise RunError(broken, fix="run `agon doctor`, then `agon train RUN --resume`")
 
     # -- evaluation ---------------------------------------------------------------------------------------------------
+
+    def _evaluate_if_due(self, done: int) -> None:
+        """Evaluate at the points of the schedule, once: a run that was stopped while it evaluated does so now."""
+        if done in self.schedule.points and all(point["step"] != done for point in self.state.points):
+            self._evaluate(done)
 
     def _evaluate(self, done: int) -> None:
         """Measure on dev, choose a direction, remember the best pair."""
@@ -326,7 +329,7 @@ class Training:
         self.state.points = [*self.state.points, point]
         if self.state.best is None or score > self.state.best["score"]:
             self.state.best = {"step": done, "score": score, "direction": point["direction"], "versions": self._names()}
-        if learner.rank == 0:
+        if self.leads:
             # sorted keys: points that come back from a checkpoint must give the same bytes
             write_json(self.run.path / "points.json", json.loads(json.dumps(self.state.points, sort_keys=True)))
             self.watch.point(point)
@@ -335,7 +338,7 @@ class Training:
 
     def _save(self, done: int) -> None:
         with self._timed("save"):
-            if self.machines.learner.rank == 0:
+            if self.leads:
                 self.run.save(done, self.machines.learner.save, self.state.as_dict())
                 self.run.prune(self.config.save.keep, self.schedule.points)
             self.machines.learner.gather(None)
@@ -345,7 +348,7 @@ class Training:
         newest: dict[str, Any] = {"step": self.machines.learner.step, "direction": None, "versions": self._names()}
         best = self.state.best or newest
         source = folder_of(self.run.checkpoints, best["step"])
-        if self.machines.learner.rank == 0 and source.is_dir():
+        if self.leads and source.is_dir():
             self.run.write_pair(source / "a", source / "b", self._pair_info(best))
 
     def _names(self) -> dict[str, str]:
@@ -370,6 +373,15 @@ class Training:
 
     def _timed(self, part: str) -> Any:
         return Stopwatch(self.seconds, part)
+
+
+def verifier_failing(history: Sequence[Mapping[str, Any]]) -> str | None:
+    """What to say when too many rows of the last steps had no verdict; None while they can be trusted."""
+    streams = [record[name] for record in history for name in ("standalone", "competitive") if record[name]]
+    rows, failed = sum(stream["n"] for stream in streams), sum(record["infra_rows"] for record in history)
+    if len(history) < INFRA_WINDOW or failed <= INFRA_LIMIT * rows:
+        return None
+    return f"{failed} of {rows} rows had no verdict in the last {INFRA_WINDOW} steps: the verifier is failing"
 
 
 @dataclass(slots=True)

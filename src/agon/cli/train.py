@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +39,9 @@ def run(args: argparse.Namespace) -> int:
     check(config.report_to)
     parts = splits(config.data)
     schedule = Schedule.of(config, len(parts.train))
-    directory = _directory(where, config, parts, args.resume)
-    watch = scoreboard(schedule.total, json=args.json, trackers=config.report_to, run=directory)
+    leads = int(os.environ.get("RANK", "0")) == 0  # set by torchrun and `accelerate launch`
+    directory = _directory(where, config, parts, args.resume) if leads else _awaited(where)
+    watch = scoreboard(schedule.total, json=args.json, trackers=config.report_to, run=directory) if leads else Silent()
     machines = build(config, schedule.total)
     try:
         finished = Training(config, directory, parts.train, parts.dev, machines, watch).go()
@@ -79,6 +82,32 @@ def _directory(path: Path, config: Config, parts: Splits, resume: bool) -> RunDi
         directory.check_manifest(manifest)
         return directory
     return RunDir.create(path.parent, path.name, resolved(config), manifest)
+
+
+def _awaited(path: Path, patience: float = 600.0) -> RunDir:
+    """The directory that the leading process makes: it appears whole, so its config is enough to know it is there."""
+    from agon.rundir import RunDir
+
+    deadline = time.monotonic() + patience
+    while not (path / "config.yaml").is_file() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return RunDir.open(path)
+
+
+class Silent:
+    """What the other processes show: one scoreboard is enough."""
+
+    def step(self, record: Any, timing: Any) -> None:
+        pass
+
+    def point(self, point: Any) -> None:
+        pass
+
+    def say(self, sentence: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def _manifest(config: Config, parts: Splits) -> dict[str, Any]:
