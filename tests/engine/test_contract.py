@@ -15,7 +15,8 @@ from transformers import Trainer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
-from agon.engine.trl import TRL_METRICS, PairTrainer
+from agon.engine.tally import TRL_METRICS
+from agon.engine.trl import PairTrainer
 from agon.types import Policy
 
 from .kit import make_learner, train

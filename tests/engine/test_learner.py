@@ -190,9 +190,9 @@ def test_an_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
 
 def test_warmup_and_decay_are_the_stock_schedule() -> None:
     learner = make_learner(total_steps=10, warmup=0.2, learning_rate=1.0)
-    rates = []
-    learner.fit(lambda step: [], lambda update: rates.append(learner.optimizer.param_groups[1]["lr"]) is None)
-    assert rates == pytest.approx([0.5, 1.0, *(1 - i / 8 for i in range(1, 9))])
+    updates = train(learner, lambda step: [stream(Policy.B, [masked(rows(Policy.B, step))])])
+    rates = [update.metrics[Policy.B]["learning_rate"] for update in updates]
+    assert rates == pytest.approx([0.0, 0.5, 1.0, *(1 - i / 8 for i in range(1, 8))])
 
 
 def test_metrics_tell_the_gap_between_sampler_and_learner() -> None:
@@ -226,6 +226,17 @@ def test_a_gradient_that_is_not_finite_stops_before_the_step() -> None:
         train(learner, lambda step: [stream(Policy.A, [bad])])
     assert equal(before, weights(learner, Policy.A))
     assert learner.step == 0
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_a_rehearsal_costs_what_a_step_costs_and_teaches_nothing(checkpointing: bool) -> None:
+    learner = make_learner(total_steps=1, gradient_checkpointing=checkpointing)
+    assert learner.pair.model.get_base_model().is_gradient_checkpointing is checkpointing
+    before = [weights(learner, p) for p in Policy]
+    learner.rehearse(prompt_tokens=8, completion_tokens=24)
+    assert [equal(b, weights(learner, p)) for b, p in zip(before, Policy, strict=True)] == [True, True]
+    assert not learner.optimizer.state
+    assert all(p.grad is None for policy in Policy for p in learner.pair.parameters(policy))
 
 
 def test_the_worst_case_of_a_config_is_a_stream_like_any_other() -> None:

@@ -1,12 +1,13 @@
 """Log-probabilities of long completions never exist as tokens x vocabulary: TRL's fused head works in tiles.
 
 Full logits of 15,000 tokens over 151,936 words are 8.5 GiB in float32, and the backward pass needs several of them. The
-bound below is for the tiles of TRL 1.16 on a CPU (4,096 x 32,768, about eight at a time); it does not grow with length.
+bound below is for the tiles of TRL 1.16 on a CPU (4,096 x 32,768, about ten at a time); it does not grow with length.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from typing import Any
@@ -22,7 +23,9 @@ from agon.types import Policy
 
 from .kit import make_learner, train
 
-BOUND_GIB = 5.0
+BOUND_GIB = 6.0
+KEEP_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**34)}
+"""glibc keeps freed tiles instead of asking the kernel for fresh pages each time: half the seconds, one GiB more."""
 
 SCRIPT = """
 import json, resource, sys
@@ -48,7 +51,8 @@ print(json.dumps({"grew_gib": peak() - before, "tokens": metrics["tokens"], "gra
 
 @pytest.mark.slow
 def test_15000_tokens_over_a_vocabulary_of_151936_stay_under_the_bound() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    environ = os.environ | KEEP_PAGES
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=environ)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["tokens"] == 15_000
     assert found["grad_norm"] > 0

@@ -45,25 +45,23 @@ from agon.engine.batch import Share, shares, tensors
 from agon.engine.lora import Pair
 from agon.engine.state import load_state, save_state
 from agon.engine.synthetic import worst_case
-from agon.engine.trl_setup import load_base, make_optimizer, make_pair, make_scheduler, stub_tokenizer, trl_arguments
+from agon.engine.tally import Tally
+from agon.engine.trl_setup import (
+    load_base,
+    make_optimizer,
+    make_pair,
+    make_scheduler,
+    place,
+    stub_tokenizer,
+    trl_arguments,
+)
 from agon.errors import EngineError
 from agon.types import Policy, Stream, seed_for
 
 StreamsForStep = Callable[[int], Sequence[Stream]]
 
-TRL_METRICS = {
-    "entropy": "entropy",
-    "kl": "kl",
-    "clip_low": "clip_ratio/low_mean",
-    "clip_high": "clip_ratio/high_mean",
-}
-"""What TRL measures in a micro-batch, by our name: means over live tokens of all processes."""
-
 STATE_FOLDER = "trainer_state"
 LIBRARIES = {"trl": trl, "transformers": transformers, "peft": peft, "torch": torch}
-
-SUMS = ("loss", "gap_tokens", "gap_sum", "ratio_sum", "gap_max")
-"""What this process adds up over a step; `finish` reduces it over all processes."""
 
 
 class TRLLearner:
@@ -84,7 +82,7 @@ class TRLLearner:
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-trl-")
         args = trl_arguments(model_config, train_config, total_steps, optimizer, self._scratch.name)
         self.pair = make_pair(base if base is not None else load_base(model_config), model_config, train_config.seed)
-        self.pair.model.to(args.device)
+        place(self.pair, args)
         self.optimizer = make_optimizer(self.pair, args)
         self.scheduler = make_scheduler(self.optimizer, args)
         self.trainer = PairTrainer(self.pair, train_config, args, (self.optimizer, self.scheduler))
@@ -226,8 +224,7 @@ class PairTrainer(GRPOTrainer):
         self.beta = self.args.beta = train.beta
         self.pair, self.train_config = pair, train
         self.streams_for_step: StreamsForStep = _no_streams
-        self.shares: list[Share] = []
-        self.tally: dict[Policy, dict[str, float]] = {}
+        self.tally: dict[Policy, Tally] = {}
         self._micro: Micro | None = None
         self.remove_callback(PrinterCallback)
         pair.restore_flags()
@@ -245,7 +242,7 @@ class PairTrainer(GRPOTrainer):
         self._share(self.streams_for_step(step))
         # what draws random numbers in a step draws them from its name: a resumed run needs no memory of them
         set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
-        micros = [micro for share in self.shares for micro in self._micros(share)]
+        micros = [micro for tally in self.tally.values() for micro in self._micros(tally.share)]
         losses = [self._micro_step(model, micro, last=micro is micros[-1]) for micro in micros]
         return torch.stack(losses).sum() if losses else torch.zeros((), device=self.args.device)
 
@@ -254,13 +251,13 @@ class PairTrainer(GRPOTrainer):
         self.model.train()
         self.current_gradient_accumulation_steps = 1.0
         self._share([stream])
-        for micro in [micro for share in self.shares for micro in self._micros(share)]:
+        for micro in [micro for tally in self.tally.values() for micro in self._micros(tally.share)]:
             self._micro_step(self.model, micro, last=True)
         self.model.zero_grad(set_to_none=True)
 
     def _share(self, streams: Sequence[Stream]) -> None:
-        self.shares = shares(streams, self.train_config.micro_batch, self.gather)
-        self.tally = {share.policy: defaultdict(float) for share in self.shares}
+        found = shares(streams, self.train_config.micro_batch, self.gather)
+        self.tally = {share.policy: Tally(share) for share in found}
 
     def _micros(self, share: Share) -> Iterator[Micro]:
         """TRL's inputs for each portion, normalised over the policy's live rows (grpo, dr_grpo) or tokens (dapo)."""
@@ -282,7 +279,7 @@ class PairTrainer(GRPOTrainer):
         with self._sync(model, last), self._metrics_of(micro):
             loss = super().training_step(model, micro.inputs, None)
         self.current_gradient_accumulation_steps = whole
-        self.tally[micro.policy]["loss"] += float(loss)
+        self.tally[micro.policy].sums["loss"] += float(loss)
         return loss
 
     def _prepare_inputs(self, inputs: Any) -> dict[str, torch.Tensor]:
@@ -296,10 +293,9 @@ class PairTrainer(GRPOTrainer):
         """Log-probabilities under the frozen base: adapters off."""
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        width = inputs["completion_ids"].size(1)
         with torch.no_grad(), self.pair.base_only():
-            return super()._get_per_token_logps_and_entropies(self.model, ids, mask, inputs["completion_ids"].size(1))[
-                0
-            ]
+            return super()._get_per_token_logps_and_entropies(self.model, ids, mask, width)[0]
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
         """The loss's own forward: its log-probabilities are the old ones, so the correction needs no second pass."""
@@ -315,25 +311,21 @@ class PairTrainer(GRPOTrainer):
         known = inputs["completion_mask"].bool() & ~torch.isnan(gap)
         gap = torch.where(known, gap, torch.zeros_like(gap))
         ratio = torch.exp(gap).clamp(max=self.args.vllm_importance_sampling_clip_max)
-        self._measure(self.tally[micro.policy], gap.abs(), ratio * known, known)
+        self.tally[micro.policy].add_gap(gap, ratio, known)
         if self.train_config.importance == "token_truncate":
             inputs["advantages"] = inputs["advantages"].unsqueeze(1) * ratio
 
-    def _measure(self, tally: dict[str, float], gap: torch.Tensor, ratio: torch.Tensor, known: torch.Tensor) -> None:
-        """How far the learner's log-probabilities are from the sampler's: what betrays a stale or swapped adapter."""
-        tally["gap_tokens"] += float(known.sum())
-        tally["gap_sum"] += float(gap.sum())
-        tally["ratio_sum"] += float(ratio.sum())
-        tally["gap_max"] = max(tally["gap_max"], float(gap.max()))
-
     def _clip_grad_norm(self, model: Any) -> torch.Tensor:
         """Clip each adapter by its own norm: a joint norm would let one policy's gradient shrink the other's."""
-        norms = [self._clip(share.policy) for share in self.shares if share.live]
+        for group, policy in zip(self.optimizer.param_groups, Policy, strict=True):
+            if policy in self.tally:
+                self.tally[policy].sums["learning_rate"] = group["lr"]
+        norms = [self._clip(policy) for policy, tally in self.tally.items() if tally.share.live]
         return torch.stack(norms).norm() if norms else torch.zeros((), device=self.args.device)
 
     def _clip(self, policy: Policy) -> torch.Tensor:
         norm = torch.nn.utils.clip_grad_norm_(self.pair.parameters(policy), self.args.max_grad_norm)
-        self.tally[policy]["grad_norm"] = float(norm)
+        self.tally[policy].sums["grad_norm"] = float(norm)
         if not math.isfinite(float(norm)):
             raise EngineError(
                 f"the gradient of policy {policy.value.upper()} is not finite at step {self.state.global_step}",
@@ -343,29 +335,7 @@ class PairTrainer(GRPOTrainer):
 
     def finish(self) -> dict[Policy, dict[str, float]]:
         """The step's metrics by policy, reduced over all processes."""
-        return {share.policy: self._finish(share) for share in self.shares}
-
-    def _finish(self, share: Share) -> dict[str, float]:
-        tally = self.tally[share.policy]
-        world = self.gather(torch.tensor([tally[name] for name in SUMS], dtype=torch.float64)).view(-1, len(SUMS))
-        loss, known, gap, ratio, _ = world.sum(0).tolist()
-        metrics = {
-            "rows": share.rows,
-            "masked_rows": share.rows - share.live,
-            "tokens": share.tokens,
-            "micro_batches": len(share.portions),
-            "updated": float(share.live > 0),
-        }
-        if share.live:
-            metrics |= {"loss": loss / len(world), "grad_norm": tally["grad_norm"]}
-            metrics |= {name: tally[name] / max(share.tokens, 1) for name in TRL_METRICS if name in tally}
-        if known:
-            metrics |= {
-                "logp_diff_mean": gap / known,
-                "logp_diff_max": float(world[:, -1].max()),
-                "importance_mean": ratio / known,
-            }
-        return {name: float(value) for name, value in metrics.items()}
+        return {policy: tally.finish(self.gather) for policy, tally in self.tally.items()}
 
     @contextmanager
     def _metrics_of(self, micro: Micro) -> Iterator[None]:
@@ -373,9 +343,7 @@ class PairTrainer(GRPOTrainer):
         outer, self._metrics["train"] = self._metrics["train"], defaultdict(list)
         yield
         caught, self._metrics["train"] = self._metrics["train"], outer
-        for name, key in TRL_METRICS.items():
-            if values := caught.get(key):
-                self.tally[micro.policy][name] += values[-1] * micro.tokens
+        self.tally[micro.policy].add_trl(caught, micro.tokens)
 
     def _sync(self, model: Any, last: bool) -> AbstractContextManager[Any]:
         return nullcontext() if last else self.accelerator.no_sync(model)

@@ -61,6 +61,13 @@ def make_pair(base: Any, model: Model, seed: int) -> Pair:
     return pair
 
 
+def place(pair: Pair, args: GRPOConfig) -> None:
+    """Put the pair where it trains, with checkpointing as in training: the HF loop turns it on only when it starts."""
+    pair.model.to(args.device)
+    if args.gradient_checkpointing:
+        pair.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
+
+
 def make_optimizer(pair: Pair, args: GRPOConfig) -> torch.optim.Optimizer:
     """TRL's optimizer over explicit lists, one group per policy: a scan of `requires_grad` would miss one of them."""
     kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
