@@ -90,13 +90,22 @@ def random_checkpoint(folder: Path, **sizes: Any) -> Path:
     return folder
 
 
-@contextmanager
-def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float = 120.0) -> Iterator[Bench]:
-    """A random base, a pair over it, and a running engine; all gone at the end."""
+def build(base: Path) -> Any:
+    """A pair over a checkpoint; B starts well away from A."""
     import torch
     from transformers import AutoModelForCausalLM
 
     from agon.engine.lora import build_pair
+
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    return build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
+
+
+@contextmanager
+def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float = 120.0) -> Iterator[Bench]:
+    """A random base, a pair over it, and a running engine; all gone at the end."""
+    import torch
+
     from agon.engine.vllm import VLLMSampler
     from agon.engine.vllm_local import LocalEngine
 
@@ -105,8 +114,7 @@ def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float 
     with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
         root = Path(scratch)
         base = str(random_checkpoint(root / "base", **sizes))
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        pair = build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
+        pair = build(Path(base))
         engine = LocalEngine(base, dtype="float32", context=context, rank=RANK, max_loras=4, memory=0.4)
         sampler = VLLMSampler(base, engine, patience=patience)
         try:

@@ -1,0 +1,64 @@
+"""A real `vllm serve` on this machine, for evidence: started with runtime adapters, ended with all its processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+START = 900.0
+
+
+@contextmanager
+def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
+    """The address of a server over `base`."""
+    port = free_port()
+    words = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
+    words += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
+    words += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
+    words += ["--worker-extension-cls", "agon.engine.vllm_cpu.GroupedLora", "--host", "127.0.0.1", "--port", str(port)]
+    settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *words]
+    process = subprocess.Popen(command, env=os.environ | settings, stdout=sys.stderr, start_new_session=True)
+    try:
+        await_health(f"http://127.0.0.1:{port}/health", process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(30)
+        finally:
+            end_group(process.pid)
+
+
+def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + START
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(1)
+    raise RuntimeError(f"vllm serve did not start (exit code {process.poll()})")
+
+
+def end_group(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
