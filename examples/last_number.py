@@ -1,0 +1,16 @@
+"""A verifier of one's own, for models too small to keep to a format: the last number that was written counts.
+
+    PYTHONPATH=examples agon train configs/examples/smollm2.yaml
+"""
+
+from __future__ import annotations
+
+import re
+
+from agon.types import Completion, Problem
+
+
+def verify(problem: Problem, completion: Completion) -> bool:
+    """Whether the last integer of the completion is the answer."""
+    numbers = re.findall(r"-?\d+", completion.text)
+    return bool(numbers) and int(numbers[-1]) == int(problem.answer)
