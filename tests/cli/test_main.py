@@ -137,7 +137,7 @@ class Terminal(io.StringIO):
 def test_colour_only_on_a_terminal_that_wants_it(setting: str, coloured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     monkeypatch.setenv("NO_COLOR", setting)
-    cli.report(InputError("not so", fix="mend it"))
+    cli.tell(InputError("not so", fix="mend it"))
     assert ("\033[" in terminal.getvalue()) is coloured
 
 

@@ -164,8 +164,8 @@ def test_a_cascade_result_is_shown_from_its_records(tmp_path: Path) -> None:
     }  # fmt: skip
     lost = turn | {"policy": None, "correct": False, "reason": "wrong"}
     record = {"problem": "p", "sample": 0, "question": "q", "answer": "4", "draft": lost, "peek": "s", "leak": False}
-    (tmp_path / "cascade.json").write_text("{}")
-    (tmp_path / "cascade.jsonl").write_text(json.dumps(record | {"final": turn}) + "\n")
+    (tmp_path / "cascade.json").write_text('{"records": "ab.jsonl"}')
+    (tmp_path / "ab.jsonl").write_text(json.dumps(record | {"final": turn}) + "\n")
     index = unpack(render(open_source(tmp_path / "cascade.json")), "index")
     assert index["columns"]["drafter"] == ["base"]
     assert names(index["columns"]["outcomes"][0], OUTCOMES) == {"converted", "disagree"}

@@ -87,21 +87,24 @@ def _facts(run: RunDir) -> tuple[str, ...]:
 
 
 def _evaluation(path: Path) -> Source:
-    """The records of a result, which stand beside it under the same name."""
-    records = path if path.suffix == ".jsonl" else _beside(path)
-    try:
-        lines = records.read_text(encoding="utf-8").split("\n")[:-1]
-        rows = [_trial(json.loads(line)) for line in lines]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunDirError(f"{records} cannot be read: {type(error).__name__}: {error}", fix=FIX) from error
+    """The records of a result: those that it names, or a file of records itself."""
+    rows = []
+    for records in [path] if path.suffix == ".jsonl" else _records(path):
+        try:
+            lines = records.read_text(encoding="utf-8").split("\n")[:-1]
+            rows += [_trial(json.loads(line)) for line in lines]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            raise RunDirError(f"{records} cannot be read: {type(error).__name__}: {error}", fix=FIX) from error
     return Source(f"{path.parent.name}/{path.stem}", ("evaluation",), iter(rows), rewarded=False)
 
 
-def _beside(result: Path) -> Path:
-    found = sorted(result.parent.glob(f"{result.stem}*.jsonl"), key=lambda path: len(path.name))
-    if not found:
-        raise RunDirError(f"no records stand beside {result}", fix=FIX)
-    return found[0]
+def _records(result: Path) -> list[Path]:
+    """A cascade names the records of its direction; the mean of A and B those of both."""
+    try:
+        named = json.loads(result.read_text(encoding="utf-8"))["records"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise RunDirError(f"{result} is not a result: {type(error).__name__}: {error}", fix=FIX) from error
+    return [result.parent / Path(str(name)).name for name in (named if isinstance(named, list) else [named])]
 
 
 def _trial(record: Mapping[str, Any]) -> dict[str, Any]:
