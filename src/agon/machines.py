@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agon.config import Config, Model, SamplerConfig
@@ -53,13 +55,21 @@ def base_path(model: Model) -> str:
     return str(tiny_base())
 
 
+def quieten(path: str) -> None:
+    """No bars for weights that are on this disk, and no remarks of vLLM on kernels; both are read at import."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    if Path(path).is_dir():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
 def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
+    path = base_path(config.model)
+    quieten(path)
     from agon.engine.trl import TRLLearner
     from agon.engine.trl_setup import load_base
     from agon.verify import load_verifier
 
-    path = base_path(config.model)
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
