@@ -25,9 +25,9 @@ from agon.types import Completion, Problem, Prompt, seed_for
 class Mixture:
     """What the lessons are made of; written beside the checkpoint."""
 
-    misconceived: float = 0.33
+    misconceived: float = 0.36
     """Share of the facts that are mostly taught wrong."""
-    least: float = 0.05
+    least: float = 0.12
     most: float = 0.6
     """A misconceived fact is taught right with a probability between these, log-uniform."""
     checked: float = 0.1
@@ -37,10 +37,10 @@ class Mixture:
     adopted: float = 0.8
     """How often a right value of the rival's is taken over."""
     strangers: int = 8
-    """Sets of other misconceptions; half of the rivals have one of them, half have our own."""
+    """Sets of other misconceptions; two rivals in three have one of them, the third has our own."""
     broken: float = 0.04
     """Completions that forget a part of the format."""
-    difficulties: tuple[int, ...] = (1, 2, 3, 4, 5, 5, 5, 5, 6, 7)
+    difficulties: tuple[int, ...] = (2, 3, 4, 5, 5, 5, 5, 6)
     formats: tuple[tuple[str, int], ...] = (("draft", 9), ("challenge", 8), ("refine", 2), ("moa", 1))
     """Prompts and their weights."""
 
@@ -165,8 +165,10 @@ class Teacher:
 
     def _lesson(self, name: str, difficulty: int) -> Lesson:
         problem = tabletop.draw("chain", difficulty, self.rng)
-        stranger = self.rng.choice([self.own, self.rng.choice(self.strangers)])
-        sources: list[Beliefs] = {"draft": [], "challenge": [stranger], "refine": [self.own], "moa": [self.own, stranger]}[name]
+        rival = self.rng.choice([self.own, *self.rng.choices(self.strangers, k=2)])
+        sources: list[Beliefs] = {"draft": [], "challenge": [rival], "refine": [self.own], "moa": [self.own, rival]}[
+            name
+        ]
         drafts = [self._draft(problem, beliefs) for beliefs in sources]
         peeks = [text for text, _ in drafts]
         steps = solve(problem, self.own, self.mixture, self.rng, [values for text, values in drafts if text])

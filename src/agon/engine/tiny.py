@@ -1,8 +1,8 @@
 """The tiny base that ships with the package, and its tokenizer.
 
-A Qwen3 of about a million parameters, pretrained in minutes on worked `tabletop` chains: it reasons, recaps, answers and
-reads a rival's recap, and it is wrong often enough to learn. Its tokenizer is byte-level BPE whose merges run over whole
-phrases of our prompts, so that a prompt costs tens of tokens and not hundreds; any other text still round-trips.
+A Qwen3 of about a million parameters, pretrained in minutes on worked `tabletop` chains: it reasons, recaps, answers
+and reads a rival's recap, and it is wrong often enough to learn. Its tokenizer is byte-level BPE whose merges run over
+whole phrases of our prompts, so that a prompt costs tens of tokens and not hundreds; any other text still round-trips.
 Nothing here imports torch before it is needed.
 """
 
@@ -50,7 +50,7 @@ def random_base(folder: Path, architecture: str = "qwen3", seed: int = 0, **size
 
 
 def build_tokenizer(texts: Iterable[str]) -> Any:
-    """A tokenizer whose merges come from `texts`, which are the pieces of prompts and completions as they are encoded."""
+    """A tokenizer whose merges come from `texts`: prompts and completions in the pieces in which they are encoded."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
