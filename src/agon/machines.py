@@ -41,6 +41,11 @@ class Machines:
         """What a step's own samples say about the engine; stops the run when they came from another policy."""
         return self.canary.alarms(metrics) if self.canary else []
 
+    def rest(self) -> None:
+        """Let an engine beside the learner give its memory back, if it was told to."""
+        if self.canary:
+            self.canary.sampler.rest()
+
     def close(self) -> None:
         self.sampler.close()
         self.verify.close()
@@ -101,7 +106,9 @@ def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sam
     if settings.url:
         return VLLMSampler(path, ServerEngine(settings.url, network=settings.network))
     limits = {"context": context, "rank": model.lora.rank, "max_loras": settings.max_loras}
-    return VLLMSampler(path, LocalEngine(path, dtype=model.dtype, memory=settings.gpu_memory_utilization, **limits))
+    more: dict[str, Any] = {"revision": model.revision, "enable_sleep_mode": settings.sleep}
+    engine = LocalEngine(path, dtype=model.dtype, memory=settings.gpu_memory_utilization, **limits, **more)
+    return VLLMSampler(path, engine, sleeps=settings.sleep)
 
 
 def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:

@@ -187,6 +187,7 @@ class Training:
                 if self.machines.learner.processes == 1:  # saving waits for all processes, and the others are fine
                     self._save(step)
                 raise
+        self.machines.rest()
         self._began_update = time.perf_counter()
         return self._played.streams
 

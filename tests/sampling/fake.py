@@ -58,6 +58,12 @@ class FakeEngine:
     async def progress(self) -> int:
         return self.tokens
 
+    async def sleep(self) -> None:
+        self.log.append("sleep")
+
+    async def wake(self) -> None:
+        self.log.append("wake")
+
     async def stop(self) -> None:
         self.stops += 1
 

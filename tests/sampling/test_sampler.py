@@ -182,6 +182,21 @@ def test_what_is_drawn_fits_in_the_context(make: Make) -> None:
     assert drawn(sampler, ask(None))[0].generated_tokens == 3
 
 
+def test_an_engine_that_sleeps_wakes_for_the_next_draw_or_load(make: Make, adapters: Path) -> None:
+    engine = FakeEngine()
+    sampler = make(engine)
+    sampler.rest()
+    assert engine.log == [], "it was not told to"
+    sampler._sleeps = True
+    for _ in range(2):
+        sampler.rest()
+        sampler.rest()
+        drawn(sampler, *[ask(None, seed) for seed in range(4)])
+    sampler.rest()
+    sampler.publish(Policy.A, "a@0-x", adapters / "one")
+    assert engine.log == ["sleep", "wake"] * 3 + ["load a@0-x"]
+
+
 def test_closing_stops_the_engine_once(make: Make) -> None:
     engine = FakeEngine()
     sampler = make(engine)

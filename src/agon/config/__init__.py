@@ -195,6 +195,9 @@ class SamplerConfig(Frozen):
     """Ours: adapters live at once: two policies, and their first versions to measure progress against."""
     gpu_memory_utilization: Number = Field(default=0.45, gt=0, le=1)
     """Ours: share of the GPU that vLLM may take; the rest is the learner's."""
+    sleep: Switch = False
+    """Ours: an engine inside the run gives its GPU memory back while the learner works: room for longer rows, for some
+    seconds a step."""
     max_model_len: Positive | None = None
     """Ours: context length of the engine; null derives it from the caps on peek and completion."""
 

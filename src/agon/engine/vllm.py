@@ -78,6 +78,12 @@ class Engine(Protocol):
         """Tokens processed so far, prompts included."""
         ...
 
+    async def sleep(self) -> None:
+        """Give memory back without losing the base or an adapter."""
+        ...
+
+    async def wake(self) -> None: ...
+
     async def stop(self) -> None:
         """End it, dead or alive, and leave no process behind."""
         ...
@@ -86,11 +92,12 @@ class Engine(Protocol):
 class VLLMSampler:
     """Implements `agon.engine.base.Sampler`."""
 
-    def __init__(self, base_path: str, engine: Engine, *, patience: float = PATIENCE) -> None:
+    def __init__(self, base_path: str, engine: Engine, *, sleeps: bool = False, patience: float = PATIENCE) -> None:
         self.renderer = Renderer.load(base_path)
         self.engine = engine
         self._stop = self.renderer.stop | end_ids(base_path)
         self._versions, self._patience = Versions(), patience
+        self._sleeps, self._asleep = sleeps, False
         self._life = self._failures = self._drawing = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="agon-vllm", daemon=True)
@@ -164,6 +171,12 @@ class VLLMSampler:
     def unload(self, version: str) -> None:
         self._call(self._persist(lambda: self._in_time(self.engine.unload(version))))
 
+    def rest(self) -> None:
+        """Give the engine's memory back until the next draw or load; nothing, unless it was told that it sleeps."""
+        if self._sleeps and not self._asleep:
+            self._call(self._persist(lambda: self._in_time(self.engine.sleep())))
+            self._asleep = True
+
     def clip(self, text: str, max_tokens: int) -> str:
         return self.renderer.clip(text, max_tokens)
 
@@ -198,9 +211,17 @@ class VLLMSampler:
         while True:
             life = self._life
             try:
+                await self._rise()
                 return await attempt()
             except EngineDown as failure:
                 await self._revive(life, str(failure))
+
+    async def _rise(self) -> None:
+        if self._asleep:
+            async with self._reviving:
+                if self._asleep:
+                    await self._in_time(self.engine.wake())
+                    self._asleep = False
 
     async def _attempt(self, draw: Draw) -> Drawn:
         """One try, given up as soon as the watchdog says that the engine is down."""
@@ -241,7 +262,7 @@ class VLLMSampler:
         await self.engine.start()
         for version, folder in self._versions.live.items():
             await self._in_time(self.engine.load(version, folder))
-        self._life += 1
+        self._life, self._asleep = self._life + 1, False
         self._down = self._loop.create_future()
         self._watchdog = self._loop.create_task(self._watch())
 

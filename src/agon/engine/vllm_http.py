@@ -99,6 +99,12 @@ class ServerEngine:
         self._tokens = int(sum(map(float, counts)))
         return self._tokens
 
+    async def sleep(self) -> None:
+        """A server has memory of its own."""
+
+    async def wake(self) -> None:
+        """It never slept."""
+
     async def stop(self) -> None:
         """Leave the server as it was: our adapters forgotten, our requests cancelled."""
         if self._client is None:

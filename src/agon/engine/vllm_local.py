@@ -21,6 +21,8 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM serves; an adapter fits in the next larger one."""
 CACHED = 4
 """Adapters held in memory beyond those in slots: one that fell out would be read again, and its folder may be gone."""
+SLEEP_LEVEL = 1
+"""Weights move to main memory and come back. Level 2 throws the base away, and nobody would push it again."""
 QUIET = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
@@ -93,6 +95,12 @@ class LocalEngine:
 
     async def progress(self) -> int:
         return self._tokens
+
+    async def sleep(self) -> None:
+        await self._alive(self._llm.sleep(level=SLEEP_LEVEL))
+
+    async def wake(self) -> None:
+        await self._alive(self._llm.wake_up())
 
     async def stop(self) -> None:
         """Ask the engine to end, then end what is left of it: a core whose worker died ignores the question."""
