@@ -12,7 +12,7 @@ import time
 import uuid
 from typing import Any
 
-from _engine import SMALL, TINY, Bench, ask, bench
+from _engine import SMALL, Bench, ask, bench
 from _lib import arguments, hardware, ratio_interval, verdict
 from agon.engine.vllm import Draw
 from agon.engine.vllm_local import parameters
@@ -25,8 +25,8 @@ SAMPLING = Sampling(max_tokens=48)
 
 def main() -> None:
     args = arguments(__doc__)
-    pairs = 4 if args.quick else 24
-    with bench(TINY if args.quick else SMALL, context=512) as table:
+    pairs = 3 if args.quick else 24
+    with bench(SMALL, context=512) as table:
         for policy in Policy:
             table.publish(policy)
         times = [both(table, n) for n in range(-1, pairs)][1:]  # the first warms up

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from _engine import SMALL, TINY, Bench, bench
+from _engine import SMALL, Bench, bench
 from _lib import arguments, hardware, ratio_interval, verdict
 from agon.algorithm import play
 from agon.engine.vllm import Draw
@@ -36,7 +36,7 @@ Lengths = Sequence[tuple[int, int]]
 def main() -> None:
     args = arguments(__doc__)
     rounds = 3 if args.quick else 20
-    with bench(TINY if args.quick else SMALL, context=1024) as table:
+    with bench(SMALL, context=1024) as table:
         for policy in Policy:
             table.publish(policy)
         table.sampler._stop = frozenset()  # lengths are prescribed: nothing ends early

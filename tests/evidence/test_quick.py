@@ -14,6 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = {
     **({} if which("chromium") else {"viewer": "needs chromium, which is not installed here"}),
+    **dict.fromkeys(("sampler_ratio", "streaming_ratio"), "times an engine that other work here would slow down"),
+    "engine_faults": "starts several engines, a minute each",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
 }
 """Scripts that only `scripts/prove --quick` runs, with the reason."""
