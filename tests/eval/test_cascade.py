@@ -11,7 +11,7 @@ from agon.engine.scripted import ScriptedSampler
 from agon.eval.cascade import Seat, Table, hold
 from agon.eval.points import choose, measure, merge, systems
 from agon.game.rules import Game
-from agon.types import Direction, Policy, Request, Sampling, seed_for
+from agon.types import Direction, Policy, Problem, Request, Sampling, seed_for
 from tests.game.world import RIGHT, WRONG, by_seed, problems, read_tag, run
 
 A, B = Seat(Policy.A), Seat(Policy.B)
@@ -38,6 +38,25 @@ def test_the_cascades_prompts_are_trainings_byte_for_byte() -> None:
     assert [trial.draft.prompt for trial in held] == [bout.draft.prompt for bout in played.bouts]
     assert [trial.final.prompt for trial in held] == [bout.challenge.prompt for bout in played.bouts]
     assert [trial.peek for trial in held] == [bout.peek for bout in played.bouts]
+
+
+def test_the_sampler_is_asked_the_same_prompts_in_training_and_in_evaluation() -> None:
+    """Drafts that differ, hostile and empty ones among them: what reaches the machine is compared, byte for byte."""
+    drafts = ["<think> t </think> recap {} <answer>no</answer>", "<think> cut off {}", "</think> </think> <answer>{}"]
+
+    def reply(request: Request) -> str:
+        asked = request.prompt.messages[-1].text
+        return "<think> </think> <answer>yes</answer>" if "attempt" in asked else drafts[len(asked) % 3].format(asked)
+
+    batch = [Problem(f"p{k}", "why <|im_end|> </think> " + "x" * k, "yes") for k in range(6)]
+    _, training = run(batch, 0, Game(group_size=1, max_peek_tokens=50), reply)
+    evaluating = table(reply)
+    asyncio.run(hold(batch, [(A, B)], evaluating))
+    asked = [
+        sorted(repr(e.request.prompt) for e in s.events if e.kind == "start") for s in (training, evaluating.sampler)
+    ]
+    assert asked[0] == asked[1]
+    assert len(set(asked[0])) == 12
 
 
 def test_self_refines_second_stage_is_trainings_too() -> None:

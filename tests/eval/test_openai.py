@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,56 +12,23 @@ import pytest
 
 from agon.data import tabletop
 from agon.engine import openai
-from agon.engine.openai import OpenAISampler, completion
+from agon.engine.openai import OpenAISampler, from_chat
 from agon.engine.tiny import tiny_base
 from agon.errors import EngineError
 from agon.eval.cascade import Seat, Table, hold
 from agon.game.peek import escape
-from agon.game.prompts import draft_prompt
 from agon.types import BASE, Message, Policy, Problem, Prompt, Quote, Request, Sampling
 from agon.verify import load_verifier
+from tests.eval.serving import VERSIONS, adapters, server, serving
 
-Answer = Callable[[str, dict[str, Any] | None], tuple[int, Any]]
 ANSWER = {
     "choices": [{"message": {"content": "<think>t</think>s <answer>4</answer>"}, "finish_reason": "stop"}],
     "usage": {"prompt_tokens": 3, "completion_tokens": 5},
 }
 
 
-@contextmanager
-def server(answer: Answer) -> Iterator[str]:
-    """An HTTP server on this machine that answers (path, body) with (code, value)."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers.get("Content-Length") or 0)
-            self._reply(json.loads(self.rfile.read(length)))
-
-        def do_GET(self) -> None:
-            self._reply(None)
-
-        def _reply(self, body: dict[str, Any] | None) -> None:
-            code, value = answer(self.path, body)
-            data = value if isinstance(value, bytes) else json.dumps(value).encode()
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *args: Any) -> None:
-            pass
-
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=made.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{made.server_port}/v1"
-    finally:
-        made.shutdown()
-        made.server_close()
-
-
 def sampler(url: str, **options: Any) -> OpenAISampler:
-    return OpenAISampler(url, "the-base", escape=escape, clip=lambda text, n: text, **options)
+    return OpenAISampler(url, "the-base", escape=escape, renderer=None, **options)
 
 
 def ask(url: str, words: tuple[str | Quote, ...] = ("Count.",), **options: Any) -> Any:
@@ -142,11 +105,11 @@ def message(content: str | None, reasoning: str | None = None, finish: str = "st
 
 
 def test_reasoning_that_came_apart_is_put_back() -> None:
-    assert completion(message("s", "t"), BASE).text == "<think>t</think>s"
-    assert completion(message(None, "t", "length"), BASE).text == "<think>t"
-    opened = completion(message("t</think>s"), BASE)
+    assert from_chat(message("s", "t"), BASE).text == "<think>t</think>s"
+    assert from_chat(message(None, "t", "length"), BASE).text == "<think>t"
+    opened = from_chat(message("t</think>s"), BASE)
     assert (opened.text, opened.opened) == ("t</think>s", True)
-    assert not completion(message("<think>t</think>s"), BASE).opened
+    assert not from_chat(message("<think>t</think>s"), BASE).opened
 
 
 def test_models_that_are_not_served_are_named() -> None:
@@ -162,97 +125,69 @@ def test_models_that_are_not_served_are_named() -> None:
 
 # -- the same verdicts as in this process -----------------------------------------------------------------------------
 
-VERSIONS = {Policy.A: "a@000001-one", Policy.B: "b@000001-two"}
 GREEDY = Sampling(0.0, 1.0, 96)
 
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The tiny base in float32 with two adapters that change what it says."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
     from agon.engine.hf import HFSampler
 
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
     made = HFSampler(str(tiny_base()), dtype="float32")
-    for policy, version in VERSIONS.items():
-        base = AutoModelForCausalLM.from_pretrained(tiny_base(), dtype="float32")
-        model = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear"))
-        for name, parameter in model.named_parameters():
-            if "lora_B" in name:
-                torch.nn.init.normal_(parameter, std=0.02)
-        folder = tmp_path_factory.mktemp(policy.value)
-        model.save_pretrained(folder)
-        made.publish(policy, version, folder)
+    for policy, folder in adapters(tmp_path_factory.mktemp("adapters")).items():
+        made.publish(policy, VERSIONS[policy], folder)
     yield made
     made.close()
 
 
-def foreign(engine: Any, loop: asyncio.AbstractEventLoop) -> Answer:
-    """A server as a stranger would write it: its own chat template on the text it was sent, then token ids."""
-
-    def answer(path: str, body: dict[str, Any] | None) -> tuple[int, Any]:
-        if body is None:
-            return 200, {"data": [{"id": name} for name in ("tiny", *VERSIONS.values())]}
-        prompt = Prompt(tuple(Message(m["role"], (m["content"],)) for m in body["messages"]))
-        version = BASE if body["model"] == "tiny" else body["model"]
-        sampling = Sampling(body["temperature"], body["top_p"], body["max_tokens"])
-        asked = engine.sample(Request(prompt, None, body["seed"], sampling, version))
-        got = asyncio.run_coroutine_threadsafe(asked, loop).result(60)
-        usage = {"prompt_tokens": got.prompt_tokens, "completion_tokens": got.generated_tokens}
-        choice = {"message": {"role": "assistant", "content": got.text}, "finish_reason": got.finish}
-        return 200, {"choices": [choice], "usage": usage}
-
-    return answer
-
-
 def problems() -> list[Problem]:
-    return tabletop.problems("chain", 3, 12, seed=1)
+    return tabletop.problems("chain", 3, 8, seed=1)
+
+
+A, B = Seat(Policy.A), Seat(Policy.B)
+SYSTEMS = [Seat(None), A, B, (A, B), (B, A)]
 
 
 def held(at: Any) -> list[list[Any]]:
-    a, b = Seat(Policy.A), Seat(Policy.B)
     with load_verifier("math", workers=1) as verify:
-        table = Table(at, verify, GREEDY, max_peek_tokens=64)
-        return asyncio.run(hold(problems(), [Seat(None), a, b, (a, b), (b, a)], table))
+        return asyncio.run(hold(problems(), SYSTEMS, Table(at, verify, GREEDY, max_peek_tokens=64)))
 
 
-@pytest.fixture(scope="module")
-def both(engine: Any) -> tuple[list[list[Any]], list[list[Any]]]:
-    """The same evaluation in this process and over HTTP."""
-    here = held(engine)
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    with server(foreign(engine, loop)) as url:
-        there = OpenAISampler(url, "tiny", escape=escape, clip=engine.clip)
+def over(engine: Any, ids: bool) -> list[list[Any]]:
+    """The evaluation over HTTP."""
+    with serving(engine, ids) as url:
+        there = OpenAISampler(url, "tiny", escape=escape, renderer=engine.renderer.inner)
         for policy, version in VERSIONS.items():
             there.publish(policy, version, Path())
         there.check()
-        over = held(there)
+        assert there.ids is ids
+        found = held(there)
         there.close()
-    loop.call_soon_threadsafe(loop.stop)
-    return here, over
+    return found
 
 
-def test_a_url_gives_the_verdicts_of_the_engine_in_this_process(both: Any) -> None:
-    here, over = both
-    for one, two in zip(here, over, strict=True):
-        assert [t.final.verdict for t in one] == [t.final.verdict for t in two]
-        assert [t.final.completion.version for t in one] == [t.final.completion.version for t in two]
-        assert [t.peek for t in one] == [t.peek for t in two]
-    verdicts = {trial.final.verdict.correct for row in here for trial in row}
-    assert verdicts == {True, False}, "a comparison of verdicts that are all alike would say nothing"
+@pytest.fixture(scope="module")
+def here(engine: Any) -> list[list[Any]]:
+    """The evaluation in this process."""
+    found = held(engine)
+    assert {trial.final.verdict.correct for row in found for trial in row} == {True, False}, "else it says nothing"
+    return found
 
 
-def test_it_also_gives_the_same_texts(both: Any) -> None:
-    for one, two in zip(*both, strict=True):
-        assert [t.final.completion.text for t in one] == [t.final.completion.text for t in two]
+def alike(one: list[Any], two: list[Any]) -> None:
+    assert [t.final.verdict for t in one] == [t.final.verdict for t in two]
+    assert [t.final.completion.text for t in one] == [t.final.completion.text for t in two]
+    assert [t.final.completion.version for t in one] == [t.final.completion.version for t in two]
+    assert [t.peek for t in one] == [t.peek for t in two]
 
 
-def test_the_plain_prompt_reads_the_same_to_a_stranger(engine: Any) -> None:
-    prompt = draft_prompt(problems()[0])
-    text = Prompt(tuple(Message(m.role, (m.text,)) for m in prompt.messages))
-    assert engine.renderer.render(prompt).ids == engine.renderer.render(text).ids
+def test_a_url_gives_the_verdicts_of_the_engine_in_this_process(engine: Any, here: Any) -> None:
+    for one, two in zip(here, over(engine, ids=True), strict=True):
+        alike(one, two)
+
+
+def test_where_only_text_can_be_sent_the_plain_prompt_still_reads_the_same(engine: Any, here: Any) -> None:
+    """The cascade is left out: at the edges of a quote a tokenizer may merge what we splice."""
+    there = over(engine, ids=False)
+    for one, two in zip(here[:3], there[:3], strict=True):
+        alike(one, two)

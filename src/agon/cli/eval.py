@@ -99,7 +99,7 @@ def _hold(args: argparse.Namespace, target: Target, evaluation: Evaluation) -> b
     if not evaluation.missing():
         return True
     _say(f"{len(evaluation.missing())} trials to hold on {evaluation.folder.name}: {', '.join(evaluation.systems)}")
-    with machines(target, args.url, args.names) as table, asyncio.Runner() as runner, Interrupt() as interrupt:
+    with machines(target, args.url, args.names, _say) as table, asyncio.Runner() as runner, Interrupt() as interrupt:
         try:
             runner.run(interrupt.watching(evaluation.hold(table, Progress())))
         except Interrupted:

@@ -1,9 +1,11 @@
-"""Sampler over any OpenAI-compatible URL: chat messages go out as text, and text comes back.
+"""Sampler over any OpenAI-compatible URL.
 
-What this cannot promise, because only text can be sent: the server renders the chat template, so quoted text goes in
-its escaped form (what could pass for structure is plain text) instead of being spliced in as ids; token ids and
-log-probabilities do not come back, so a learner cannot train on it; a seed is a request that a server may ignore.
-Standard library only. Every request has a time limit, failures of the line are retried, and nothing waits for ever.
+Where the base's tokenizer is at hand and the server takes token ids (`/completions`, as vLLM does), our own ids go: the
+prompts are then training's to the last id. Elsewhere only text can be sent (`/chat/completions`), and that cannot
+promise as much: the server renders the chat template, so quoted text goes in its escaped form (what could pass for
+structure is plain text) instead of being spliced in as ids, and the ids at its edges may be others. Either way a
+learner cannot train on it, and a seed is a request that a server may ignore. Standard library only. Every request has a
+time limit, failures of the line are retried, and nothing waits for ever.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ import os
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from agon.engine.render import Rendered, Renderer
 from agon.errors import EngineError
 from agon.types import BASE, Completion, Finish, Policy, Quote, Request
 
@@ -43,14 +47,15 @@ class OpenAISampler:
         base: str,
         *,
         escape: Callable[[str], str],
-        clip: Callable[[str, int], str],
+        renderer: Renderer | None,
         timeout: float = TIMEOUT,
     ) -> None:
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
             raise EngineError(f"{url!r} is not the address of a server", fix="write it like http://localhost:8000/v1")
         self.url = url.rstrip("/")
-        self.clip = clip
-        self._escape, self._timeout = escape, timeout
+        self.ids = False
+        """Whether token ids are sent; `check` finds out."""
+        self._escape, self._renderer, self._timeout = escape, renderer, timeout
         self._names: dict[str, str] = {BASE: base}
         self._latest: dict[Policy, str] = {}
         self._pool = ThreadPoolExecutor(max_workers=WORKERS, thread_name_prefix="agon-url")
@@ -60,17 +65,26 @@ class OpenAISampler:
     async def sample(self, request: Request) -> Completion:
         """Draw one completion; the version is the one the request names, under the server's name for it."""
         version = self._resolve(request)
+        sampling = request.sampling
         body = {
             "model": self._names[version],
-            "messages": [{"role": m.role, "content": self._text(m.parts)} for m in request.prompt.messages],
-            "temperature": request.sampling.temperature,
-            "top_p": request.sampling.top_p,
-            "max_tokens": request.sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": sampling.max_tokens,
             "seed": request.seed,
         }
         loop = asyncio.get_running_loop()
-        answer = await loop.run_in_executor(self._pool, self._post, "/chat/completions", body)
-        return completion(answer, version)
+        if self.ids and self._renderer:
+            rendered = self._renderer.render(request.prompt)
+            body |= {"prompt": list(rendered.ids), "return_token_ids": True}
+            answer = await loop.run_in_executor(self._pool, self._post, "/completions", body)
+            return from_ids(answer, version, rendered, self._renderer)
+        body["messages"] = [{"role": m.role, "content": self._text(m.parts)} for m in request.prompt.messages]
+        return from_chat(await loop.run_in_executor(self._pool, self._post, "/chat/completions", body), version)
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        """By the base's tokenizer; without one, by a low estimate of three characters to a token."""
+        return self._renderer.clip(text, max_tokens) if self._renderer else text[: 3 * max_tokens]
 
     def publish(self, policy: Policy, version: str, folder: Path) -> None:
         """Make a version the latest of its policy; the server must have it already, as nothing is sent to it."""
@@ -85,14 +99,26 @@ class OpenAISampler:
         """Say what the server calls a version."""
         self._names[version] = name
 
-    def check(self, versions: tuple[str, ...] | None = None) -> None:
-        """Ask the server for its models; refuse one that does not have what is wanted."""
+    def check(self) -> None:
+        """Ask the server for its models, refuse one that lacks what is wanted, and find out if it takes token ids."""
         served = [str(model.get("id")) for model in self._post("/models", None).get("data", [])]
-        wanted = {v: n for v, n in self._names.items() if versions is None or v in versions}
-        lacking = [f"{name} (for {version})" for version, name in wanted.items() if name not in served]
+        lacking = [f"{name} (for {version})" for version, name in self._names.items() if name not in served]
         if lacking:
             message = f"{self.url} does not serve {', '.join(lacking)}; it serves {', '.join(served) or 'nothing'}"
             raise EngineError(message, fix="say what it calls them: --names a=NAME,b=NAME,base=NAME")
+        self.ids = self._takes_ids()
+
+    def _takes_ids(self) -> bool:
+        """One token drawn from a prompt of ids: a server that counts as many prompt tokens has read them as ids."""
+        if self._renderer is None:
+            return False
+        prompt = self._renderer.encode("one two three")
+        body = {"model": self._names[BASE], "prompt": prompt, "max_tokens": 1, "return_token_ids": True}
+        try:
+            answer = self._send("/completions", body)
+            return bool(answer["usage"]["prompt_tokens"] == len(prompt) and answer["choices"][0]["token_ids"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
 
     def close(self) -> None:
         """Start no request any more; one that is under way ends by itself or at its time limit."""
@@ -144,24 +170,48 @@ class OpenAISampler:
             time.sleep(0.1)
 
 
-def completion(answer: Any, version: str) -> Completion:
+def from_chat(answer: Any, version: str) -> Completion:
     """A chat completion as ours: reasoning that came apart from the content is put back in front of it."""
-    try:
-        choice, usage = answer["choices"][0], answer["usage"]
+    with _reading():
+        choice = answer["choices"][0]
         message = choice["message"]
         reasoning = message.get("reasoning") or message.get("reasoning_content") or ""
         content = message.get("content") or ""
-        lengths = int(usage["prompt_tokens"]), int(usage["completion_tokens"])
-        finish: Finish = "length" if choice.get("finish_reason") == "length" else "stop"
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        fix = "the server must answer with choices and usage, as OpenAI's does"
-        raise EngineError(f"an answer without {type(error).__name__}: {error}", fix=fix) from error
+        counts = _counts(answer), _finish(choice)
     if reasoning:
-        closed = CLOSE if content or finish == "stop" else ""
-        return Completion(f"{OPEN}{reasoning}{closed}{content}", version, *lengths, finish)
+        closed = CLOSE if content or counts[1] == "stop" else ""
+        return Completion(f"{OPEN}{reasoning}{closed}{content}", version, *counts[0], counts[1])
     # a template that opens the reasoning block leaves it to the completion to close it
     opened = CLOSE in content and OPEN not in content.partition(CLOSE)[0]
-    return Completion(content, version, *lengths, finish, opened)
+    return Completion(content, version, *counts[0], counts[1], opened)
+
+
+def from_ids(answer: Any, version: str, rendered: Rendered, renderer: Renderer) -> Completion:
+    """A completion of token ids as ours."""
+    with _reading():
+        choice = answer["choices"][0]
+        ids = [int(token) for token in choice["token_ids"]]
+        counts = _counts(answer), _finish(choice)
+    while ids and ids[-1] in renderer.stop:
+        ids.pop()
+    return Completion(renderer.text(ids), version, *counts[0], counts[1], rendered.opened)
+
+
+def _counts(answer: Any) -> tuple[int, int]:
+    return int(answer["usage"]["prompt_tokens"]), int(answer["usage"]["completion_tokens"])
+
+
+def _finish(choice: Any) -> Finish:
+    return "length" if choice.get("finish_reason") == "length" else "stop"
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        fix = "the server must answer with choices and usage, as OpenAI's does"
+        raise EngineError(f"an answer that cannot be read: {type(error).__name__}: {error}", fix=fix) from error
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:

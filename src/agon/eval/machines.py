@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from agon.engine.base import Sampler
+from agon.engine.render import Renderer
 from agon.errors import InputError, RunDirError
 from agon.eval.cascade import Table
 from agon.eval.target import Target, adapters
@@ -19,11 +20,11 @@ PROMPTS = 64
 
 
 @contextmanager
-def machines(target: Target, url: str | None, names: str) -> Iterator[Table]:
+def machines(target: Target, url: str | None, names: str, say: Callable[[str], None]) -> Iterator[Table]:
     """The table, with its machines closed afterwards."""
     from agon.verify import load_verifier
 
-    sampler = served(target, url, names) if url else local(target)
+    sampler = served(target, url, names, say) if url else local(target)
     try:
         with load_verifier(target.config.verifier) as verify:
             config = target.config
@@ -42,36 +43,46 @@ def local(target: Target) -> Sampler:
     """An engine of our own, with the pair live in it."""
     config = target.config
     path = base_path(config.model)
-    check_template(target, path)
+    check_template(target, Renderer.load(path))
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
     for policy, (version, folder) in adapters(target).items():
         sampler.publish(policy, version, folder)
     return sampler
 
 
-def check_template(target: Target, path: str) -> None:
+def check_template(target: Target, renderer: Renderer) -> None:
     """A pair was trained under one chat template; under another it is a different policy."""
-    from agon.engine.render import Renderer
-
-    if target.pair and Renderer.load(path).hash != target.pair.info.chat_template_hash:
+    if target.pair and renderer.hash != target.pair.info.chat_template_hash:
         message = f"{target.config.model.name} has another chat template than the pair was trained with"
         raise RunDirError(message, fix="use the revision of the base that it was trained on: model.revision")
 
 
-def served(target: Target, url: str, names: str) -> Sampler:
-    """Somebody else's server. The peek is clipped by the base's tokenizer, if it can be loaded."""
+def served(target: Target, url: str, names: str, say: Callable[[str], None]) -> Sampler:
+    """Somebody else's server. What it takes, ids or text only, is said."""
     from agon.engine.openai import OpenAISampler
-    from agon.engine.render import Renderer
     from agon.game.peek import escape
 
     called = model_names(target, names)
-    clip = Renderer.load(base_path(target.config.model)).clip
-    sampler = OpenAISampler(url, called[BASE], escape=escape, clip=clip)
+    renderer = _renderer(target, say)
+    sampler = OpenAISampler(url, called[BASE], escape=escape, renderer=renderer)
     for policy, (version, folder) in adapters(target).items():
         sampler.publish(policy, version, folder)
         sampler.rename(version, called[policy.value])
     sampler.check()
+    if not sampler.ids:
+        say(f"{url} takes text only: quoted text goes escaped, and the server renders the prompts, not we")
     return sampler
+
+
+def _renderer(target: Target, say: Callable[[str], None]) -> Renderer | None:
+    path = base_path(target.config.model)
+    try:
+        renderer = Renderer.load(path)
+    except (OSError, ValueError):
+        say(f"the tokenizer of {path} cannot be loaded: peeks are capped by characters")
+        return None
+    check_template(target, renderer)
+    return renderer
 
 
 def model_names(target: Target, names: str) -> dict[str, str]:

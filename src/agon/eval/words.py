@@ -145,6 +145,6 @@ def _pair(pair: Mapping[str, Any] | None) -> str:
     cosine = "-" if weights["cosine"] is None else f"{weights['cosine']:+.3f}"
     lines.append(f"adapters: cosine {cosine}, norms {weights['norm_a']:.3g} and {weights['norm_b']:.3g}")
     if kl := pair.get("policy_kl"):
-        told = ", ".join(f"{name} {value:.4f}" for name, value in kl["nats_per_token"].items())
+        told = ", ".join(f"{name} {value:.2g}" for name, value in kl["nats_per_token"].items())
         lines.append(f"policies: KL in nats per token on {kl['prompts']} prompts: {told}")
     return "\n".join(lines)
