@@ -88,7 +88,7 @@ def _source(source: Source, number: int | None) -> str:
 
 
 def _steps(config: Config, counts: Counts) -> Section:
-    from agon.train import Schedule
+    from agon.schedule import Schedule
 
     train = config.train
     rows: dict[str, tuple[Cell, ...]] = {"problems per step": (train.problems_per_step,), "epochs": (train.epochs,)}
@@ -106,14 +106,14 @@ def _steps(config: Config, counts: Counts) -> Section:
 
 def total_steps(config: Config, counts: Counts) -> int | None:
     """Steps of the whole run, or None when the number of problems is not known."""
-    from agon.train import Schedule
+    from agon.schedule import Schedule
 
     return config.train.max_steps if counts.train is None else Schedule.of(config, counts.train).total
 
 
 def _budget(config: Config, counts: Counts) -> Section:
     """Section 4.5 of the paper: every arm draws 2N rollouts per problem under the same cap."""
-    from agon.train import game_of
+    from agon.schedule import game_of
 
     game, train, steps = game_of(config), config.train, total_steps(config, counts)
     drafts, challenges = game.drafts_per_problem, game.group_size if game.two_stages else 0
@@ -138,7 +138,7 @@ def _budget(config: Config, counts: Counts) -> Section:
 
 
 def _learner(config: Config, counts: Counts) -> Section:
-    from agon.train import game_of
+    from agon.schedule import game_of
 
     game, train = game_of(config), config.train
     rows = game.drafts_per_problem * train.problems_per_step
@@ -157,7 +157,7 @@ def _learner(config: Config, counts: Counts) -> Section:
 def _evaluation(config: Config, counts: Counts) -> Section:
     """On dev, at every point: each draft is drawn once and serves every cascade that starts from it."""
     from agon.eval.points import systems
-    from agon.train import Schedule, game_of
+    from agon.schedule import Schedule, game_of
     from agon.types import Policy
 
     wanted = systems(game_of(config), {policy: f"{policy.value}@first" for policy in Policy})

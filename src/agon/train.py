@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,12 +27,12 @@ from agon.errors import RunError
 from agon.eval.cascade import Table
 from agon.eval.points import choose, measure, merge, systems
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
-from agon.game.rules import Game
 from agon.health import diagnose
 from agon.interrupt import Interrupt, Interrupted
 from agon.machines import Machines
 from agon.record import step_record
 from agon.rundir import Resume, RunDir
+from agon.schedule import Schedule, State, game_of
 from agon.types import Bout, Direction, Played, Policy, Problem, Rollout, Sampling, Stream, seed_for
 
 INFRA_WINDOW, INFRA_LIMIT = 100, 0.01
@@ -48,60 +48,6 @@ class Watch(Protocol):
     def point(self, point: Mapping[str, Any]) -> None: ...
 
     def say(self, sentence: str) -> None: ...
-
-
-@dataclass(slots=True)
-class State:
-    """What a checkpoint must remember beside the learner's own state."""
-
-    versions: dict[Policy, str] = field(default_factory=dict)
-    first: dict[Policy, str] = field(default_factory=dict)
-    points: list[dict[str, Any]] = field(default_factory=list)
-    best: dict[str, Any] | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        names = {"versions": self.versions, "first": self.first}
-        plain = {key: {policy.value: name for policy, name in value.items()} for key, value in names.items()}
-        return {"run": {**plain, "points": self.points, "best": self.best}}
-
-    @classmethod
-    def from_dict(cls, raw: Mapping[str, Any]) -> State:
-        names = [{Policy(policy): name for policy, name in raw[key].items()} for key in ("versions", "first")]
-        return cls(names[0], names[1], list(raw["points"]), raw["best"])
-
-
-def game_of(config: Config) -> Game:
-    """The rules of a config's arm."""
-    fields = config.game.model_dump(exclude={"roles"})
-    train = config.train
-    return Game(
-        **fields,
-        role_assignment=config.game.roles,
-        max_peek_tokens=train.max_peek_tokens,
-        sampling=Sampling(train.temperature, 1.0, train.max_completion_tokens),
-        seed=train.seed,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """How many steps there are, and when to evaluate and save. A step number counts the steps done."""
-
-    steps_per_epoch: int
-    total: int
-    points: frozenset[int]
-    every: int
-
-    @classmethod
-    def of(cls, config: Config, problems: int) -> Schedule:
-        train = config.train
-        per_epoch = problems // train.problems_per_step
-        total = min(per_epoch * train.epochs, train.max_steps or per_epoch * train.epochs)
-        points = {0, *(round(total * k / config.eval.points) for k in range(1, config.eval.points + 1))}
-        return cls(per_epoch, total, frozenset(points if config.eval.points else ()), config.save.every)
-
-    def saves(self, done: int) -> bool:
-        return done % self.every == 0 or done == self.total or done in self.points
 
 
 class Training:

@@ -14,7 +14,8 @@ from agon.disk.bouts import files_in
 from agon.disk.pair import read_pair
 from agon.errors import RunDirError, RunError
 from agon.rundir import RunDir, read_bouts
-from agon.train import Schedule, verifier_failing
+from agon.schedule import Schedule
+from agon.train import verifier_failing
 from agon.types import Policy, Request
 from tests.game.world import RIGHT, WRONG
 from tests.train.world import OneNumberLearner, Verifier, config, directory, half_right, problems, training

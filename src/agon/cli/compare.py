@@ -40,7 +40,7 @@ def _file(path: Path) -> Path:
         return path
     from agon.config import load
     from agon.eval.systems import headline
-    from agon.train import game_of
+    from agon.schedule import game_of
 
     if not (path / "config.yaml").is_file():
         found = sorted(str(file) for file in path.rglob("*.json"))[:3]

@@ -31,9 +31,10 @@ def run(args: argparse.Namespace) -> int:
     """0 when the run reached its end, 130 when it was interrupted and saved."""
     from agon.data import splits
     from agon.machines import build
+    from agon.schedule import Schedule
     from agon.scoreboard import scoreboard
     from agon.trackers import check
-    from agon.train import Schedule, Training
+    from agon.train import Training
 
     config, where = _target(args)
     check(config.report_to)

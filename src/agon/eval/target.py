@@ -86,7 +86,7 @@ def _run(path: Path, overrides: Sequence[str]) -> Target:
     from agon.config import load
     from agon.disk.pair import read_pair
     from agon.rundir import RunDir
-    from agon.train import game_of
+    from agon.schedule import game_of
 
     RunDir.open(path)
     foreign = [word for word in overrides if not word.startswith(OWN)]
@@ -108,7 +108,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     from agon.arms import ARMS
     from agon.config import Config, load, resolved
     from agon.disk.pair import read_pair
-    from agon.train import game_of
+    from agon.schedule import game_of
 
     pair = read_pair(path)
     raw = resolved(load(file, overrides))
