@@ -1,4 +1,4 @@
-"""Run a function in several processes that find each other as `torchrun` processes do (gloo, CPU)."""
+"""Run a function in several processes that find each other as `torchrun` processes do: gloo on CPUs, NCCL on GPUs."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 PRELOAD = ["agon.engine.trl", "agon.engine.synthetic"]
 
 
-def run_world(world: int, work: Callable[[int, int, Any], Any], job: Any, timeout: float = 300.0) -> list[Any]:
-    """`work(rank, world, job)` in `world` fresh processes; results in the order of ranks."""
-    context = multiprocessing.get_context("forkserver")
+def run_world(
+    world: int,
+    work: Callable[[int, int, Any], Any],
+    job: Any,
+    *,
+    timeout: float = 300.0,
+    method: Literal["forkserver", "spawn"] = "forkserver",
+    gpus: str | None = None,
+) -> list[Any]:
+    """`work(rank, world, job)` in `world` fresh processes; results in the order of ranks. `gpus=""` hides all GPUs."""
+    context: Any = multiprocessing.get_context(method)
     context.set_forkserver_preload(PRELOAD)
-    results: Any = context.Queue()
-    port = _free_port()
-    processes = [context.Process(target=_enter, args=(rank, world, port, work, job, results)) for rank in range(world)]
+    results = context.Queue()
+    entry = (world, _free_port(), gpus, work, job, results)
+    processes = [context.Process(target=_enter, args=(rank, *entry)) for rank in range(world)]
     for process in processes:
         process.start()
     try:
@@ -29,9 +37,13 @@ def run_world(world: int, work: Callable[[int, int, Any], Any], job: Any, timeou
     return [found[rank] for rank in range(world)]
 
 
-def _enter(rank: int, world: int, port: int, work: Callable[..., Any], job: Any, results: Any) -> None:
+def _enter(
+    rank: int, world: int, port: int, gpus: str | None, work: Callable[..., Any], job: Any, results: Any
+) -> None:
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "OMP_NUM_THREADS": "1"}
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    if gpus is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus
     import torch
 
     torch.set_num_threads(1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
@@ -22,12 +22,13 @@ from agon.types import Policy
 
 GROUPS, STEPS = 4, 4
 GOALS = {"sgd": 1e-6, "adamw": 1e-4}
+OPTIMIZERS: tuple[Literal["sgd", "adamw"], ...] = ("sgd", "adamw")
 RATES = {"sgd": 1.0, "adamw": 1e-2}
 
 
 @dataclass(frozen=True)
 class Job:
-    optimizer: str
+    optimizer: Literal["adamw", "sgd"]
     loss: str
     beta: float = 0.0
     case: str = "live"
@@ -72,10 +73,12 @@ def train(rank: int, world: int, job: Job) -> dict[str, Any]:
         raise RuntimeError(f"{learner.processes} processes instead of {world}")
     before = flat(learner)
     metrics: list[Any] = []
-    learner.fit(
-        lambda step: [stream(p, groups_of(job, p, step, mine)) for p in Policy],
-        lambda update: metrics.append({p.value: dict(m) for p, m in update.metrics.items()}) is None,
-    )
+
+    def note(update: Any) -> bool:
+        metrics.append({policy.value: dict(found) for policy, found in update.metrics.items()})
+        return True
+
+    learner.fit(lambda step: [stream(p, groups_of(job, p, step, mine)) for p in Policy], note)
     return {"before": before, "after": flat(learner), "metrics": metrics}
 
 
@@ -91,7 +94,7 @@ def gap(one: dict[str, list[float]], two: dict[str, list[float]]) -> float:
 def metric_gap(one: list[Any], two: list[Any]) -> float:
     """Largest difference of what the two runs reported, the number of micro-batches aside."""
     pairs = [(a[p][k], b[p][k]) for a, b in zip(one, two, strict=True) for p in a for k in a[p] if k != "micro_batches"]
-    return max(abs(a - b) for a, b in pairs)
+    return max(abs(float(a) - float(b)) for a, b in pairs)
 
 
 def measure(jobs: list[Job]) -> list[dict[str, Any]]:
