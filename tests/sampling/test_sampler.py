@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from agon.engine import vllm
+from agon.engine import vllm, vllm_local
 from agon.engine.vllm import VLLMSampler
 from agon.errors import EngineError
 from agon.types import BASE, Completion, Message, Policy, Prompt, Request, Sampling
@@ -195,6 +197,27 @@ def test_an_engine_that_sleeps_wakes_for_the_next_draw_or_load(make: Make, adapt
     sampler.rest()
     sampler.publish(Policy.A, "a@0-x", adapters / "one")
     assert engine.log == ["sleep", "wake"] * 3 + ["load a@0-x"]
+
+
+def test_an_engine_under_torchrun_gets_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with vllm_local._alone():
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "6"
+        assert "WORLD_SIZE" not in os.environ
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["WORLD_SIZE"]) == ("4,6", "2")
+
+
+def test_a_version_whose_folder_is_gone_does_not_stop_a_restart(make: Make, adapters: Path) -> None:
+    engine = FakeEngine()
+    sampler = make(engine)
+    sampler.publish(Policy.A, "a@0-x", adapters / "one")
+    sampler.publish(Policy.A, "a@1-x", adapters / "two")
+    shutil.rmtree(adapters / "one")
+    engine.fault, engine.lives = "die", 1
+    assert drawn(sampler, ask(Policy.A))[0].tokens.logprobs[0] == -1.2
+    assert set(engine.loaded) == {"a@1-x"}
 
 
 def test_closing_stops_the_engine_once(make: Make) -> None:

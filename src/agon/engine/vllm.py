@@ -261,7 +261,8 @@ class VLLMSampler:
         await self.engine.stop()
         await self.engine.start()
         for version, folder in self._versions.live.items():
-            await self._in_time(self.engine.load(version, folder))
+            if folder.is_dir():  # a run removes folders of versions that nothing will ask for
+                await self._in_time(self.engine.load(version, folder))
         self._life, self._asleep = self._life + 1, False
         self._down = self._loop.create_future()
         self._watchdog = self._loop.create_task(self._watch())

@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM serves; an adapter fits in the next larger one."""
 CACHED = 4
 """Adapters held in memory beyond those in slots: one that fell out would be read again, and its folder may be gone."""
+TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 SLEEP_LEVEL = 1
 """Weights move to main memory and come back. Level 2 throws the base away, and nobody would push it again."""
 QUIET = {
@@ -58,7 +61,8 @@ class LocalEngine:
 
         self._adapters.clear()
         try:
-            self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._settings), stat_loggers=[self._counter()])
+            with _alone():
+                self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._settings), stat_loggers=[self._counter()])
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineError(
                 f"vLLM did not start: {error}", fix="read its lines above; `agon doctor` checks it"
@@ -134,6 +138,24 @@ class LocalEngine:
             def log_engine_initialized(self) -> None: ...
 
         return Counter
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """An engine for this process alone: on its own device, and no part of the group that torchrun made."""
+    names = (*TORCHRUN, "CUDA_VISIBLE_DEVICES")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    if "LOCAL_RANK" in before:
+        rank, devices = int(before["LOCAL_RANK"]), before.get("CUDA_VISIBLE_DEVICES")
+        for name in before:
+            del os.environ[name]
+        os.environ["CUDA_VISIBLE_DEVICES"] = devices.split(",")[rank] if devices else str(rank)
+    try:
+        yield
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def longest(base_path: str) -> int:
