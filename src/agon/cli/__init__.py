@@ -33,14 +33,19 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
     "run": {
+        "demo": Command("demo", "the whole story on a CPU in two minutes: train a tiny pair, watch it, evaluate it"),
         "train": Command("train", "train the pair, or go on with a run"),
         "eval": Command("eval", "a run, a pair or a model on held-out problems, with intervals; resumable"),
         "matrix": Command("matrix", "arms x seeds at one matched budget; resumable, ends in one report"),
     },
     "look": {
+        "report": Command("report", "tables and figures of the paper, from any set of runs"),
         "view": Command("view", "bouts side by side in one self-contained HTML file"),
         "compare": Command("compare", "results against each other: a paired test in plain words"),
         "diagnose": Command("diagnose", "which reward terms are inert, and why groups are dead; for any GRPO log"),
+    },
+    "use": {
+        "export": Command("export", "a run's pair as adapters or merged models, with a card of what was measured"),
     },
 }
 
@@ -55,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except AgonError as error:
-        report(error)
+        tell(error)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -122,7 +127,7 @@ def usage() -> str:
     return "\n".join([*lines, "", "`agon COMMAND --help` says more; `agon --version` says which version this is."])
 
 
-def report(error: AgonError) -> None:
+def tell(error: AgonError) -> None:
     """What happened, and what to type next."""
     print(_paint("error:", "31"), error.message, file=sys.stderr)
     if error.fix:

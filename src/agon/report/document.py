@@ -13,9 +13,9 @@ PAGE = "report.md"
 READ = """\
 How to read it. A cell is `pass@1 [95% interval]`, with the number of problems (n) and the seeds beside it. With one run
 the interval is over problems and says nothing about another training run; with several it is Student's, over seeds,
-and is wide when they are few. Pairs are reported in the direction that dev chose; both stand under "Directions". A cell
-that no run fills is `missing`. Columns headed "the paper" are its own numbers (one run per method, 300 problems, direction
-chosen on those), and stand only where base and data are the paper's."""
+and is wide when they are few. Pairs are reported in the direction that dev chose; both stand under "Directions".
+A cell that no run fills is `missing`. Columns headed "the paper" are its own numbers (one run per method, 300 problems,
+direction chosen on those), and stand only where base and data are the paper's."""
 
 
 def write_report(runs: Sequence[Run], folder: Path, with_figures: bool = True) -> Path:

@@ -1,0 +1,111 @@
+"""A model card from what was measured: results with intervals, what was spent, and what is not known.
+
+Nothing is claimed that no file says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agon.disk.pair import PairInfo
+from agon.report.cells import Number
+from agon.report.collect import Run
+from agon.report.tables import escape, kilo, markdown, share
+from agon.types import Policy
+
+USE = {
+    "peft": """\
+Each folder, `a` and `b`, is a plain PEFT adapter over the base:
+
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE), FOLDER, subfolder="a", adapter_name="a")
+model.load_adapter(FOLDER, subfolder="b", adapter_name="b")
+```""",
+    "merged": """\
+Each folder, `a` and `b`, is a whole model: the base with one adapter merged into its weights.
+
+```python
+from transformers import AutoModelForCausalLM
+
+drafter = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="a")
+```""",
+}
+ABOUT = """\
+Two policies over one base, trained head to head: one drafts; the other reads the draft's summary, without its answer,
+and answers. Alone, a policy is half of what was measured: the pair answers in two passes."""
+
+
+def card(run: Run, info: PairInfo, form: str) -> str:
+    """The whole card, ready for a hub."""
+    import yaml
+
+    library = "peft" if form == "peft" else "transformers"
+    head = {"base_model": info.base, "library_name": library, "tags": ["agon", "lora", "reasoning"]}
+    front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
+    parts = [f"---\n{front}---", f"# {escape(run.name)}", ABOUT, _facts(run, info), "## Results", results(run)]
+    parts += [
+        "## Caveats",
+        "\n".join(f"- {line}" for line in caveats(run, info, form)),
+        "## Use",
+        USE[form].replace("BASE", repr(info.base)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(run: Run, info: PairInfo) -> str:
+    way = info.direction
+    rows: list[list[object]] = [
+        ["base", info.base + (f" at {info.base_revision}" if info.base_revision else "")],
+        ["arm", run.arm],
+        ["trained on", run.setting.data],
+        ["adapter A", info.versions[Policy.A]],
+        ["adapter B", info.versions[Policy.B]],
+        [
+            "direction, chosen on dev",
+            f"{way.drafter.name} drafts, {way.challenger.name} answers" if way else "none chosen",
+        ],
+        ["seed", run.seed],
+        [
+            "training",
+            f"{run.spent['steps']:,} steps, {run.spent['rollouts']:,} rollouts, {run.spent['generated']:,} tokens",
+        ],
+        ["prompts (SHA-256)", info.prompts_hash],
+    ]
+    return markdown(["fact", "value"], rows)
+
+
+def results(run: Run) -> str:
+    """Every finished evaluation of the run."""
+    rows = [[data, system, *_result(raw)] for (data, system), raw in sorted(run.results.items())]
+    if not rows:
+        return "Nothing has been evaluated. `agon eval RUN` measures the pair on held-out problems."
+    return markdown(["problems", "system", "pass@1, % [95%]", "n", "final tokens", "converted", "regressed"], rows)
+
+
+def _result(raw: Mapping[str, Any]) -> list[str]:
+    rate, exchange = raw["pass"], raw.get("exchange") or {}
+    number = Number(rate["value"], rate["low"], rate["high"]) if rate["value"] is not None else "no verdicts"
+    moved = [share(exchange[name]) if name in exchange else "" for name in ("conversion", "regression")]
+    return [str(number), str(raw["problems"]), kilo(raw["length"]["final"]["all"]["mean"]), *moved]
+
+
+def caveats(run: Run, info: PairInfo, form: str) -> Iterator[str]:
+    """What a reader must know before trusting a number above."""
+    yield "One training run, one seed: the intervals are over problems and say nothing about another training run."
+    if not run.results:
+        yield "No evaluation stands in the run directory: nothing above says how good the pair is."
+    elif not any(data == "held_out" for data, _ in run.results):
+        yield "It was not evaluated on the held-out problems of its run."
+    if info.direction is None:
+        yield "Dev never chose a direction: try both."
+    if any(raw.get("ungraded") for raw in run.results.values()):
+        yield "Some trials had no verdict; they are left out of the rates, and counted in the results on disk."
+    if form == "merged":
+        yield "Merged weights were rounded once more than the measured adapters; measure again before you rely on them."
+    if info.base == "agon:tiny":
+        yield "The base is a toy of a million parameters that knows one kind of arithmetic."
+    yield "The answer was asked for in `<answer>` tags under the prompts named above; other prompts were not measured."
