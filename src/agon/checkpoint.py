@@ -78,7 +78,7 @@ def save(root: Path, step: int, write: Callable[[Path], None], state: Mapping[st
     """Save a checkpoint: `write` fills a folder, `state` goes into the manifest. The caller holds the run's lock."""
     target = folder_of(root, step)
     with _telling(f"step {step} was not saved"):
-        root.mkdir(parents=True, exist_ok=True)
+        files.make_folder(root)
         files.recover(root)
         if _resumable(target):
             return target

@@ -20,7 +20,7 @@ import yaml
 
 from agon import checkpoint
 from agon.disk import bouts as bouts_file
-from agon.disk.files import NAME, TEMPORARY, building, plain, recover, sync, sync_tree, write_new
+from agon.disk.files import NAME, TEMPORARY, building, make_folder, plain, recover, sync, sync_tree, write_new
 from agon.disk.lock import locked
 from agon.disk.log import Log
 from agon.disk.pair import PairInfo, write_pair
@@ -60,7 +60,7 @@ class RunDir:
         text = yaml.safe_dump(plain(dict(config_resolved)), sort_keys=False, allow_unicode=True)
         told = {"schema": 1, "config_hash": config_hash(config_resolved), **facts(), **manifest}
         try:
-            root.mkdir(parents=True, exist_ok=True)
+            make_folder(root)
             with building(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
                 write_new(temporary / CONFIG, text.encode())
                 write_new(temporary / MANIFEST, (json.dumps(plain(told), indent=2) + "\n").encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from agon.checkpoint import MANIFEST, Manifest
 from agon.errors import CheckpointError
 
 from . import scenes
+from .damages import damage
 
 
 @pytest.fixture(scope="module")
@@ -31,47 +31,10 @@ def root(three: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(three, tmp_path / "checkpoints"))
 
 
-def flip(path: Path, rng: random.Random) -> None:
-    data = bytearray(path.read_bytes())
-    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    path.write_bytes(data)
-
-
-def truncate(path: Path, rng: random.Random) -> None:
-    os.truncate(path, rng.randrange(path.stat().st_size))
-
-
-def delete(path: Path, rng: random.Random) -> None:
-    path.unlink()
-
-
-def grow(path: Path, rng: random.Random) -> None:
-    path.write_bytes(path.read_bytes() + rng.randbytes(1 + rng.randrange(9)))
-
-
-def add(path: Path, rng: random.Random) -> None:
-    path.with_name(f"extra-{rng.randrange(100)}").write_bytes(rng.randbytes(5))
-
-
-def zero(path: Path, rng: random.Random) -> None:
-    path.write_bytes(bytes(path.stat().st_size))
-
-
-def relink(path: Path, rng: random.Random) -> None:
-    moved = path.parents[2] / f"elsewhere-{path.name}"
-    path.rename(moved)
-    path.symlink_to(moved)
-
-
-DAMAGES = (flip, truncate, delete, grow, add, zero, relink)
-
-
 @pytest.mark.parametrize("case", range(56))
 def test_a_damaged_newest_checkpoint_falls_back_and_says_so(case: int, root: Path) -> None:
-    rng, damage = random.Random(case), DAMAGES[case % len(DAMAGES)]
     newest = root / "step_000030"
-    victim = rng.choice(sorted(path for path in newest.rglob("*") if path.is_file()))
-    damage(victim, rng)
+    victim = damage(newest, case)
     found = checkpoint.newest(root)
     assert found.path == root / "step_000020"
     assert found.state == {"seen": 20, "step": 20}

@@ -17,6 +17,7 @@ from agon.errors import CheckpointError, RunError
 from agon.rundir import RunDir
 
 from . import faults, scenes
+from .crashes import crash_everywhere, steps_from, undisturbed
 
 
 @pytest.fixture
@@ -26,39 +27,6 @@ def before(tmp_path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else tmp_path) as folder:
         scenes.play(scenes.new_run(Path(folder) / "before"), 1, scenes.STEPS - 1)
         yield Path(folder) / "before"
-
-
-def last_step(root: Path, disk: faults.Disk) -> list[str]:
-    """Play the last step on a disk, in another process; return what it promised."""
-    run = RunDir(root / "run")
-    return faults.in_child(lambda say: scenes.play(run, scenes.STEPS, scenes.STEPS, say), disk)
-
-
-def undisturbed(before: Path) -> tuple[dict[str, bytes], list[str]]:
-    """The files of a run that nothing stopped, and the changes that its last step made."""
-    root = before.with_name("undisturbed")
-    shutil.copytree(before, root)
-    with faults.Disk(root).watching() as disk:
-        scenes.play(RunDir(root / "run"), scenes.STEPS, scenes.STEPS)
-    return scenes.contents(root / "run"), disk.changes
-
-
-def crash_everywhere(before: Path, strike: Callable[[faults.Disk], None]) -> int:
-    """Stop the last step at each of its changes, resume, and compare with a run that nothing stopped."""
-    expected, changes = undisturbed(before)
-    # a process that dies before or after a sync leaves the same files behind; a machine does not, but what it was
-    # deleting had lost its name for good before
-    alike = {"fsync"} if strike is faults.kill else {"unlink", "rmdir"}
-    moments = [at for at, name in enumerate(changes) if name not in alike]
-    for at in moments:
-        root = before.with_name(f"stopped-{at}")
-        shutil.copytree(before, root)
-        words = last_step(root, faults.Disk(root, at, strike))
-        step = scenes.resume_and_finish(RunDir(root / "run"))
-        assert step in ({scenes.STEPS} if str(scenes.STEPS) in words else {scenes.STEPS - 1, scenes.STEPS}), at
-        assert scenes.contents(root / "run") == expected, f"stopped at change {at}"
-        shutil.rmtree(root)
-    return len(moments)
 
 
 @pytest.mark.parametrize("strike", [faults.kill, faults.eager, faults.lazy], ids=lambda strike: strike.__name__)
@@ -73,18 +41,30 @@ def test_a_system_without_exchange_is_as_safe(before: Path, monkeypatch: pytest.
     assert crash_everywhere(before, faults.kill) > 60
 
 
-def test_the_first_line_of_a_log_is_on_disk_when_it_is_promised(tmp_path: Path) -> None:
-    for at in range(8):
-        run = scenes.new_run(tmp_path / str(at))
+FIRST: dict[str, Callable[[RunDir], object]] = {
+    "line": lambda run: run.steps.append(scenes.record(1)),
+    "checkpoint": lambda run: run.save(1, scenes.fill(1)),
+    "bouts": lambda run: files.make_folder(run.bouts / "deep"),
+}
 
-        def first_step(say: Callable[[str], None], run: RunDir = run) -> None:
-            run.steps.append(scenes.record(1))
-            say("1")
-            (run.path / "later").mkdir()
 
-        words = faults.in_child(first_step, faults.Disk(run.path, at, faults.lazy))
-        assert len(run.steps.records()) >= len(words)
-    assert words == ["1"]
+@pytest.mark.parametrize("name", FIRST)
+def test_the_first_of_its_kind_is_on_disk_when_it_is_promised(name: str, tmp_path: Path) -> None:
+    run = scenes.new_run(tmp_path / "counted")
+    with faults.Disk(run.path).watching() as disk:
+        FIRST[name](run)
+    expected = scenes.contents(run.path)
+    run = scenes.new_run(tmp_path / "cut")
+
+    def first(say: Callable[[str], None]) -> None:
+        FIRST[name](run)
+        say("promised")
+        (run.path / "later").mkdir()
+
+    assert faults.in_child(first, faults.Disk(run.path, len(disk.changes), faults.lazy)) == ["promised"]
+    assert scenes.contents(run.path) == expected
+    assert not (run.path / "later").exists()
+    assert name != "bouts" or (run.bouts / "deep").is_dir()
 
 
 def test_a_reader_finds_the_old_or_the_new_pair_at_every_moment(before: Path) -> None:
@@ -92,7 +72,7 @@ def test_a_reader_finds_the_old_or_the_new_pair_at_every_moment(before: Path) ->
     for at in range(len(changes) - 30, len(changes)):
         root = before.with_name(f"read-{at}")
         shutil.copytree(before, root)
-        words = last_step(root, faults.Disk(root, at, faults.kill))
+        words = steps_from(scenes.STEPS, root, faults.Disk(root, at, faults.kill))
         assert "pair4" not in words
         assert scenes.pair_step(RunDir(root / "run")) in {scenes.STEPS - 1, scenes.STEPS}
 
@@ -104,8 +84,7 @@ def test_a_failed_save_is_told_and_leaves_earlier_checkpoints_intact(code: int, 
     first = scenes.contents(root)
     with faults.Disk(root).watching() as disk:
         checkpoint.save(root, 2, scenes.fill(2), {"n": 2})
-    assert disk.changes[0] == "mkdir"  # of the folder that is already there: its error is none
-    for at in range(1, len(disk.changes)):
+    for at in range(len(disk.changes)):
         shutil.rmtree(root / "step_000002", ignore_errors=True)
         failing = faults.Disk(root, at, faults.failing(code))
         with failing.watching(), pytest.raises(CheckpointError, match=os.strerror(code)) as told:

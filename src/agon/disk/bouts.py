@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agon.disk.files import replacing, telling
+from agon.disk.files import make_folder, replacing, telling
 from agon.errors import RunDirError
 from agon.game.peek import leaks
 from agon.types import Bout, Prompt, Rollout
@@ -71,7 +71,7 @@ def write(folder: Path, step: int, bouts: Sequence[Bout], arm: str) -> Path:
     table = pa.Table.from_pylist([row(step, bout, arm) for bout in bouts], schema=schema())
     path = file_of(folder, step)
     with telling(f"{path.name} was not written"):
-        folder.mkdir(exist_ok=True)
+        make_folder(folder)
         with replacing(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
     return path

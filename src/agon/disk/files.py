@@ -67,6 +67,14 @@ def sync_tree(folder: Path) -> None:
     sync(folder)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, each one on disk before the next."""
+    if not path.is_dir():
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+        sync(path.parent)
+
+
 def write_all(fd: int, data: bytes) -> None:
     """Write all bytes: one call of `os.write` may take only some of them."""
     view = memoryview(data)
