@@ -14,15 +14,19 @@ from agon.errors import InputError
 
 NEEDED = ("torch", "transformers", "peft", "trl", "accelerate", "scipy")
 SMALLER = (
+    *(f"data.{split}.options.difficulty=3" for split in ("train", "dev", "held_out")),
     "data.dev.take=64",
     "data.held_out.take=100",
+    "game.group_size=4",
+    "train.problems_per_step=16",
     "train.max_steps=24",
-    "train.learning_rate=3e-3",
+    "train.learning_rate=6e-3",
     "train.max_completion_tokens=64",
     "train.max_peek_tokens=48",
     "eval.max_completion_tokens=64",
     "eval.points=2",
 )
+"""Shorter chains, more problems with fewer rollouts each, and a rate at which so few steps show."""
 STORY = """\
 Two adapters, A and B, over one frozen base of a million parameters. At every step one drafts; the other reads the
 draft's summary, its answer withheld, and earns a bonus where the draft was wrong; then they swap. No download.
