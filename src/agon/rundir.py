@@ -118,27 +118,22 @@ class RunDir:
 
     def check_config(self, resolved: Mapping[str, Any]) -> None:
         """Refuse a config that differs from the one the run was started with, naming every key."""
-        from agon.config import flat
-
-        old, new = flat(self.config), flat(plain(dict(resolved)))
-        changed = [key for key in sorted(old.keys() | new.keys()) if old.get(key, ...) != new.get(key, ...)]
-        told = [f"{key}: {_show(old, key)} -> {_show(new, key)}" for key in changed if key not in MAY_CHANGE]
+        changed = _changes(self.config, resolved)
+        told = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if key not in MAY_CHANGE]
         if told:
             fix = "resume with the old values, or start a new run under another --name"
             raise RunDirError(f"{self.path} was started with another config: {'; '.join(told)}", fix=fix)
 
     def check_manifest(self, manifest: Mapping[str, Any]) -> list[str]:
-        """Refuse other data or seeds than the run was started with; return sentences about what else has changed."""
-        old, new = self.manifest, plain(dict(manifest))
-        hard = [key for key in ("data", "seeds") if key in new and old.get(key) != new[key]]
-        if hard:
-            parts = [f"{key}.{name}" for key in hard for name in _differing(old.get(key), new[key])]
+        """Refuse other data or seeds than the run was started with; return a sentence about what else has changed."""
+        from agon.disk.provenance import facts
+
+        old, new = self.manifest, {**facts(), **manifest}
+        if hard := _changes(*_parts(old, new, ("data", "seeds"))):
             fix = "bring back the data the run was started with, or start a new run under another --name"
-            raise RunDirError(f"{self.path} was started on other data or seeds: {', '.join(parts)} changed", fix=fix)
-        told = []
-        for key in ("versions", "git", "hardware"):
-            told += [f"{key}.{name}" for name in _differing(old.get(key), new.get(key))]
-        return [f"{name} changed since the start: the resumed run may differ in the last bits" for name in told]
+            raise RunDirError(f"{self.path} was started on other data or seeds: {', '.join(hard)} changed", fix=fix)
+        soft = _changes(*_parts(old, new, ("versions", "git", "hardware")))
+        return [f"changed since the start, so the last bits may differ: {', '.join(soft)}"] if soft else []
 
     def write_bouts(self, step: int, bouts: Sequence[Bout], arm: str) -> Path:
         """Write every bout of a step to `bouts/`, in one move."""
@@ -219,14 +214,22 @@ def _mapping(path: Path, load: Callable[[str], Any]) -> dict[str, Any]:
     return value
 
 
-def _show(flat: Mapping[str, Any], key: str) -> str:
-    return json.dumps(flat[key]) if key in flat else "not set"
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """The dotted keys in which two trees differ, each with both values as they are shown."""
+    from agon.config import flat
+
+    before, after = flat(plain(dict(old))), flat(plain(dict(new)))
+    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key, ...) != after.get(key, ...)]
+    return {key: (_show(before, key), _show(after, key)) for key in changed}
 
 
-def _differing(old: Any, new: Any) -> list[str]:
-    """The keys in which two mappings differ; something that is no mapping differs as a whole."""
-    if new is None:
-        return []
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
-        return [] if old == new else ["value"]
-    return [str(key) for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+def _show(tree: Mapping[str, Any], key: str) -> str:
+    return json.dumps(tree[key], sort_keys=True) if key in tree else "not set"
+
+
+def _parts(
+    old: Mapping[str, Any], new: Mapping[str, Any], keys: Collection[str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Those of the keys that `new` speaks about, from both."""
+    told = [key for key in keys if new.get(key) is not None]
+    return {key: old.get(key) for key in told}, {key: new[key] for key in told}

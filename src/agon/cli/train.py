@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,7 +81,8 @@ def _directory(path: Path, config: Config, parts: Splits, resume: bool) -> RunDi
     if resume and path.exists():
         directory = RunDir.open(path)
         directory.check_config(resolved(config))
-        directory.check_manifest(manifest)
+        for sentence in directory.check_manifest(manifest):
+            print(sentence, file=sys.stderr)
         return directory
     return RunDir.create(path.parent, path.name, resolved(config), manifest)
 
