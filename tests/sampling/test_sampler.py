@@ -133,10 +133,10 @@ def test_a_publication_forgives_earlier_failures(make: Make, adapters: Path) -> 
 
 def test_a_slow_engine_that_delivers_is_left_alone(make: Make) -> None:
     engine = FakeEngine()
-    sampler = make(engine, patience=0.2)
+    sampler = make(engine, patience=0.4)
 
     async def slowly(draw: object, stop: object) -> vllm.Drawn:
-        for _ in range(10):
+        for _ in range(20):
             await asyncio.sleep(0.05)
             engine.tokens += 1
         return vllm.Drawn((7,), (-1.0,), "length")

@@ -269,14 +269,17 @@ class VLLMSampler:
 
     async def _watch(self) -> None:
         """Say that the engine is down when it has work and produces next to nothing."""
-        since, seen = self._loop.time(), await self.engine.progress()
+        tick, waited, seen = self._patience / 8, 0.0, await self.engine.progress()
         while not self._down.done():
-            await asyncio.sleep(self._patience / 8)
-            now, made = self._loop.time(), await self.engine.progress()
+            before = self._loop.time()
+            await asyncio.sleep(tick)
+            # a long sleep means that this process was frozen, which says nothing about the engine
+            waited += min(self._loop.time() - before, 2 * tick)
+            made = await self.engine.progress()
             if not self._drawing or made - seen >= RATE * self._patience:
-                since, seen = now, made
-            elif now - since >= self._patience:
-                self._down.set_result(f"{made - seen} tokens in {now - since:.0f} s")
+                waited, seen = 0.0, made
+            elif waited >= self._patience:
+                self._down.set_result(f"{made - seen} tokens in {waited:.0f} s")
 
     # -- from other threads -------------------------------------------------------------------------------------------
 
