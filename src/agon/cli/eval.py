@@ -141,8 +141,9 @@ class Progress:
             return
         self.last = now
         left = (now - self.began) / done * (of - done)
+        told = f", about {left:.0f} s left" if 20 * done >= of and done < of else ""
         end = "\r" if self.live and done < of else "\n"
-        print(f"{done} of {of} trials, about {left:.0f} s left   ", end=end, file=sys.stderr, flush=True)
+        print(f"{done} of {of} trials{told}".ljust(50), end=end, file=sys.stderr, flush=True)
 
 
 def _say(sentence: str) -> None:
