@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import socket
@@ -47,6 +48,7 @@ def _enter(
     import torch
 
     torch.set_num_threads(1)
+    gc.freeze()  # the HF trainer collects garbage at every start
     results.put((rank, work(rank, world, job)))
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()

@@ -6,6 +6,7 @@ bit; what one policy learns does not depend on the other being there; gradient c
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Callable, Iterable
@@ -131,6 +132,7 @@ def main() -> None:
     args = arguments(__doc__)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
+    gc.freeze()  # the HF trainer collects garbage at every start
     variants: list[dict[str, Any]] = [{"loss": "dapo", "beta": 0.05}]
     variants = (
         variants if args.quick else [*variants, {"loss": "grpo"}, {"loss": "dr_grpo"}, {"loss": "grpo", "beta": 0.05}]

@@ -11,7 +11,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from agon.engine.backend import check_backend
+from agon.engine.backend import check_backend, check_devices
 from agon.engine.base import Tokens
 from agon.engine.synthetic import random_base, rollout, stream, worst_case
 from agon.engine.trl import TRLLearner
@@ -271,6 +271,13 @@ def test_backends_that_would_couple_the_policies_are_refused_with_the_reason(
     with pytest.raises(ConfigError, match=reason) as refused:
         check_backend(environ, clip)
     assert "torchrun" in refused.value.fix
+
+
+def test_one_process_with_several_gpus_is_told_how_to_launch() -> None:
+    check_devices(1)
+    with pytest.raises(ConfigError, match="one process sees 4 GPUs") as refused:
+        check_devices(4)
+    assert "torchrun --nproc-per-node 4" in refused.value.fix
 
 
 def test_plain_data_parallelism_is_accepted() -> None:

@@ -18,6 +18,15 @@ def check_backend(environ: Mapping[str, str], clip_norm: float | None) -> None:
         raise ConfigError(_FSDP1 if version == "1" else _FSDP2, fix=_FIX)
 
 
+def check_devices(visible: int) -> None:
+    """Refuse one process that sees several GPUs: it would split each micro-batch between copies of the model."""
+    if visible > 1:
+        raise ConfigError(
+            f"one process sees {visible} GPUs",
+            fix=f"use them all, torchrun --nproc-per-node {visible} -m agon train ..., or one: CUDA_VISIBLE_DEVICES=0",
+        )
+
+
 def _deepspeed(clip_norm: float | None) -> str:
     if clip_norm is not None:
         return "DeepSpeed clips all parameters by one joint norm, so one policy's gradient would shrink the other's"

@@ -39,7 +39,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
 from agon.config import Model, Train
-from agon.engine.backend import check_backend
+from agon.engine.backend import check_backend, check_devices
 from agon.engine.base import Update
 from agon.engine.batch import Share, shares, tensors
 from agon.engine.lora import Pair
@@ -81,6 +81,7 @@ class TRLLearner:
         self.step = 0
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-trl-")
         args = trl_arguments(model_config, train_config, total_steps, optimizer, self._scratch.name)
+        check_devices(args.n_gpu)
         self.pair = make_pair(base if base is not None else load_base(model_config), model_config, train_config.seed)
         place(self.pair, args)
         self.optimizer = make_optimizer(self.pair, args)

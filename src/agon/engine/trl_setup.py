@@ -14,6 +14,8 @@ from agon.engine.lora import Pair, build_pair
 from agon.types import Policy
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
+PATIENCE = 4 * 3600
+"""Seconds that a process waits for the others: each plays its own problems, and long completions are uneven."""
 OPTIMIZERS = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
 
 
@@ -42,6 +44,7 @@ def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, 
         bf16=model.dtype == "bfloat16" and torch.accelerator.is_available(),
         use_cpu=not torch.accelerator.is_available(),
         ddp_find_unused_parameters=True,
+        ddp_timeout=PATIENCE,
         save_strategy="no",
         logging_strategy="no",
         report_to="none",
