@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEPTH = 4
 """Jobs on the way to one worker: the next one is there when it has answered."""
 STALL = 15
-"""Deadlines of wall time after which a worker that made no use of its CPU is given up."""
+"""Deadlines of wall time after which a worker whose CPU clock stands still is given up; a slow one is waited for."""
 PATIENCE = 3
 """Failures in a row to start a worker before everything that waits ends as `infra`."""
 LOSSES = 20
@@ -58,17 +58,32 @@ class Job:
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """A process and the jobs sent to it; `since` and `spent` are wall and CPU clock when the oldest began."""
+    """A process and the jobs sent to it, and the clock of the oldest job.
+
+    `spent` is the CPU time of the process before that job, `used` the job's own at `checked`; `moved` is when it grew.
+    """
 
     number: int
     link: socket.socket
     pid: int = 0
     greeted: bool = False
     jobs: deque[Job] = field(default_factory=deque)
-    since: float = 0.0
     spent: float = 0.0
+    used: float = 0.0
+    checked: float = 0.0
+    moved: float = 0.0
     doomed: Job | None = None
     cause: str = ""
+
+    def restart_clock(self) -> None:
+        """The oldest job begins now."""
+        self.used, self.checked, self.moved = 0.0, time.monotonic(), time.monotonic()
+
+    def check_clock(self) -> None:
+        """Read the CPU time of the oldest job."""
+        used, self.checked = _cpu_seconds(self.pid) - self.spent, time.monotonic()
+        if used > self.used:
+            self.used, self.moved = used, self.checked
 
     @property
     def open(self) -> bool:
@@ -208,7 +223,8 @@ class Crew:
                 worker.greeted, worker.spent = True, message["hello"]
             else:
                 self._failures = 0.0
-                worker.since, worker.spent = time.monotonic(), message["cpu"]
+                worker.spent = message["cpu"]
+                worker.restart_clock()
                 self._resolve(worker.jobs.popleft(), Outcome(message["outcome"], message["detail"]))
 
     def _feed(self) -> None:
@@ -234,7 +250,7 @@ class Crew:
 
     def _send(self, worker: Worker, job: Job) -> None:
         if not worker.jobs:
-            worker.since = time.monotonic()
+            worker.restart_clock()
         try:
             worker.link.send(json.dumps(job.args).encode())
             worker.jobs.append(job)
@@ -247,15 +263,15 @@ class Crew:
         for worker in self._workers.values():
             if not worker.jobs or worker.doomed or not worker.pid or self._left(worker) > 0:
                 continue
-            used = _cpu_seconds(worker.pid) - worker.spent
-            if used >= self._limits.deadline:
+            worker.check_clock()
+            if worker.used >= self._limits.deadline:
                 self._doom(worker, "timeout")
-            elif time.monotonic() - worker.since > STALL * self._limits.deadline:
+            elif worker.checked - worker.moved > STALL * self._limits.deadline:
                 self._doom(worker, "stalled")
 
     def _left(self, worker: Worker) -> float:
-        """Wall seconds before the oldest job can be over its deadline."""
-        return worker.since + self._limits.deadline - time.monotonic()
+        """Wall seconds before the oldest job can be over its deadline: its CPU clock is no faster than ours."""
+        return worker.checked + self._limits.deadline - worker.used - time.monotonic()
 
     def _patience(self) -> float | None:
         busy = [self._left(worker) for worker in self._workers.values() if worker.jobs and not worker.doomed]
