@@ -1,6 +1,6 @@
 """A verifier of one's own, for models too small to keep to a format: the last number that was written counts.
 
-    PYTHONPATH=examples agon train configs/examples/smollm2.yaml
+PYTHONPATH=examples agon train configs/examples/smollm2.yaml
 """
 
 from __future__ import annotations

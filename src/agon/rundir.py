@@ -118,7 +118,7 @@ class RunDir:
 
     def check_config(self, resolved: Mapping[str, Any]) -> None:
         """Refuse a config that differs from the one the run was started with, naming every key."""
-        changed = _changes(self.config, resolved)
+        changed = _changes(_completed(self.config), resolved)
         told = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if key not in MAY_CHANGE]
         if told:
             fix = "resume with the old values, or start a new run under another --name"
@@ -202,6 +202,18 @@ def config_hash(resolved: Mapping[str, Any]) -> str:
 
     kept = {key: value for key, value in flat(plain(dict(resolved))).items() if key not in MAY_CHANGE}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    """A stored config with the defaults of keys that a newer Agon has added since."""
+    from pydantic import ValidationError
+
+    from agon.config import Config, resolved
+
+    try:
+        return resolved(Config.model_validate(config))
+    except ValidationError:
+        return config
 
 
 def _mapping(path: Path, load: Callable[[str], Any]) -> dict[str, Any]:

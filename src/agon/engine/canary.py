@@ -164,9 +164,9 @@ def _is_zero(folder: Path) -> bool:
 def learner_score(learner: Any) -> Score:
     """The learner's own log-probs: the forward pass of its loss, temperature included, without gradients."""
     import torch
-    from trl import GRPOTrainer
 
     from agon.engine.batch import Row, tensors
+    from agon.engine.trl_stock import GRPOTrainer
 
     def score(policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         trainer, pair = learner.trainer, learner.pair

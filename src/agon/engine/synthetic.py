@@ -1,7 +1,7 @@
 """Rollouts of random tokens over bases of random weights: what a step costs, and whether it fits, without a download.
 
-Tests, evidence scripts, the GPU acceptance kit and the worst-case step of a plan use it. Random bases have the shapes of
-the families that the paper trains, at any size.
+Tests, evidence scripts, the GPU acceptance kit and the worst-case step of a plan use it. Random bases have the shapes
+of the families that the paper trains, at any size.
 """
 
 from __future__ import annotations

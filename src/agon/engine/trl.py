@@ -35,8 +35,6 @@ import trl
 from accelerate.utils import gather_object
 from torch.utils.data import DataLoader
 from transformers import PrinterCallback, TrainerCallback, set_seed
-from trl import GRPOConfig, GRPOTrainer
-from trl.trainer import grpo_trainer
 
 from agon.config import Model, Train
 from agon.engine.backend import check_backend, check_devices
@@ -55,6 +53,7 @@ from agon.engine.trl_setup import (
     stub_tokenizer,
     trl_arguments,
 )
+from agon.engine.trl_stock import GRPOConfig, GRPOTrainer, grpo_trainer
 from agon.errors import EngineError
 from agon.types import Policy, Stream, seed_for
 

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Trainer, get_scheduler
-from trl import GRPOConfig
 
 from agon.config import Model, Train
 from agon.engine.lora import Pair, build_pair
+from agon.engine.trl_stock import GRPOConfig
 from agon.types import Policy
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
