@@ -16,6 +16,7 @@ LEFT_OUT = {
     **({} if which("chromium") else {"viewer": "needs chromium, which is not installed here"}),
     **dict.fromkeys(("sampler_ratio", "streaming_ratio"), "times an engine that other work here would slow down"),
     "engine_faults": "starts several engines, a minute each",
+    "demo_learns": "a whole training, minutes on busy cores; tests/report/test_demo.py goes the same way in two steps",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
 }
 """Scripts that only `scripts/prove --quick` runs, with the reason."""
