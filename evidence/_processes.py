@@ -17,7 +17,7 @@ def run_world(
     work: Callable[[int, int, Any], Any],
     job: Any,
     *,
-    timeout: float = 300.0,
+    timeout: float = 900.0,
     method: Literal["forkserver", "spawn"] = "forkserver",
     gpus: str | None = None,
 ) -> list[Any]:
