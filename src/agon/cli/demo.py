@@ -89,7 +89,7 @@ def closing(path: Path) -> str:
     first, last = points[0], points[-1]
     moved = f"dev reward of the cascade: {first.reward:.2f} at step {first.step}, {last.reward:.2f} at step {last.step}"
     return f"""\
-{moved} (0 to 2.5; {last.n} problems, both directions, one seed).
+{moved} (0 to 2.5; {last.n} trials in both directions, one seed).
 It shows that the machinery learns. It says nothing about large models.
 
 Next:
