@@ -26,7 +26,7 @@ from agon.rundir import read_bouts
 
 OVERRIDES = [
     "data.train.take=60", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=2", "game.group_size=2",
-    "train.micro_batch=4", "eval.points=2", "save.every=2", "save.keep=3",
+    "train.micro_batch=4", "eval.points=2", "save.every=1", "save.keep=3",
 ]  # fmt: skip
 LIMIT = 900
 
@@ -55,11 +55,17 @@ def saved(run: Path) -> int:
     return int(found[0].name[5:]) if found else -1
 
 
-def life(out: Path, steps: int, name: str, rng: random.Random, inside_save: bool) -> bool:
-    """Let the run live until the chosen moment and kill it; True when it ended by itself first."""
+def life(out: Path, steps: int, name: str, rng: random.Random, inside_save: bool, early: bool) -> bool:
+    """Let the run live until the chosen moment and kill it; True when it ended by itself first.
+
+    An early death may come at any moment, before the run has begun to step too; the others come after a checkpoint.
+    """
     run, process = out / name, start(out, steps, name)
-    before, moment, deadline = saved(run), rng.uniform(0, 1.2), time.time() + LIMIT
+    before, moment, deadline = saved(run), rng.uniform(0, 1.0), time.time() + LIMIT
+    born = time.time()
     while process.poll() is None and time.time() < deadline:
+        if early and time.time() > born + 12 * moment:
+            break
         progressed = saved(run) > before
         writing = any((run / "checkpoints").glob(".tmp-*")) if (run / "checkpoints").exists() else False
         if progressed and (writing if inside_save else True):
@@ -79,8 +85,8 @@ def killed_run(out: Path, steps: int, kills: int, rng: random.Random) -> tuple[i
     """(kills, of them while a checkpoint was being written), then let it finish."""
     done = inside = 0
     while done < kills:
-        in_save = done % 4 == 3
-        if life(out, steps, "killed", rng, in_save):
+        in_save, early = done % 4 == 3, done % 4 in (0, 2)
+        if life(out, steps, "killed", rng, in_save, early):
             break
         done, inside = done + 1, inside + in_save
         print(
