@@ -29,13 +29,21 @@ def before(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder) / "before"
 
 
-@pytest.mark.parametrize("strike", [faults.kill, faults.eager, faults.lazy], ids=lambda strike: strike.__name__)
+STRIKES = [
+    pytest.param(faults.kill, id="kill"),
+    pytest.param(faults.eager, id="eager", marks=pytest.mark.slow),
+    pytest.param(faults.lazy, id="lazy", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("strike", STRIKES)
 def test_a_run_stopped_at_any_change_resumes_to_the_same_files(
     strike: Callable[[faults.Disk], None], before: Path
 ) -> None:
     assert crash_everywhere(before, strike) > 60
 
 
+@pytest.mark.slow
 def test_a_system_without_exchange_is_as_safe(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "exchange", lambda one, two: False)
     assert crash_everywhere(before, faults.kill) > 60
