@@ -238,12 +238,12 @@ class Training:
 
     def _check_health(self) -> None:
         """Say once what is wrong; stop when machines fail more often than answers can be trusted."""
-        history = self.run.steps.records()[-INFRA_WINDOW:] if self.leads else []
+        history = self.run.steps.records() if self.leads else []
         for sentence in diagnose(history):
             if sentence not in self._told:
                 self._told.add(sentence)
                 self.watch.say(sentence)
-        broken: str | None = self.machines.learner.gather(verifier_failing(history))[0]
+        broken: str | None = self.machines.learner.gather(verifier_failing(history[-INFRA_WINDOW:]))[0]
         if broken:
             self._save(self.machines.learner.step)
             raise RunError(broken, fix="run `agon doctor`, then `agon train RUN --resume`")

@@ -5,7 +5,11 @@ docs/engines.md has the table of private names; each stands in engine/trl.py.
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -133,3 +137,14 @@ def test_callbacks_may_set_the_step_at_which_training_begins() -> None:
     learner.trainer.add_callback(Look())
     assert [update.step for update in train(learner)] == [2]
     assert seen == [2]
+
+
+def test_trl_is_imported_without_vllm() -> None:
+    """TRL asks `trl.import_utils.is_vllm_available` at import; when that moves, a start costs twice as long again."""
+    code = (
+        "import sys, agon.engine.trl, trl.import_utils as gate; print('vllm' in sys.modules, gate.is_vllm_available())"
+    )
+    quiet = os.environ | {"HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=quiet)
+    installed = importlib.util.find_spec("vllm") is not None
+    assert done.stdout.split() == ["False", str(installed)], done.stderr[-1000:]
