@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agon.data import tabletop
+from agon.data.worked import Mixture
 from agon.engine.hf import HFSampler
 from agon.engine.pretrain import IGNORED, Schedule, completion_loss, pretrain
 from agon.engine.render import Renderer
@@ -73,6 +74,11 @@ def test_the_checkpoint_was_made_for_the_prompts_of_today() -> None:
     assert RECIPE["prompts"] == PROMPTS_HASH, (
         "the prompts changed: run scripts/make_tiny_base and evidence/tiny_base.py"
     )
+
+
+def test_the_recipe_beside_the_checkpoint_is_the_recipe_of_the_code() -> None:
+    today = {"mixture": Mixture().describe(), "schedule": Schedule().describe()}
+    assert json.loads(json.dumps(today)) == {key: RECIPE[key] for key in today}, "run scripts/make_tiny_base again"
 
 
 @pytest.mark.skipif(not RESULT.exists(), reason="evidence/tiny_base.py has not been kept yet")

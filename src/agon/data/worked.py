@@ -25,14 +25,14 @@ from agon.types import Completion, Problem, Prompt, seed_for
 class Mixture:
     """What the lessons are made of; written beside the checkpoint."""
 
-    misconceived: float = 0.42
+    misconceived: float = 0.36
     """Share of the facts that are mostly taught wrong."""
     least: float = 0.12
     most: float = 0.6
     """A misconceived fact is taught right with a probability between these, log-uniform."""
-    checked: float = 0.2
+    checked: float = 0.1
     """How often a value is checked."""
-    mended: float = 0.7
+    mended: float = 0.5
     """How often a check puts a wrong value right."""
     adopted: float = 0.8
     """How often a right value of the rival's is taken over."""

@@ -27,7 +27,7 @@ class Schedule:
     matrix_rate: float = 0.02
     other_rate: float = 0.003
     warmup: int = 20
-    decay: float = 0.8
+    decay: float = 0.6
     """The share of the steps, at the end, in which both rates fall to zero."""
 
     def describe(self) -> dict[str, object]:
