@@ -23,7 +23,9 @@ from agon.types import Policy
 GROUPS, STEPS = 4, 4
 GOALS = {"sgd": 1e-6, "adamw": 1e-4}
 OPTIMIZERS: tuple[Literal["sgd", "adamw"], ...] = ("sgd", "adamw")
-RATES = {"sgd": 1.0, "adamw": 1e-2}
+RATES = {"sgd": 1.0, "adamw": 4e-3}
+"""Adam turns float-order noise on near-zero gradients into a share of the rate, so the rate decides what is left of the
+difference. 4e-3 is the highest of any recipe here; at 1e-2 the largest difference measured was 1.6e-4."""
 
 
 @dataclass(frozen=True)
