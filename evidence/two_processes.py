@@ -3,6 +3,10 @@
 Each process plays half of the problems. The cases: all groups live; a rank whose groups are all dead; a policy that is
 dead on every rank; live rows that do not divide into micro-batches; and, in all of them, a last micro-batch (the one in
 which gradients are reduced) that belongs to one adapter only.
+
+AdamW first ran here at a learning rate of 1e-2 and missed its goal: 1.6e-4 against 1e-4. The gap was one weight of
+4,096 whose first gradient, 1e-9, is below Adam's epsilon, so that rounding decides its first step. One process with
+other micro-batches shows the same kind of gap, and SGD does not. Rows at 1e-2 are still measured, without a goal.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ OPTIMIZERS: tuple[Literal["sgd", "adamw"], ...] = ("sgd", "adamw")
 RATES = {"sgd": 1.0, "adamw": 4e-3}
 """Adam turns float-order noise on near-zero gradients into a share of the rate, so the rate decides what is left of the
 difference. 4e-3 is the highest of any recipe here; at 1e-2 the largest difference measured was 1.6e-4."""
+STRESS = 1e-2
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,11 @@ class Job:
     loss: str
     beta: float = 0.0
     case: str = "live"
+    stress: bool = False
+
+    @property
+    def rate(self) -> float:
+        return STRESS if self.stress else RATES[self.optimizer]
 
 
 def dead(case: str, policy: Policy, index: int, step: int) -> bool:
@@ -69,7 +79,7 @@ def train(rank: int, world: int, job: Job) -> dict[str, Any]:
 
     share = GROUPS // world
     mine = range(rank * share, (rank + 1) * share)
-    settings = train_config(loss=job.loss, beta=job.beta, micro_batch=3, learning_rate=RATES[job.optimizer])
+    settings = train_config(loss=job.loss, beta=job.beta, micro_batch=3, learning_rate=job.rate)
     learner = TRLLearner(model_config(), settings, total_steps=STEPS, base=random_base(), optimizer=job.optimizer)
     if learner.processes != world:
         raise RuntimeError(f"{learner.processes} processes instead of {world}")
@@ -125,25 +135,30 @@ def jobs(quick: bool) -> list[Job]:
     every = [
         Job(o, loss, case=case) for o in ("sgd", "adamw") for loss in ("grpo", "dapo", "dr_grpo") for case in cases
     ]
-    return [*every, Job("sgd", "grpo", 0.05, "rank dead"), Job("adamw", "dapo", 0.05, "uneven")]
+    stressed = [Job("adamw", loss, stress=True) for loss in ("grpo", "dapo", "dr_grpo")]
+    return [*every, Job("sgd", "grpo", 0.05, "rank dead"), Job("adamw", "dapo", 0.05, "uneven"), *stressed]
 
 
 def main() -> None:
     args = arguments(__doc__)
     todo = jobs(args.quick)
-    names = [f"{j.optimizer} {j.loss} beta {j.beta:g}, {j.case}" for j in todo]
+    names = [f"{j.optimizer} {j.rate:g} {j.loss} beta {j.beta:g}, {j.case}" for j in todo]
     rows = dict(zip(names, zip(todo, measure(todo), strict=True), strict=True))
     print(f"{GROUPS} groups of 4 per policy and step, {STEPS} steps, micro-batches of 3\n")
-    print(f"{'':38}{'1 vs 2 processes':>18}{'rank 0 vs 1':>13}{'moved':>9}{'metrics':>10}")
+    print(f"{'':44}{'1 vs 2 processes':>18}{'rank 0 vs 1':>13}{'moved':>9}{'metrics':>10}")
     for name, (_, row) in rows.items():
-        print(f"{name:38}{row['weights']:18.1e}{row['ranks']:13.1e}{row['moved']:9.1e}{row['metrics']:10.1e}")
-    worst = {o: max(row["weights"] for job, row in rows.values() if job.optimizer == o) for o in GOALS}
+        print(f"{name:44}{row['weights']:18.1e}{row['ranks']:13.1e}{row['moved']:9.1e}{row['metrics']:10.1e}")
+    held = [(job, row) for job, row in rows.values() if not job.stress]
+    worst = {o: max(row["weights"] for job, row in held if job.optimizer == o) for o in GOALS}
+    stressed = [row["weights"] for job, row in rows.values() if job.stress]
     apart = max(row["ranks"] for _, row in rows.values())
     verdict(
         "two processes equal one at the same global batch (largest weight difference, by optimizer)",
         worst,
         GOALS,
         all(worst[o] <= GOALS[o] for o in GOALS) and apart == 0.0,
+        rates=RATES,
+        without_goal={f"adamw at {STRESS:g}": max(stressed)} if stressed else {},
         ranks_apart=apart,
         metrics=max(row["metrics"] for _, row in rows.values()),
         cases=len(rows),
