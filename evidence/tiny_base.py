@@ -73,7 +73,11 @@ def main() -> None:
         found = measure(sampler, verifier, problems, quick=args.quick)
     sampler.close()
     show(found)
-    conclude(found, len(problems), hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16])
+    planted = [followed(problems, found[name]) for name in ("challenge, wrong recap", "draft")]
+    print("a planted wrong value is followed in {:.1%}; it stands there unprompted in {:.1%}".format(*planted))
+    conclude(
+        found, planted, len(problems), hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()[:16]
+    )
 
 
 def measure(sampler: HFSampler, verifier: Verifier, problems: list[Problem], *, quick: bool) -> dict[str, Measured]:
@@ -156,7 +160,7 @@ def show(found: dict[str, Measured]) -> None:
     print("\n" + found["draft"].completions[0][0].text + "\n")
 
 
-def conclude(found: dict[str, Measured], n: int, checkpoint: str) -> None:
+def conclude(found: dict[str, Measured], planted: list[float], n: int, checkpoint: str) -> None:
     draft = found["draft"]
     gain = found["challenge, right recap"].passed.value - found["challenge, no summary"].passed.value
     low, high = PASS
@@ -171,6 +175,7 @@ def conclude(found: dict[str, Measured], n: int, checkpoint: str) -> None:
         well_formed=round(draft.well_formed, 4),
         live=round(draft.live, 4),
         conditions={name: round(row.passed.value, 4) for name, row in found.items()},
+        planted_value={"followed": round(planted[0], 4), "unprompted": round(planted[1], 4)},
         tokens=round(draft.tokens, 1),
         seeds=[SEED],
         checkpoint=checkpoint,
