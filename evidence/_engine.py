@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from collections.abc import Iterator
@@ -87,6 +88,9 @@ def random_checkpoint(folder: Path, **sizes: Any) -> Path:
     tokenizer = build_tokenizer(["What is one and one? Count to ten, then solve the problem."])
     settings = {"max_position_embeddings": 2048, "initializer_range": 0.15, **token_settings(tokenizer), **sizes}
     save(folder, random_base("qwen3", **settings), tokenizer)
+    for name in ("config.json", "generation_config.json"):  # no token ends a text: vLLM reads it from either file
+        kept = json.loads((folder / name).read_text()) | {"eos_token_id": None}
+        (folder / name).write_text(json.dumps(kept))
     return folder
 
 

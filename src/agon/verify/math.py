@@ -20,6 +20,7 @@ from agon.verify.answer import one_answer
 from agon.verify.base import Verifier
 from agon.verify.crew import Outcome
 from agon.verify.forms import Leaf, read, same_number, squeeze, words
+from agon.verify.operators import profile
 from agon.verify.pool import Limits, Pool
 from agon.verify.prefilter import Finding, limits, refuse
 
@@ -143,14 +144,21 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
     if squeeze(gold) == squeeze(answer):
         return _CORRECT
     if (expected := words(gold)) is not None:
-        said = words(answer) or squeeze(answer).strip("()").lower()
-        return _CORRECT if said == expected else _WRONG
+        return _decide_words(expected, answer)
     if refusal := refuse(gold, answer, question):
         return refusal
     one, other = read(gold), read(answer)
     if isinstance(one, Leaf) and isinstance(other, Leaf) and one.number and other.number:
         return _CORRECT if same_number(one.number, other.number) else _WRONG
     return None
+
+
+def _decide_words(expected: str, answer: str) -> Finding:
+    """The finding where the gold is words."""
+    if words(answer) is None and profile(answer).operators:
+        return Finding(Reason.UNPARSABLE, "mathematics where the gold is words")
+    said = words(answer) or squeeze(answer).strip("()").lower()
+    return _CORRECT if said == expected else _WRONG
 
 
 def obviously_good(gold: str) -> bool:
