@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT = {
     **({} if which("chromium") else {"viewer": "needs chromium, which is not installed here"}),
     **dict.fromkeys(
-        ("sampler_ratio", "streaming_ratio", "publish_ratio", "step_ratio"), "a few timings, which other work here upsets"
+        ("sampler_ratio", "streaming_ratio", "publish_ratio", "step_ratio"),
+        "a few timings, which other work here upsets",
     ),
     "engine_faults": "starts several engines, a minute each",
     "demo_learns": "a whole training, minutes on busy cores; tests/report/test_demo.py goes the same way in two steps",

@@ -81,6 +81,20 @@ def test_an_operator_of_the_gold_is_allowed(gold: str, answer: str) -> None:
     assert refuse(gold, answer) is None
 
 
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (r"\text{Even}", Reason.CORRECT),
+        ("odd", Reason.WRONG),
+        ("7", Reason.WRONG),
+        (r"\binom{n}{2}", Reason.UNPARSABLE),
+        (r"\sum_{k=1}^{9} k", Reason.UNPARSABLE),
+    ],
+)
+def test_where_the_gold_is_words_mathematics_is_no_answer(answer: str, reason: Reason) -> None:
+    assert decide(r"\text{even}", answer).reason is reason  # type: ignore[union-attr]
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="MATH-500 is not beside the repository; set AGON_DATA")
 def test_the_golds_of_math_500_are_accepted_and_never_filtered() -> None:
     for line in (DATA / "math500" / "test.jsonl").read_text().splitlines():
