@@ -44,11 +44,19 @@ def problems(n: int, k: int, rng: np.random.Generator, shift: float = 0.0) -> tu
     return rng.random((n, k)) < first[:, None], rng.random((n, k)) < second[:, None]
 
 
-def truth(shift: float) -> tuple[float, float]:
-    """Expected pass rates of the two systems, by numerical integration over difficulty."""
+def truth(shift: float) -> tuple[float, float, float]:
+    """Expected pass rates of the two systems, and of the second where the first is wrong, by numerical integration."""
     rng = np.random.default_rng(99)
     d, e = rng.normal(-0.3, 1.5, 2_000_000), rng.normal(0, 0.5, 2_000_000)
-    return float((1 / (1 + np.exp(-d))).mean()), float((1 / (1 + np.exp(-(d + shift + e)))).mean())
+    first, second = 1 / (1 + np.exp(-d)), 1 / (1 + np.exp(-(d + shift + e)))
+    return float(first.mean()), float(second.mean()), float(((1 - first) * second).mean() / (1 - first).mean())
+
+
+def converted(first: np.ndarray, second: np.ndarray) -> st.Interval:
+    """The rate of the second where the first is wrong: a different number of outcomes for every problem."""
+    found = st.rate([after[~before].tolist() for before, after in zip(first, second, strict=True)])
+    assert found is not None
+    return found
 
 
 def covers(interval: st.Interval, value: float) -> bool:
@@ -71,11 +79,12 @@ def simulate(sets: int) -> dict[str, tuple[float, str, bool]]:
     wilson = [binomial(st.wilson, n, rate, sets, rng) for n in (300, 500) for rate in RATES]
     rows["Wilson, n 300 and 500, lowest of 12"] = band(min(wilson), sets)
     rows["Wilson, n 300 and 500, highest of 12"] = band(max(wilson), sets)
-    first, second = truth(0.4)
+    first, second, conversion = truth(0.4)
     drawn = [problems(300, 4, rng, 0.4) for _ in range(sets)]
     singles = [(a[:, 0].tolist(), b[:, 0].tolist()) for a, b in drawn]
     covered = {
         "clustered avg@4, 300 problems": [covers(st.clustered(a), first) for a, _ in drawn],
+        "conversions, uneven counts, 300 problems": [covers(converted(a, b), conversion) for a, b in drawn],
         "paired difference of avg@4, 300 problems": [
             covers(st.paired_clustered(a, b), second - first) for a, b in drawn
         ],

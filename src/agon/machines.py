@@ -37,6 +37,10 @@ class Machines:
         if self.canary:
             self.canary.check(versions)
 
+    def recheck(self, versions: Mapping[Policy, str]) -> bool:
+        """Check again if the engine was started anew since; say whether it was."""
+        return self.canary is not None and self.canary.recheck(versions)
+
     def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
         """What a step's own samples say about the engine; stops the run when they came from another policy."""
         return self.canary.alarms(metrics) if self.canary else []

@@ -129,6 +129,7 @@ class Training:
             game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
             try:
                 self._played = self._runner.run(self._interrupt.watching(game))
+                self._recheck()
             except RunError:
                 if self.machines.learner.processes == 1:  # saving waits for all processes, and the others are fine
                     self._save(step)
@@ -180,6 +181,11 @@ class Training:
             self.state.versions[policy] = version
         self._forget_old()
         self.machines.check(self.state.versions)
+
+    def _recheck(self) -> None:
+        """Trust nothing that a restarted engine drew before it is known to hold the right adapters."""
+        if self.machines.recheck(self.state.versions):
+            self.watch.say("the engine was started again; it samples from the same policies as before")
 
     def _hand_over(self, policy: Policy, version: str, source: Path | None = None) -> None:
         folder = source or self.run.path / "published" / version
@@ -270,6 +276,7 @@ class Training:
         with self._timed("eval"):
             wanted = systems(self.game, self.state.first if done else {})
             measured = self._runner.run(self._interrupt.watching(measure(mine, wanted, table, settings.samples)))
+        self._recheck()
         results = merge(learner.gather(measured))
         direction, score = choose(results)
         point = {"step": done, "direction": direction and direction.value, "score": score, "systems": results}

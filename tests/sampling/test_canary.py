@@ -9,11 +9,12 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from agon.engine import vllm
 from agon.engine.base import Tokens
 from agon.engine.canary import NORM, Canary, throw_away
-from agon.engine.vllm import VLLMSampler
+from agon.engine.vllm import Draw, VLLMSampler
 from agon.errors import EngineError
-from agon.types import Policy
+from agon.types import Policy, Sampling
 
 from .fake import WEIGHTS, FakeEngine, tokenizer
 
@@ -30,7 +31,8 @@ def adapters(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sampler(tmp_path: Path) -> Iterator[VLLMSampler]:
+def sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VLLMSampler]:
+    monkeypatch.setattr(vllm, "GRACE", 0.0)
     tokenizer().save_pretrained(tmp_path / "base")
     made = VLLMSampler(str(tmp_path / "base"), FakeEngine())
     yield made
@@ -88,6 +90,43 @@ def test_noise_as_large_as_an_adapter_is_no_agreement(sampler: VLLMSampler, adap
     learner.noise = 3.0
     with pytest.raises(EngineError, match="noise 3"):
         Canary(sampler, learner.score, slots=1).check(published(sampler, adapters, "one", "two"))
+
+
+def test_a_restarted_engine_is_checked_again(sampler: VLLMSampler, adapters: Path) -> None:
+    engine: FakeEngine = sampler.engine  # type: ignore[assignment]
+    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=1)
+    versions = published(sampler, adapters, "one", "two")
+    canary.check(versions)
+    assert not canary.recheck(versions), "it is the same engine"
+    engine.fault, engine.lives = "die", 1
+    sampler.draw_all([Draw((1, 2), versions[Policy.A], 0, Sampling(max_tokens=2))])
+    assert canary.recheck(versions)
+    assert not canary.recheck(versions)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_a_restart_that_brings_the_wrong_adapter_back_stops_the_run(
+    sampler: VLLMSampler, adapters: Path, policy: Policy
+) -> None:
+    engine: FakeEngine = sampler.engine  # type: ignore[assignment]
+    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=1)
+    versions = published(sampler, adapters, "one", "two")
+    canary.check(versions)
+    engine.fault, engine.lives = "die", 1
+    sampler.draw_all([Draw((1, 2), versions[Policy.A], 0, Sampling(max_tokens=2))])
+    engine.loaded[versions[policy]] = adapters / "three"
+    with pytest.raises(EngineError, match=f"{policy.value}@0.*another policy"):
+        canary.recheck(versions)
+
+
+def test_a_check_during_which_the_engine_dies_is_made_on_the_new_one(sampler: VLLMSampler, adapters: Path) -> None:
+    engine: FakeEngine = sampler.engine  # type: ignore[assignment]
+    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=1)
+    versions = published(sampler, adapters, "one", "two")
+    canary.check(versions)
+    engine.fault, engine.lives = "die", 1
+    canary.check(versions)
+    assert canary.life == sampler.life == 1
 
 
 def test_alarms_on_a_steps_own_samples(sampler: VLLMSampler) -> None:

@@ -22,11 +22,12 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("scipy is not installed", fix="pip install 'agon-rl[eval,plot]'")
     from agon.report.collect import collect
     from agon.report.document import write_report
+    from agon.report.words import tame
 
     runs = collect(args.runs)
     out = args.out or (args.runs[0] / "report" if len(args.runs) == 1 else Path("report"))
     page = write_report(runs, out, with_figures=not args.no_figures)
     print(f"{page}  ({len(runs)} run{'s' if len(runs) > 1 else ''}; figures beside it as SVG and PNG)")
     for note in (note for run in runs for note in run.notes):
-        print(f"left out: {note}")
+        print(f"left out: {tame(note)}")
     return 0

@@ -1,4 +1,5 @@
-"""Does the engine sample from the policies that the learner holds? Asked before step 1 and after every publication.
+"""Does the engine sample from the policies that the learner holds? Asked before step 1, after every publication, and
+after every restart of the engine before anything that it drew is used.
 
 Engines have ignored adapters, swapped them, and served keys and values of weights that were gone, all in silence:
 rewards and losses look the same. So a few completions are drawn on fixed prompts, as in training (prefix cache
@@ -52,6 +53,8 @@ class Canary:
     """What the least effective throw-away adapter did to the log-probs, in nats."""
     measured: dict[str, float] = field(default_factory=dict)
     """The latest difference by version."""
+    life: int = -1
+    """The life of the engine that was checked last."""
 
     @property
     def tolerance(self) -> float:
@@ -61,11 +64,18 @@ class Canary:
         """Compare every policy's latest version with the learner; the first time, measure what a difference is."""
         if self.noise is None:
             self._calibrate(self.sampler.folder_of(next(iter(versions.values()))))
-        drawn = self._draw(list(versions.values()))
+        self.life, drawn = self._drawn_in_one_life(list(versions.values()))
         for policy, version in versions.items():
             self._demand(version, policy, drawn[version])
             if _is_zero(self.sampler.folder_of(version)):
                 self._demand(version, None, drawn[version])
+
+    def recheck(self, versions: Mapping[Policy, str]) -> bool:
+        """Compare again if the engine was started anew since the last check; say whether it was."""
+        restarted = self.sampler.life != self.life
+        if restarted:
+            self.check(versions)
+        return restarted
 
     def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
         """What the step's own samples say: stop when they are off on average, speak when one token is."""
@@ -117,6 +127,14 @@ class Canary:
         return fmean(
             abs(mine - theirs) for row, scored in pairs for mine, theirs in zip(row.logprobs or (), scored, strict=True)
         )
+
+    def _drawn_in_one_life(self, versions: Sequence[str]) -> tuple[int, dict[str, list[Tokens]]]:
+        """Completions of which none came from an engine that is gone; the sampler bounds how often one may go."""
+        while True:
+            life = self.sampler.life
+            drawn = self._draw(versions)
+            if self.sampler.life == life:
+                return life, drawn
 
     def _draw(self, versions: Sequence[str]) -> dict[str, list[Tokens]]:
         """Completions of every version on the fixed prompts, all in one batch."""

@@ -104,8 +104,10 @@ class VLLMSampler:
         self._thread.start()
         try:
             self._call(self._begin())
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, EngineDown):
+                raise EngineError(str(error), fix="`agon doctor` checks vLLM") from error
             raise
 
     async def sample(self, request: Request) -> Completion:
@@ -142,6 +144,11 @@ class VLLMSampler:
             return await asyncio.gather(*(self.draw(draw) for draw in draws))
 
         return self._call(together())
+
+    @property
+    def life(self) -> int:
+        """How often the engine was started again."""
+        return self._life
 
     def folder_of(self, version: str) -> Path:
         """Where a live version was loaded from."""

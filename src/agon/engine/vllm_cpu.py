@@ -14,14 +14,12 @@ from torch.nn.functional import linear
 from vllm.lora.ops.torch_ops import lora_ops
 from vllm.lora.punica_wrapper import punica_cpu
 
-from agon.engine.vllm_leash import Leash
-
 Groups = list[tuple[int, torch.Tensor | None]]
 _groups: dict[tuple[int, int], Groups] = {}
 _update_metadata = punica_cpu.PunicaWrapperCPU.update_metadata
 
 
-class GroupedLora(Leash):
+class GroupedLora:
     """What `worker_extension_cls` names: importing it puts the kernels in place."""
 
     def lora_kernels(self) -> str:

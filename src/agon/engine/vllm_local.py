@@ -6,16 +6,19 @@ are those of the distribution that was drawn from, temperature included, and no 
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agon.engine.vllm import Draw, Drawn, EngineDown
-from agon.engine.vllm_leash import RUN
+from agon.engine.vllm_leash import Leash
 from agon.errors import EngineError
 from agon.types import BASE
 
@@ -24,6 +27,8 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 CACHED = 4
 """Adapters held in memory beyond those in slots: one that fell out would be read again, and its folder may be gone."""
 TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+START = 1800.0
+"""Seconds that an engine may take to load and to compile."""
 SLEEP_LEVEL = 1
 """Weights move to main memory and come back. Level 2 throws the base away, and nobody would push it again."""
 QUIET = {
@@ -34,6 +39,8 @@ QUIET = {
     # on auto, the CPU build computes on one core of each pair
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",
     "VLLM_CPU_KVCACHE_SPACE": "1",
+    # a fork of a process with threads may hang, and would not carry the mark of its leash
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
 
 
@@ -45,30 +52,57 @@ class LocalEngine:
     ) -> None:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
-        os.environ[RUN] = str(os.getpid())
         self.context = min(context, longest(base_path))
         self._settings = settings(base_path, dtype, self.context, rank, max_loras, memory) | more
         self._llm: Any = None
         self._adapters: dict[str, Any] = {}
         self._numbers = itertools.count(1)
-        self._processes: list[Any] = []
+        self._leash: Leash | None = None
         self._tokens = 0
 
     async def start(self) -> None:
-        """Start the engine; its processes are noted, so that none survives us."""
-        from vllm import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
-
+        """Start the engine in a thread: vLLM waits for its processes for ever, and we do not."""
         self._adapters.clear()
+        self._leash = Leash()
         try:
-            with _alone():
-                self._llm = AsyncLLM.from_engine_args(AsyncEngineArgs(**self._settings), stat_loggers=[self._counter()])
+            self._llm = await asyncio.wait_for(asyncio.wrap_future(self._making(self._leash)), START)
+        except TimeoutError:
+            await self.stop()
+            raise EngineDown(f"vLLM did not start in {START:.0f} s") from None
         except (RuntimeError, ValueError, OSError) as error:
             raise EngineError(
                 f"vLLM did not start: {error}", fix="read its lines above; `agon doctor` checks it"
             ) from error
-        finally:
-            self._processes = _engine_processes()
+
+    def processes(self) -> list[int]:
+        """The ids of the engine's processes."""
+        return self._leash.processes() if self._leash else []
+
+    def _making(self, leash: Leash) -> Future[Any]:
+        """An engine that a thread is making; one that nobody waits for any more is shut down."""
+        making: Future[Any] = Future()
+
+        def make() -> None:
+            try:
+                with _alone(), leash.held():
+                    llm = self._make()
+            except (Exception, SystemExit) as error:  # the thread ends here; whoever waits is told
+                if not making.cancelled():
+                    making.set_exception(error if isinstance(error, Exception) else RuntimeError(f"it left: {error}"))
+            else:
+                if making.cancelled():
+                    llm.shutdown(timeout=0)
+                else:
+                    making.set_result(llm)
+
+        threading.Thread(target=make, name="agon-vllm-start", daemon=True).start()
+        return making
+
+    def _make(self) -> Any:
+        from vllm import AsyncEngineArgs
+        from vllm.v1.engine.async_llm import AsyncLLM
+
+        return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._settings), stat_loggers=[self._counter()])
 
     async def load(self, version: str, folder: Path) -> None:
         from vllm.lora.request import LoRARequest
@@ -110,9 +144,11 @@ class LocalEngine:
         """Ask the engine to end, then end what is left of it: a core whose worker died ignores the question."""
         if self._llm is not None:
             self._llm.shutdown(timeout=15)
-            self._llm = None
-        _end(self._processes)
-        self._processes = []
+        if self._leash is not None:
+            self._leash.end()
+            if self._llm is not None:  # else the thread that starts it may not have come to its processes yet
+                self._leash.untie()
+        self._llm = self._leash = None
 
     async def _alive(self, work: Any) -> Any:
         from vllm.v1.engine.exceptions import EngineDeadError
@@ -183,7 +219,6 @@ def settings(base_path: str, dtype: str, context: int, rank: int, max_loras: int
         "max_cpu_loras": max_loras + CACHED,
         "max_lora_rank": next(size for size in RANKS if size >= rank),
         "disable_log_stats": True,
-        "worker_extension_cls": "agon.engine.vllm_leash.Leash",
     }
     return common | (_on_cpu(context) if current_platform.is_cpu() else {"gpu_memory_utilization": memory})
 
@@ -224,30 +259,3 @@ def drawn(output: Any) -> Drawn:
 async def _last(stream: Any) -> Any:
     items = [item async for item in stream]
     return items[-1]
-
-
-def _engine_processes() -> list[Any]:
-    """Our descendants that are vLLM's."""
-    import psutil  # type: ignore[import-untyped]
-
-    return [child for child in psutil.Process().children(recursive=True) if "VLLM::" in " ".join(_words(child))]
-
-
-def _words(process: Any) -> list[str]:
-    import psutil
-
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
-
-
-def _end(processes: list[Any]) -> None:
-    import psutil
-
-    for process in processes:
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
-    psutil.wait_procs(processes, timeout=10)

@@ -8,6 +8,7 @@ from pathlib import Path
 from agon.disk.files import telling, write
 from agon.report import figures, tables
 from agon.report.collect import Run, Setting
+from agon.report.words import escape
 
 PAGE = "report.md"
 READ = """\
@@ -43,7 +44,7 @@ def _runs(runs: Sequence[Run]) -> str:
 def section(runs: Sequence[Run], setting: Setting, folder: Path, with_figures: bool) -> Iterator[str]:
     """Every table of one base on one set of problems."""
     here = [run for run in runs if run.setting == setting]
-    yield f"## {tables.escape(str(setting))}"
+    yield f"## {escape(str(setting))}"
     if with_figures:
         stem = "".join(letter if letter.isalnum() else "-" for letter in str(setting).lower()).strip("-")
         for title, name in figures.draw(here, setting, folder, stem).items():
@@ -75,6 +76,6 @@ def _ours(here: Sequence[Run]) -> Iterator[str]:
 def across(runs: Sequence[Run]) -> Iterator[str]:
     """What compares settings, and what had to be left out."""
     for data in sorted({run.setting.data for run in runs}):
-        yield f"## Scaling: {tables.escape(data)}\n\n{tables.scaling_table(runs, data)}"
+        yield f"## Scaling: {escape(data)}\n\n{tables.scaling_table(runs, data)}"
     if notes := [note for run in runs for note in run.notes]:
-        yield "## Left out\n\n" + "\n".join(f"- {note}" for note in notes)
+        yield "## Left out\n\n" + "\n".join(f"- {escape(note)}" for note in notes)

@@ -1,6 +1,7 @@
 """Figures 1 and 2 of the paper from our runs, as SVG and PNG: bars, accuracy against length, curves over training.
 
-Whiskers and bands are the intervals of the tables. Where the setting is the paper's, its numbers stand as hollow marks.
+Whiskers and bands are the intervals of the tables. Where the setting is the paper's, its numbers stand as hollow or
+dotted marks.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from agon.eval.statistics import t_interval, wilson
 from agon.report import paper
 from agon.report.cells import Cell, cell
 from agon.report.collect import HELD_OUT, Run, Setting
+from agon.report.labels import Mark, place
+from agon.report.words import tame
 
 BLUE, GOLD, GREY, INK = "#6366F1", "#F59E0B", "#9CA3AF", "#1F2337"
 BARS = ("zero-shot", "grpo", "moa", "coop", "agon")
@@ -30,6 +33,7 @@ SHORT = {
 }
 COLOURS = {"agon": BLUE, "coop": GOLD}
 DASHED = {"self-refine", "shared-opponent", "fixed-roles"}
+FEW = 2
 
 
 def draw(runs: Sequence[Run], setting: Setting, folder: Path, stem: str) -> dict[str, str]:
@@ -39,7 +43,7 @@ def draw(runs: Sequence[Run], setting: Setting, folder: Path, stem: str) -> dict
     for title, name, figure in (
         ("Pass@1 by method", "bars", bars(plt, runs, setting)),
         ("Accuracy against length", "length", against_length(plt, runs, setting)),
-        ("Over training", "curves", curves(plt, runs)),
+        ("Over training", "curves", curves(plt, runs, setting)),
     ):
         if figure is not None:
             for kind in ("svg", "png"):
@@ -66,7 +70,7 @@ def _pyplot() -> Any:
         "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#c3c7d6",
         "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK, "axes.grid": True, "grid.color": "#eceef4",
         "axes.axisbelow": True, "svg.hashsalt": "agon", "svg.fonttype": "none", "figure.facecolor": "white",
-        "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left",
+        "axes.titlesize": 11, "axes.titleweight": "bold", "axes.titlelocation": "left", "text.parse_math": False,
     }  # fmt: skip
     plt.rcParams.update(style)
     return plt
@@ -99,13 +103,23 @@ def bars(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
         known = [paper.MAIN[key][0] for key in BARS]
         axes.scatter(range(len(BARS)), known, marker="_", s=900, color=INK, lw=1, ls=":", label="the paper")
         axes.legend(frameon=False, loc="upper left")
-    axes.set_xticks(range(len(BARS)), [SHORT[key] for key in BARS])
+    axes.set_xticks(range(len(BARS)), [f"{SHORT[key]}\n{_behind(found.get(key))}" for key in BARS])
     axes.set_xlim(-0.6, len(BARS) - 0.4)
-    axes.set_ylim(0, min(104, 12 + max(100 * one.rate.high for one in found.values())))
+    axes.set_ylim(0, min(108, 12 + max(100 * one.rate.high for one in found.values())))
     axes.set_ylabel("held-out pass@1 (%)")
     axes.grid(axis="x", visible=False)
-    axes.set_title(str(setting))
+    axes.tick_params(axis="x", length=0)
+    axes.set_title(tame(str(setting)))
     return figure
+
+
+def _behind(one: Cell | None) -> str:
+    """How much stands behind a number."""
+    return f"n {one.n}, {_seeds(len(one.results))}" if one else ""
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' if number > 1 else ''}"
 
 
 def against_length(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
@@ -113,46 +127,69 @@ def against_length(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
     found = {key: one for key, one in _cells(runs, tuple(SHORT)).items() if one.length is not None}
     if not found:
         return None
-    figure, axes = plt.subplots(figsize=(5.2, 3.6))
-    for key, one in found.items():
-        rate, colour = one.rate, COLOURS.get(key, GREY)
-        spread = [[100 * (rate.value - rate.low)], [100 * (rate.high - rate.value)]]
-        axes.errorbar(one.length, 100 * rate.value, spread, fmt="o", color=colour, capsize=3, ms=7, lw=1)
-        axes.annotate(SHORT[key], (one.length, 100 * rate.value), (8, 4), textcoords="offset points", color=INK)
+    figure, axes = plt.subplots(figsize=(6.2, 3.8))
+    marks = [_mark(key, one) for key, one in found.items()]
+    for key, mark in zip(found, marks, strict=True):
+        spread = [[mark.y - mark.low], [mark.high - mark.y]]
+        axes.errorbar(mark.x, mark.y, spread, fmt="o", color=COLOURS.get(key, GREY), capsize=3, ms=7, lw=1)
     if _in_paper(setting):
         for key, (value, tokens) in paper.MAIN.items():
             axes.scatter(1000 * tokens, value, facecolors="none", edgecolors=COLOURS.get(key, GREY), s=50)
+            marks.append(Mark(1000 * tokens, value, value, value, SHORT[key], GREY))
         axes.scatter([], [], facecolors="none", edgecolors=GREY, s=50, label="the paper")
         axes.legend(frameon=False)
     axes.margins(0.18)
     axes.set_xlabel("mean tokens of the final stage")
     axes.set_ylabel("held-out pass@1 (%)")
-    axes.set_title("(a) accuracy against length")
+    axes.set_title(f"Accuracy against length: {tame(str(setting))}")
+    place(axes, marks)
     return figure
 
 
-def curves(plt: Any, runs: Sequence[Run]) -> Any:
-    """Figure 2b: dev pass@1 along training, by arm: the mean of seeds, its interval where there are several."""
+def _mark(key: str, one: Cell) -> Mark:
+    rate = one.rate
+    return Mark(one.length or 0.0, 100 * rate.value, 100 * rate.low, 100 * rate.high, SHORT[key], INK)
+
+
+def curves(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
+    """Figure 2b: dev pass@1 along training, by arm: the mean of seeds, with its interval."""
     by_arm: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         if len(run.points) > 1:
             by_arm[run.arm].append(run)
     if not by_arm:
         return None
-    figure, axes = plt.subplots(figsize=(6.2, 3.6))
+    figure, axes = plt.subplots(figsize=(7.4, 3.8))
     palette = iter(("#475569", "#0EA5A4", "#A855F7", "#64748B", "#DB2777", "#84A98C", "#94A3B8", "#3F6212"))
-    for arm, group in by_arm.items():
+    ends = {arm: run.points[-1].step * run.problems_per_step for arm, (run, *_) in by_arm.items()}
+    for k, (arm, group) in enumerate(sorted(by_arm.items())):
         colour = COLOURS.get(arm) or next(palette, GREY)
-        xs, mean, low, high = band(group)
-        label = f"{arm} ({len(group)} seed{'s' if len(group) > 1 else ''})"
-        axes.plot(xs, mean, color=colour, marker="o", ms=4, lw=1.8, ls="--" if arm in DASHED else "-", label=label)
-        axes.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+        aside = (k - (len(by_arm) - 1) / 2) * max(ends.values()) / 120
+        _curve(axes, group, colour, aside if len(by_arm) > FEW else None)
+        if _in_paper(setting) and arm in paper.CURVES:
+            told = paper.CURVES[arm]
+            axes.plot(range(0, 500 * len(told), 500), told, color=colour, ls=":", lw=1, marker="o", ms=4, mfc="none")
+    if _in_paper(setting):
+        axes.plot([], [], color=GREY, ls=":", lw=1, marker="o", ms=4, mfc="none", label="the paper, on its 300")
     axes.set_xlabel("training problems played (2N rollouts each)")
     axes.set_ylabel("dev pass@1 (%)")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False, loc="best", fontsize=9)
-    axes.set_title("(b) over training")
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
+    axes.set_title(f"Over training: {tame(str(setting))}")
     return figure
+
+
+def _curve(axes: Any, runs: Sequence[Run], colour: str, aside: float | None) -> None:
+    """One arm: its interval as a band, or as whiskers set a little aside where bands would cover each other."""
+    xs, mean, low, high = band(runs)
+    arm, n = runs[0].arm, max(point.n for run in runs for point in run.points)
+    look = {"color": colour, "ls": "--" if arm in DASHED else "-", "label": f"{arm}: n {n}, {_seeds(len(runs))}"}
+    if aside is None:
+        axes.plot(xs, mean, marker="o", ms=4, lw=1.8, **look)
+        axes.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)
+        return
+    spread = [[m - a for m, a in zip(mean, low, strict=True)], [b - m for m, b in zip(mean, high, strict=True)]]
+    axes.errorbar([x + aside for x in xs], mean, spread, marker="o", ms=4, lw=1.8, elinewidth=0.8, capsize=2, **look)
 
 
 def band(runs: Sequence[Run]) -> tuple[list[int], list[float], list[float], list[float]]:

@@ -9,6 +9,7 @@ from typing import Any
 from agon.report import paper
 from agon.report.cells import BY_KEY, METHODS, MISSING, Cell, cell
 from agon.report.collect import HELD_OUT, Run, Setting
+from agon.report.words import escape
 
 MAIN = tuple(paper.MAIN)
 OURS = ("hidden-drafts", "mispaired")
@@ -25,12 +26,8 @@ ABLATIONS = (
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table; numbers stand to the right."""
     ruler = ["---", *("---:" for _ in head[1:])]
-    lines = [head, ruler, *([escape(str(value)) for value in row] for row in rows)]
+    lines = [[escape(word) for word in head], ruler, *([escape(str(value)) for value in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def escape(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
 
 
 def kilo(tokens: float | None) -> str:

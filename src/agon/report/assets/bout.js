@@ -18,7 +18,7 @@ class BoutView {
       h("div", { class: two ? "pair" : "pair single" }, this.draft(i, texts), two ? this.challenge(i, texts) : null));
     this.box.scrollTop = keepPlace ? place : 0;
   }
-  text(value, kind) { return h("div", { class: `text ${kind || ""}` }, rich(value, this.math)); }
+  text(value) { return this.long(value, ""); }
 
   head(i) {
     const { store } = this;
@@ -69,12 +69,12 @@ class BoutView {
     if (!trace) return h("div", { class: "part" }, h("h3", {}, "Reasoning"), h("p", { class: "none-said" }, `none · ${tokens}`));
     return this.folded("trace", "Reasoning", tokens, () => this.long(trace, "trace"));
   }
-  // A long trace is drawn in pieces, so that opening it never blocks the page.
+  // A long text is drawn in pieces, so that opening it never blocks the page.
   long(text, kind) {
     const box = h("div", { class: `text ${kind}` }), pieces = [];
     for (let at = 0; at < text.length;) {
       const line = text.indexOf("\n", at + MANY);
-      const to = line < 0 || line > at + 2 * MANY ? at + MANY : line + 1;
+      const to = line < 0 || line > at + 2 * MANY ? at + MANY + /^[\udc00-\udfff]/.test(text[at + MANY] || "") : line + 1;
       pieces.push(text.slice(at, to));
       at = to;
     }
@@ -100,7 +100,7 @@ class BoutView {
   }
   seen(i, texts) {
     const policy = this.store.columns.drafter[i], own = policy === this.store.columns.challenger[i];
-    const peek = texts.peek ? h("span", { class: `text peek ${policy}` }, rich(texts.peek, this.math))
+    const peek = texts.peek ? this.long(texts.peek, `peek ${policy}`)
       : h("p", { class: "none-said" }, texts.peek === null ? "nothing: drafts are hidden in this arm" : "the draft left no summary");
     const rival = this.store.columns.rival[i], index = this.store.columns.index[i];
     const paid = rival !== null && rival !== index ? h("p", { class: "why" }, `Paid on the outcome of draft ${rival}, not of this one.`) : null;

@@ -1,6 +1,22 @@
-// Elements and numbers. Text from a model only ever becomes a text node.
+// Elements and numbers. Text from a model only ever becomes a text node, and what would hide in it is spelled out.
 
 const byId = (id) => document.getElementById(id);
+
+// Controls, line separators, marks that turn the direction of text, and characters without a shape.
+const HIDDEN = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]|\r(?!\n)/gu;
+
+function visible(text) {
+  const out = [];
+  let last = 0;
+  for (const match of text.matchAll(HIDDEN)) {
+    const mark = document.createElement("span");
+    mark.className = "hidden-mark";
+    mark.textContent = `U+${match[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+    out.push(text.slice(last, match.index), mark);
+    last = match.index + match[0].length;
+  }
+  return [...out, text.slice(last)];
+}
 
 function h(tag, options, ...children) {
   const node = document.createElement(tag);
@@ -10,7 +26,8 @@ function h(tag, options, ...children) {
     else if (key.includes("-") || key === "role") node.setAttribute(key, value);
     else node[key] = value;
   }
-  node.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  const wanted = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  node.append(...wanted.flatMap((child) => (typeof child === "string" ? visible(child) : [child])));
   return node;
 }
 

@@ -11,8 +11,8 @@ class List {
     this.rows = [];
     this.current = null;
     this.box.addEventListener("scroll", () => this.draw(), { passive: true });
-    this.height = 0;
-    new ResizeObserver(() => { this.height = this.box.clientHeight; this.draw(); }).observe(this.box);
+    this.height = this.box.clientHeight;
+    new ResizeObserver(() => { this.height = this.box.clientHeight; this.select(this.current); }).observe(this.box);
   }
   show(rows, current) {
     this.rows = rows;
@@ -23,7 +23,7 @@ class List {
   select(i) {
     this.current = i;
     const place = this.rows.indexOf(i), at = this.box.scrollTop;
-    if (place >= 0) {
+    if (place >= 0 && this.height) {
       const top = place * ROW, low = top + ROW - this.height;
       if (at > top) this.box.scrollTop = top;
       else if (at < low) this.box.scrollTop = low;
@@ -49,7 +49,7 @@ class List {
     const kind = store.has(i, "converted") ? "converted" : store.has(i, "regressed") ? "regressed" : "";
     const where = [`step ${store.columns.step[i]}`, `#${store.columns.index[i]}`];
     const advantage = store.value(i, store.hasChallenge(i) ? "challenge" : "draft", "advantage");
-    if (advantage !== null) where.push(`advantage ${signed(advantage)}`);
+    if (advantage !== null) where.push(`adv ${signed(advantage)}`);
     where.push(...MARKS.filter((mark) => store.marked(i, mark)));
     const node = h("div", { class: `row ${kind}`, role: "option", "aria-selected": String(i === this.current), onclick: () => this.choose(i) },
       h("span", { class: "q" }, store.titles[store.columns.problem[i]]), h("span", { class: "w" }, where.join(" · ")),

@@ -163,8 +163,8 @@ async function start() {
   byId("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old: one from 2023 or later is needed");
   store = await Store.open();
-  byId("name").textContent = store.name;
-  byId("facts").textContent = store.facts.join(" · ");
+  byId("name").replaceChildren(...visible(store.name));
+  byId("facts").replaceChildren(...visible(store.facts.join(" · ")));
   list = new List(store, choose);
   view = new BoutView(store, choose);
   makeChips("outcomes", OUTCOMES);
@@ -173,9 +173,9 @@ async function start() {
   byId("step").max = store.steps.length;
   countSteps();
   listen();
-  const asked = Number(location.hash.slice(1));
+  const asked = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : store.size;
   apply();
-  if (location.hash && Number.isInteger(asked) && asked >= 0 && asked < store.size) choose(asked);
+  if (asked < store.size) choose(asked);
   if (!store.size) byId("bout").replaceChildren(h("p", { class: "wait" }, "There are no bouts here."));
   document.documentElement.dataset.readyMs = performance.now().toFixed(1);
 }

@@ -2,7 +2,8 @@
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
 const MAX_FORMULA = 3000, MAX_DEPTH = 30;
-const table = (text) => Object.fromEntries(text.trim().split(/\s+/).map((pair) => pair.split("=")));
+// no prototype: \constructor is not a letter
+const table = (text) => Object.assign(Object.create(null), Object.fromEntries(text.trim().split(/\s+/).map((pair) => pair.split("="))));
 
 const LETTERS = table(`alpha=α beta=β gamma=γ delta=δ epsilon=ϵ varepsilon=ε zeta=ζ eta=η theta=θ vartheta=ϑ iota=ι kappa=κ
   lambda=λ mu=μ nu=ν xi=ξ pi=π varpi=ϖ rho=ρ varrho=ϱ sigma=σ varsigma=ς tau=τ upsilon=υ phi=ϕ varphi=φ chi=χ psi=ψ omega=ω
@@ -20,11 +21,12 @@ const NAMED = new Set(("sin cos tan cot sec csc arcsin arccos arctan sinh cosh t
 const LIMITS = new Set(["lim", "max", "min", "sup", "inf", "gcd", "limsup", "liminf"]);
 const ACCENTS = table("bar=¯ overline=‾ hat=^ widehat=^ tilde=~ widetilde=~ vec=→ overrightarrow=→ dot=˙ ddot=¨");
 const UPRIGHT = new Set(["text", "textbf", "textit", "textrm", "mathrm", "mathbf", "mathit", "mathsf", "operatorname", "mbox", "boldsymbol"]);
-const SPACES = { ",": ".17em", ":": ".22em", ";": ".28em", " ": ".25em", "!": "0", quad: "1em", qquad: "2em" };
+const SPACES = { __proto__: null, ",": ".17em", ":": ".22em", ";": ".28em", " ": ".25em", "!": "0", quad: "1em", qquad: "2em" };
 const IGNORED = new Set(["displaystyle", "textstyle", "limits", "nolimits", "big", "Big", "bigg", "Bigg", "bigl", "bigr", "Bigl",
   "Bigr", "biggl", "biggr", "middle", "hfill", "nonumber", "notag", "allowbreak"]);
-const DOUBLE = { R: "ℝ", N: "ℕ", Z: "ℤ", Q: "ℚ", C: "ℂ", P: "ℙ", H: "ℍ", F: "𝔽", E: "𝔼" };
-const TOKEN = /\\[a-zA-Z]+\*?|\\[^]|\d+(?:[.,]\d+)*|\s+|[^]/gu;
+const DOUBLE = { __proto__: null, R: "ℝ", N: "ℕ", Z: "ℤ", Q: "ℚ", C: "ℂ", P: "ℙ", H: "ℍ", F: "𝔽", E: "𝔼" };
+const WITHHELD = "[withheld]";
+const TOKEN = /\[withheld\]|\\[a-zA-Z]+\*?|\\[^]|\d+(?:[.,]\d+)*|\s+|[^]/gu;
 
 class Unreadable extends Error {}
 
@@ -34,9 +36,21 @@ function mathNode(tag, ...children) {
   return node;
 }
 
+function withClass(node, name) {
+  node.setAttribute("class", name);
+  return node;
+}
+
+function tight(text, before) {
+  const node = mathNode("mo", text);
+  node.setAttribute("lspace", before || "0");
+  node.setAttribute("rspace", "0");
+  return node;
+}
+
 class Formula {
   constructor(source) {
-    if (source.length > MAX_FORMULA) throw new Unreadable();
+    if (source.length > MAX_FORMULA || source.search(HIDDEN) >= 0) throw new Unreadable();
     this.tokens = source.match(TOKEN) || [];
     this.place = 0;
     this.depth = 0;
@@ -90,16 +104,17 @@ class Formula {
     const token = this.next();
     if (token === undefined || token === "}" || token === "&") throw new Unreadable();
     if (token === "{") { this.place--; return this.group(); }
+    if (token === WITHHELD) return withClass(mathNode("mtext", "withheld"), "held");
     if (token.startsWith("\\")) return this.command(token.slice(1));
     if (/^\d/.test(token)) return mathNode("mn", token);
     if (/^\p{L}/u.test(token)) return mathNode("mi", token);
-    return mathNode("mo", token === "-" ? "−" : token === "*" ? "∗" : token);
+    return token === "." ? tight(token) : mathNode("mo", token === "-" ? "−" : token === "*" ? "∗" : token);
   }
   command(name) {
     if (name in LETTERS) return mathNode("mi", LETTERS[name]);
     if (name in SIGNS) return mathNode("mo", SIGNS[name]);
     if (name in BIG) { const node = mathNode("mo", BIG[name]); node.agonLimits = !name.includes("int"); return node; }
-    if (NAMED.has(name)) { const node = mathNode("mi", name); node.agonLimits = LIMITS.has(name); return node; }
+    if (NAMED.has(name)) return this.named(name);
     if (name in SPACES) { const node = mathNode("mspace"); node.setAttribute("width", SPACES[name]); return node; }
     if (name in ACCENTS) { const node = mathNode("mover", this.group(), mathNode("mo", ACCENTS[name])); node.setAttribute("accent", "true"); return node; }
     if (UPRIGHT.has(name.replace("*", ""))) return mathNode("mtext", this.raw());
@@ -108,10 +123,17 @@ class Formula {
     if (/^[dt]?binom$/.test(name)) return this.binomial();
     return this.structure(name);
   }
+  named(name) {
+    const node = tight(name, ".17em");
+    this.space();
+    if (/^[\p{L}\d\\]/u.test(this.peek() || "") && this.peek() !== "\\left") node.setAttribute("rspace", ".17em");
+    node.agonLimits = LIMITS.has(name);
+    return node;
+  }
   structure(name) {
     switch (name) {
       case "sqrt": return this.root();
-      case "boxed": case "fbox": { const node = mathNode("mrow", this.group()); node.setAttribute("class", "boxed"); return node; }
+      case "boxed": case "fbox": return withClass(mathNode("mrow", this.group()), "boxed");
       case "underline": return mathNode("munder", this.group(), mathNode("mo", "_"));
       case "overset": case "stackrel": { const above = this.group(); return mathNode("mover", this.group(), above); }
       case "underset": { const below = this.group(); return mathNode("munder", this.group(), below); }
@@ -166,7 +188,7 @@ class Formula {
     }
     this.raw();
     const body = mathNode("mtable", ...rows.map((cells) => mathNode("mtr", ...cells)));
-    const [open, close] = { pmatrix: "()", bmatrix: "[]", vmatrix: "||", Bmatrix: "{}", cases: "{ " }[name] || "  ";
+    const [open, close] = { __proto__: null, pmatrix: "()", bmatrix: "[]", vmatrix: "||", Bmatrix: "{}", cases: "{ " }[name] || "  ";
     return mathNode("mrow", mathNode("mo", open.trim()), body, mathNode("mo", close.trim()));
   }
 }
@@ -199,11 +221,11 @@ function rich(text, withMath) {
     last = match.index + match[0].length;
     const mark = /^[.,;:!?)]+/.exec(text.slice(last, last + 4));
     const node = special(match, withMath);
-    out.append(text.slice(before, match.index), mark && node.tagName === "math" ? h("span", { class: "whole" }, node, mark[0]) : node);
+    out.append(...visible(text.slice(before, match.index)), mark && node.tagName === "math" ? h("span", { class: "whole" }, node, mark[0]) : node);
     if (mark && node.tagName === "math") last += mark[0].length;
     before = last;
   }
-  out.append(text.slice(last));
+  out.append(...visible(text.slice(last)));
   return out;
 }
 
