@@ -41,6 +41,10 @@ class Machines:
         """Check again if the engine was started anew since; say whether it was."""
         return self.canary is not None and self.canary.recheck(versions)
 
+    def gaps(self) -> dict[str, float]:
+        """How far the live versions of the engine are from the learner, in nats a token; empty without a canary."""
+        return dict(self.canary.measured) if self.canary else {}
+
     def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
         """What a step's own samples say about the engine; stops the run when they came from another policy."""
         return self.canary.alarms(metrics) if self.canary else []
@@ -62,6 +66,13 @@ def base_path(model: Model) -> str:
     from agon.engine.tiny import tiny_base
 
     return str(tiny_base())
+
+
+def base_hash(model: Model) -> str | None:
+    """What tells a base in a folder from another that was put in its place; None for one on the Hub."""
+    from agon.disk.files import weights_hash
+
+    return weights_hash(Path(base_path(model)))
 
 
 def quieten(path: str) -> None:

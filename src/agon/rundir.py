@@ -125,13 +125,14 @@ class RunDir:
             raise RunDirError(f"{self.path} was started with another config: {'; '.join(told)}", fix=fix)
 
     def check_manifest(self, manifest: Mapping[str, Any]) -> list[str]:
-        """Refuse other data or seeds than the run was started with; return a sentence about what else has changed."""
+        """Refuse another base, other data or seeds than the run was started with; say what else has changed."""
         from agon.disk.provenance import facts
 
         old, new = self.manifest, {**facts(), **manifest}
-        if hard := _changes(*_parts(old, new, ("data", "seeds"))):
-            fix = "bring back the data the run was started with, or start a new run under another --name"
-            raise RunDirError(f"{self.path} was started on other data or seeds: {', '.join(hard)} changed", fix=fix)
+        if hard := _changes(*_parts(old, new, ("base", "data", "seeds"))):
+            fix = "bring back what the run was started with, or start a new run under another --name"
+            told = "another base, or other data or seeds"
+            raise RunDirError(f"{self.path} was started on {told}: {', '.join(hard)} changed", fix=fix)
         soft = _changes(*_parts(old, new, ("versions", "git", "hardware")))
         return [f"changed since the start, so the last bits may differ: {', '.join(soft)}"] if soft else []
 

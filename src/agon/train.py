@@ -240,6 +240,7 @@ class Training:
             "seconds": {name: round(value, 4) for name, value in spent.items()},
             "tokens_per_second": round(tokens / spent["play"], 1) if spent.get("play") else None,
             "memory": dict(self.machines.learner.memory()),
+            "canary": self.machines.gaps(),
         }
 
     def _check_health(self) -> None:
@@ -314,6 +315,7 @@ class Training:
             versions={Policy(policy): version for policy, version in best["versions"].items()},
             base=model.name,
             base_revision=model.revision,
+            base_hash=self.run.manifest.get("base", {}).get("sha256"),
             direction=Direction(best["direction"]) if best["direction"] else None,
             prompts_hash=PROMPTS_HASH,
             chat_template_hash=self.machines.renderer.hash,

@@ -106,6 +106,12 @@ def test_a_pair_of_other_prompts_is_refused(run: Path, capsys: pytest.CaptureFix
     assert "other prompts" in refused(capsys, str(run))
 
 
+def test_a_pair_of_another_base_under_the_same_name_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "pair" / "agon.json"
+    path.write_text(path.read_text().replace('"sha256": null', f'"sha256": "{"0" * 64}"', 1))
+    assert "are not those" in refused(capsys, str(run))
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -21,11 +21,12 @@ STEPS, KEEP, PINNED = 4, 2, (2,)
 CONFIG = {"schema": 1, "arm": "agon", "train": {"seed": 0, "learning_rate": 5e-5}, "save": {"keep": 2}, "report_to": []}
 
 
-def new_run(root: Path) -> RunDir:
+def new_run(root: Path, base: str | None = None) -> RunDir:
     """A fresh run as `RunDir.create` leaves it, without asking git and the machine."""
     path = root / "run"
     path.mkdir(parents=True)
     manifest = {"schema": 1, "seeds": {"run": 0}, "data": {"train": "1f"}, "versions": {"torch": "2.13.0"}}
+    manifest["base"] = {"sha256": base}
     (path / "config.yaml").write_text(yaml.safe_dump(CONFIG))
     (path / "manifest.json").write_text(json.dumps(manifest))
     return RunDir.open(path)

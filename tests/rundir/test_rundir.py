@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from agon.disk.files import weights_hash
 from agon.errors import CheckpointError, RunDirError
 from agon.rundir import RunDir, config_hash
 
@@ -105,6 +106,18 @@ def test_where_a_run_is_watched_and_how_much_it_keeps_may_change(run: RunDir) ->
     run.check_config(other)
     assert config_hash(other) == config_hash(CONFIG)
     assert config_hash(changed(arm="coop")) != config_hash(CONFIG)
+
+
+def test_another_base_in_the_folder_of_the_first_is_refused(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    assert weights_hash(base) is None
+    (base / "model.safetensors").write_bytes(b"first")
+    run = scenes.new_run(tmp_path, weights_hash(base))
+    run.check_manifest({"base": {"sha256": weights_hash(base)}})
+    (base / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(RunDirError, match=r"base\.sha256 changed"):
+        run.check_manifest({"base": {"sha256": weights_hash(base)}})
 
 
 def test_other_data_or_seeds_are_refused_by_name(run: RunDir) -> None:

@@ -114,10 +114,13 @@ class Silent:
 
 
 def _manifest(config: Config, parts: Splits) -> dict[str, Any]:
+    from agon.machines import base_hash
+
     counts = {name: len(problems) for name, problems in parts.parts.items()}
     return {
         "arm": config.arm,
         "seeds": {"train": config.train.seed, "split": config.data.split_seed},
+        "base": {"sha256": base_hash(config.model)},
         "data": {"hashes": parts.hashes, "counts": counts, "revisions": parts.revisions},
     }
 

@@ -51,6 +51,13 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def weights_hash(folder: Path) -> str | None:
+    """One hash over the weights of a model's folder; None where there is no folder: a name on the Hub has a revision."""
+    names = sorted(path.name for path in folder.glob("*.safetensors")) if folder.is_dir() else []
+    told = "".join(f"{name} {sha256(folder / name)}\n" for name in names)
+    return hashlib.sha256(told.encode()).hexdigest() if names else None
+
+
 def sync(path: Path) -> None:
     """Bring one file or folder to the disk."""
     fd = os.open(path, os.O_RDONLY)

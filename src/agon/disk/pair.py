@@ -32,6 +32,7 @@ class PairInfo:
     prompts_hash: str
     chat_template_hash: str
     base_revision: str | None = None
+    base_hash: str | None = None
     direction: Direction | None = None
     prompts: Mapping[str, str] = field(default_factory=dict)
     chat_template: str | None = None
@@ -81,7 +82,7 @@ def _facts(info: PairInfo, hashes: Mapping[Policy, Mapping[str, str]]) -> dict[s
         "schema": SCHEMA,
         "direction": info.direction.value if info.direction else None,
         "versions": {policy.value: version for policy, version in info.versions.items()},
-        "base": {"name": info.base, "revision": info.base_revision},
+        "base": {"name": info.base, "revision": info.base_revision, "sha256": info.base_hash},
         "prompts": {"sha256": info.prompts_hash, "texts": dict(info.prompts)},
         "chat_template": {"sha256": info.chat_template_hash, "text": info.chat_template},
         "files": {policy.value: dict(names) for policy, names in hashes.items()},
@@ -111,12 +112,13 @@ def _info(raw: Mapping[str, Any]) -> PairInfo:
     return PairInfo(
         versions={policy: _name(raw["versions"][policy.value]) for policy in Policy},
         base=_text(raw["base"]["name"]),
-        base_revision=None if raw["base"]["revision"] is None else _text(raw["base"]["revision"]),
+        base_revision=_optional(raw["base"]["revision"]),
+        base_hash=_optional(raw["base"].get("sha256")),
         direction=None if raw["direction"] is None else Direction(raw["direction"]),
         prompts_hash=_text(raw["prompts"]["sha256"]),
         prompts={_text(name): _text(text) for name, text in raw["prompts"]["texts"].items()},
         chat_template_hash=_text(raw["chat_template"]["sha256"]),
-        chat_template=raw["chat_template"]["text"] and _text(raw["chat_template"]["text"]),
+        chat_template=_optional(raw["chat_template"]["text"]),
         facts=dict(raw["facts"]),
     )
 
@@ -125,6 +127,10 @@ def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a text")
     return value
+
+
+def _optional(value: object) -> str | None:
+    return None if value is None else _text(value)
 
 
 def _name(version: object) -> str:

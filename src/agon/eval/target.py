@@ -45,10 +45,13 @@ class Target:
 
     def settings(self, engine: str) -> dict[str, Any]:
         """All that a trial depends on, besides its problem and its number: trials of one file agree in it."""
+        from agon.machines import base_hash
+
         config = self.config
         versions = {p.value: v for p, v in self.pair.info.versions.items()} if self.pair else {}
         return {
             "base": config.model.name,
+            "base_hash": self.pair.info.base_hash if self.pair else base_hash(config.model),
             "revision": config.model.revision,
             "dtype": config.model.dtype,
             "versions": versions,
@@ -124,9 +127,14 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
 
 
 def _check_pair(pair: Pair, config: Config) -> None:
+    from agon.machines import base_hash
+
     if pair.info.base != config.model.name:
         message = f"{pair.path} was trained on {pair.info.base}, the config names {config.model.name}"
         raise RunDirError(message, fix="evaluate it with the config it was trained with")
+    if (held := base_hash(config.model)) and pair.info.base_hash not in (None, held):
+        message = f"the weights in {config.model.name} are not those that {pair.path} was trained on"
+        raise RunDirError(message, fix="bring back the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:
         fix = "install the version of agon-rl that trained it"
         raise RunDirError(f"{pair.path} was trained with other prompts than this version writes", fix=fix)
