@@ -1,4 +1,8 @@
-"""The match viewer in a real browser: 5,000 bouts open and filter at once, hostile drafts stay text."""
+"""The match viewer in a real browser: 5,000 bouts open and filter at once, hostile drafts stay text.
+
+The first problem's drafts hold markup, scripts, links, characters that turn or hide text, orders to a terminal, names
+of JavaScript's own, formulas that are too wide, and one line of a million letters; every one is looked at.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +22,37 @@ CLAIM = (
     "no request leaves the page"
 )
 BOUTS = 5000
-GOAL = {"open_s": 3.0, "slowest_filter_ms": 200.0, "scripts_run": 0, "elements_made": 0, "requests": 0}
+GOAL = {
+    "open_s": 3.0, "slowest_filter_ms": 200.0, "slowest_bout_ms": 1000.0,
+    "scripts_run": 0, "elements_made": 0, "hidden_characters": 0, "overflows": 0, "errors": 0, "requests": 0,
+}  # fmt: skip
 PWN = "window.pwned = (window.pwned || 0) + 1"
 HOSTILE = (
     f"</script><script>{PWN}</script><img src=x onerror='{PWN}'><img src='http://agon.invalid/leak.png'>"
     f"<svg onload='{PWN}'></svg><iframe srcdoc='<script>parent.pwned=1</script>'></iframe><!--<script>"
     f"<a href='javascript:{PWN}'>here</a> {{{{script}}}} \u2028 $\\href{{javascript:{PWN}}}{{x}}$"
     f"<style>*{{display:none}}</style><link rel=stylesheet href=http://agon.invalid/a.css> "
-    f"$\\text{{<img src=x onerror={PWN}>}}$"
+    f"$\\text{{<img src=x onerror={PWN}>}}$ $\\constructor + \\toString + {'x + ' * 200}1$ "
+    "4\u202e21\u202c\u2066\u200b\ufeff\u2029 \x1b[31m\x1b]0;t\x07\x9b1m\x00\x7f \ud800 \U000e0041"
 )
+LONG = "x" * 1_000_000
 VIEWS = 16
 READY = "!!document.documentElement?.dataset.readyMs && !!document.querySelector('.card')"
 FOREIGN = "document.querySelectorAll('#bout :is(img, iframe, svg, a, script, style, link)').length"
+HIDDEN = (
+    r"[...document.getElementById('bout').textContent].filter((letter) => letter !== '\n' && "
+    r"/[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069\u200b\ufeff\u{e0000}-\u{e007f}]/u.test(letter)).length"
+)
+WIDE = "document.getElementById('bout').scrollWidth > document.getElementById('bout').clientWidth"
 SHOWN = "document.getElementById('bout').textContent.includes('</script><script>window.pwned')"
 TIMED = (
     "(() => {{ const began = performance.now(); {}; document.body.offsetHeight; return performance.now() - began; }})()"
 )
 SET = "((box) => {{ box.value = '{}'; box.dispatchEvent(new Event('input')); }})(document.getElementById('{}'))"
+OPENED = (
+    "(async () => { const began = performance.now(); document.getElementById('math').click(); "
+    "await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); return performance.now() - began; })()"
+)
 CLEAR = "document.getElementById('clear').click()"
 ACTIONS = {
     "converted": "document.querySelector('[value=converted]').click()",
@@ -54,7 +72,8 @@ def script(request: Request) -> str:
     if "Problem 0." not in request.prompt.messages[-1].text:
         return text
     trace, mark, rest = text.removeprefix("<think>").partition("</think>")
-    return f"<think>{HOSTILE}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
+    much = LONG if request.seed % 3 else ""
+    return f"<think>{HOSTILE}{much}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
 
 
 def filters(browser: Browser, rounds: int) -> dict[str, float]:
@@ -66,20 +85,22 @@ def filters(browser: Browser, rounds: int) -> dict[str, float]:
     return {name: round(median(each), 1) for name, each in times.items()}
 
 
-def hostile(browser: Browser) -> dict[str, int]:
+def hostile(browser: Browser) -> dict[str, float]:
     """Look at every bout that carries markup, in every way there is; count what came alive."""
     browser.js(f"{CLEAR}; {SET.format(1, 'step')}; document.querySelector('.row').click()")
     browser.press("t")
     browser.press("s")
-    alive, shown = 0, 0
+    found = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows", "slowest_bout_ms"), 0.0)
     for _ in range(VIEWS // 2):
         for _ in range(2):
-            browser.press("m")
+            found["slowest_bout_ms"] = max(found["slowest_bout_ms"], round(browser.js(OPENED), 1))
             browser.js("new Promise((done) => setTimeout(done, 60))")
-            alive += browser.js(FOREIGN)
-            shown += browser.js(SHOWN)
+            for name, question in (("elements_made", FOREIGN), ("hidden_characters", HIDDEN), ("overflows", WIDE)):
+                found[name] += browser.js(question)
+            found["views"] += browser.js(SHOWN)
         browser.press("n")
-    return {"scripts_run": browser.js("window.pwned || 0"), "elements_made": alive, "views": shown}
+    errors = sum(event.get("method") == "Runtime.exceptionThrown" for event in browser.events)
+    return {**found, "errors": errors, "scripts_run": browser.js("window.pwned || 0")}
 
 
 def control(browser: Browser, folder: Path) -> tuple[bool, bool]:

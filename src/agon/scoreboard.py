@@ -19,6 +19,8 @@ from agon.trackers import Trackers
 
 Record = Mapping[str, Any]
 BARS = "▁▂▃▄▅▆▇█"
+PAINT = {"a": "black on cyan", "b": "white on magenta"}
+"""Of a policy's letter alone: numbers keep the terminal's own colours, which can be read on any background."""
 STREAMS = (("standalone", "drafter", "drafts"), ("competitive", "challenger", "challenges"))
 
 
@@ -90,7 +92,7 @@ class Board:
         self.total, self.name, self.pace = total, name, Pace(total)
         self.console = console or Console(stderr=True)
         self.rewards: dict[str, deque[float | None]] = {stream: deque(maxlen=40) for stream, _, _ in STREAMS}
-        self.dev = ""
+        self.dev: list[str] = []
         # no refreshing thread: verifier workers are forked from this process
         self.live = Live(console=self.console, auto_refresh=False)
 
@@ -101,8 +103,8 @@ class Board:
         self.live.update(self._panel(record, timing), refresh=True)
 
     def point(self, point: Record) -> None:
-        self.dev = point_line(point)
-        self.say(self.dev)
+        self.dev = point_lines(point)
+        self.say(point_line(point))
 
     def say(self, sentence: str) -> None:
         self.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -118,25 +120,25 @@ class Board:
         done = record["step"] + 1
         left = self.pace.left(record, timing)
         title = Text(f" {self.name}  step {done} of {self.total}  {done / self.total:.0%}  {left} left ", style="bold")
-        notes = [*exchange_lines(record), self._rewards(), parts(timing), *([self.dev] if self.dev else [])]
+        notes = [*exchange_lines(record), *self._rewards(), parts(timing), *self.dev]
         return Panel(Group(self._table(record), "", *map(Text, notes)), title=title, title_align="left", expand=False)
 
     def _table(self, record: Record) -> Any:
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("", "", "solo", "reward", "live", "tokens", "cut", "formed"):
-            table.add_column(name, justify="right" if name else "left", min_width=6)
+            table.add_column(name, justify="right" if name else "left", min_width=6 if name else 3)
         rows = [(record[role], verb, record[stream]) for stream, role, verb in STREAMS if record[stream]]
         for policy, verb, values in sorted(rows, key=lambda row: row[0]):
-            style = {"a": "cyan", "b": "magenta"}[policy]
-            table.add_row(policy.upper(), verb, *cells(values), style=style)
+            table.add_row(Text(f" {policy.upper()} ", style=PAINT[policy]), verb, *cells(values))
         return table
 
-    def _rewards(self) -> str:
+    def _rewards(self) -> list[str]:
         bars = BARS if str(self.console.encoding).lower().startswith("utf") else " .:-=+*#"
         known = [(verb, self.rewards[stream]) for stream, _, verb in STREAMS if set(self.rewards[stream]) != {None}]
-        return "reward        " + "   ".join(f"{verb} {spark(values, bars)}" for verb, values in known)
+        return [f"reward        {verb:<10} {spark(values, bars)}" for verb, values in known]
 
 
 class Scoreboard:
@@ -205,15 +207,22 @@ def exchange_lines(record: Record) -> list[str]:
     return [
         f"conversions   {share(against['conversions'], against['rival_wrong'])}  {drafter} wrong, {challenger} right",
         f"regressions   {share(against['regressions'], against['rival_right'])}  {drafter} right, {challenger} wrong",
-        f"empty peeks   {share(against['empty_peeks'], against['shown'])}  of drafts without a summary",
-        f"leaks         {share(against['leaks'], against['shown'])}  of peeks that say the answer in prose",
+        f"empty peeks   {share(against['empty_peeks'], against['shown'])}  drafts that left no summary",
+        f"leaks         {share(against['leaks'], against['shown'])}  peeks that say the answer in prose",
     ]
 
 
 def point_line(point: Record) -> str:
     """An evaluation point in one line."""
-    rates = "  ".join(f"{name} {rate(result['pass'])}" for name, result in point["systems"].items())
-    return f"dev at step {point['step']}: {rates}"
+    return "  ".join(point_lines(point))
+
+
+def point_lines(point: Record) -> list[str]:
+    """The same in lines of less than 80 columns: what plays now, then what plays against first versions."""
+    names = sorted(point["systems"], key=lambda name: (len(name), name))
+    told = [f"{name} {rate(point['systems'][name]['pass'])}" for name in names]
+    now, first = ([words for words in told if words.startswith("first-") is old] for old in (False, True))
+    return [f"dev at step {point['step']}: {'  '.join(now)}", *(["  ".join(first)] if first else [])]
 
 
 def cells(stream: Record) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
@@ -88,7 +89,11 @@ def test_a_difference_is_that_of_its_cells(runs: list[Run]) -> None:
     assert agon is not None
     assert coop is not None
     row = rows_of(ablation_table(runs, runs[0].setting))["Competition (reward)"]
-    assert row[2] == f"{100 * (agon.rate.value - coop.rate.value):+.1f}"
+    value, low, high = map(float, re.findall(r"[-+]\d+\.\d", row[2]))
+    one, two = agon.rate, coop.rate
+    assert value == pytest.approx(100 * (one.value - two.value), abs=0.051)
+    assert value - low == pytest.approx(100 * math.hypot(one.value - one.low, two.high - two.value), abs=0.11)
+    assert high - value == pytest.approx(100 * math.hypot(one.high - one.value, two.value - two.low), abs=0.11)
 
 
 def test_the_tables_hold_the_papers_numbers() -> None:

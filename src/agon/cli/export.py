@@ -28,6 +28,7 @@ def run(args: argparse.Namespace) -> int:
     from agon.disk.pair import read_pair
     from agon.report.card import card
     from agon.report.collect import read_run
+    from agon.report.words import tame
 
     pair, measured = read_pair(args.run), read_run(args.run)
     out = args.out or args.run / f"export-{args.to}"
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
             (temporary / "README.md").write_text(card(measured, pair.info, args.to), encoding="utf-8")
             sync_tree(temporary)
             temporary.rename(out)
-    print(f"{out}: a/, b/ and README.md, a card of what was measured")
+    print(f"{tame(str(out))}: a/, b/ and README.md, a card of what was measured")
     return 0
 
 

@@ -27,7 +27,8 @@ def run(args: argparse.Namespace) -> int:
     runs = collect(args.runs)
     out = args.out or (args.runs[0] / "report" if len(args.runs) == 1 else Path("report"))
     page = write_report(runs, out, with_figures=not args.no_figures)
-    print(f"{page}  ({len(runs)} run{'s' if len(runs) > 1 else ''}; figures beside it as SVG and PNG)")
+    beside = "" if args.no_figures else "; figures beside it as SVG and PNG"
+    print(f"{tame(str(page))}  ({len(runs)} run{'s' if len(runs) > 1 else ''}{beside})")
     for note in (note for run in runs for note in run.notes):
         print(f"left out: {tame(note)}")
     return 0

@@ -11,7 +11,8 @@ from typing import Any
 from agon.disk.pair import PairInfo
 from agon.report.cells import Number
 from agon.report.collect import Run
-from agon.report.tables import kilo, markdown, share
+from agon.report.ours import share
+from agon.report.tables import kilo, markdown
 from agon.report.words import escape
 from agon.types import Policy
 

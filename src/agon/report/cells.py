@@ -27,8 +27,10 @@ class Method:
     system: str
     passes: int
 
-    def config(self) -> str:
-        return f"arm {self.arm}, `--system {self.system}`" if self.arm else f"any run, `--system {self.system}`"
+    def commands(self) -> str:
+        """What to type to have it measured."""
+        train = f"`agon train CONFIG arm={self.arm}`, then " if self.arm else "in any run "
+        return f"{train}`agon eval RUN --system {self.system}`"
 
 
 METHODS = (

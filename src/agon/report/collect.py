@@ -6,8 +6,9 @@ A result that is not finished or cannot be read is left out and said to be.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,13 @@ class Run:
 
 
 def collect(paths: Iterable[Path]) -> list[Run]:
-    """Read every run; the same folder named twice counts once."""
+    """Read every run; the same folder named twice counts once, and runs of one name carry that of their folder."""
     found = {path.resolve(): read_run(path) for path in paths}
-    return list(found.values())
+    names = Counter(run.name for run in found.values())
+    return [
+        replace(run, name=f"{path.parent.name}/{run.name}") if names[run.name] > 1 else run
+        for path, run in found.items()
+    ]
 
 
 def read_run(path: Path) -> Run:

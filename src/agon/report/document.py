@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agon.disk.files import telling, write
-from agon.report import figures, tables
+from agon.report import figures, ours, tables
 from agon.report.collect import Run, Setting
 from agon.report.words import escape
 
@@ -14,9 +14,16 @@ PAGE = "report.md"
 READ = """\
 How to read it. A cell is `pass@1 [95% interval]`, with the number of problems (n) and the seeds beside it. With one run
 the interval is over problems and says nothing about another training run; with several it is Student's, over seeds,
-and is wide when they are few. Pairs are reported in the direction that dev chose; both stand under "Directions".
-A cell that no run fills is `missing`. Columns headed "the paper" are its own numbers (one run per method, 300 problems,
-direction chosen on those), and stand only where base and data are the paper's."""
+and is wide when they are few. The interval of a difference takes its two numbers as independent, which on the same
+problems is as a rule too wide; `agon compare` makes the paired test. Pairs are reported in the direction that dev
+chose; both stand under "Directions". A cell that no run fills is `missing`. Columns headed "the paper" are its own
+numbers (one run per method, 300 problems, direction chosen on those), and stand only where base and data are so too."""
+
+CAPTIONS = {
+    "Pass@1 by method": "Whiskers are the intervals of the main comparison; n and seeds stand below each name.",
+    "Accuracy against length": "Whiskers are the intervals of the main comparison, which has n, seeds and budget.",
+    "Over training": "Dev problems, both directions of a pair together; over seeds where there are several.",
+}
 
 
 def write_report(runs: Sequence[Run], folder: Path, with_figures: bool = True) -> Path:
@@ -24,8 +31,8 @@ def write_report(runs: Sequence[Run], folder: Path, with_figures: bool = True) -
     with telling(f"the report was not written to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         parts = ["# Report", READ, _runs(runs)]
-        for setting in settings(runs):
-            parts += section(runs, setting, folder, with_figures)
+        for setting, stem in stems(settings(runs)).items():
+            parts += section(runs, setting, folder, stem if with_figures else None)
         parts += across(runs)
         page = folder / PAGE
         write(page, ("\n\n".join(parts) + "\n").encode("utf-8", "replace"))
@@ -38,17 +45,26 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
 
 
 def _runs(runs: Sequence[Run]) -> str:
-    return f"## Runs and what they spent\n\n{tables.budget_table(runs)}"
+    return f"## Runs and what they spent\n\n{ours.budget_table(runs)}"
 
 
-def section(runs: Sequence[Run], setting: Setting, folder: Path, with_figures: bool) -> Iterator[str]:
-    """Every table of one base on one set of problems."""
+def stems(found: Sequence[Setting]) -> dict[Setting, str]:
+    """How the figures of each setting are called: in plain letters, short, and no two alike."""
+    made: dict[Setting, str] = {}
+    for number, setting in enumerate(found, 1):
+        plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in str(setting).lower())
+        stem = plain.strip("-")[:80]
+        made[setting] = f"{stem}-{number}" if not stem or stem in made.values() else stem
+    return made
+
+
+def section(runs: Sequence[Run], setting: Setting, folder: Path, stem: str | None) -> Iterator[str]:
+    """Every table of one base on one set of problems; with figures where they have a name."""
     here = [run for run in runs if run.setting == setting]
     yield f"## {escape(str(setting))}"
-    if with_figures:
-        stem = "".join(letter if letter.isalnum() else "-" for letter in str(setting).lower()).strip("-")
+    if stem is not None:
         for title, name in figures.draw(here, setting, folder, stem).items():
-            yield f"![{title}]({name}.svg)\n\n*{title}. Also as [PNG]({name}.png).*"
+            yield f"![{title}]({name}.svg)\n\n*{title}. {CAPTIONS[title]} Also as [PNG]({name}.png).*"
     code = "code" in setting.data
     first = ("Second domain", tables.code_table) if code else ("Main comparison", tables.main_table)
     for title, table in (
@@ -67,10 +83,11 @@ def section(runs: Sequence[Run], setting: Setting, folder: Path, with_figures: b
 
 def _ours(here: Sequence[Run]) -> Iterator[str]:
     """What the paper does not measure."""
-    yield f"### Directions\n\n{tables.direction_table(here)}"
-    yield f"### What the second stage does\n\n{tables.exchange_table(here)}"
-    yield f"### How far A and B fail together\n\n{tables.pair_table(here)}"
-    yield f"### Tokens for one right answer\n\n{tables.cost_table(here)}"
+    yield f"### Directions\n\n{ours.direction_table(here)}"
+    yield f"### What the second stage does\n\n{ours.exchange_table(here)}"
+    yield f"### How far A and B fail together\n\n{ours.pair_table(here)}"
+    yield f"### How far apart A and B are\n\n{ours.distance_table(here)}"
+    yield f"### Tokens for one right answer\n\n{ours.cost_table(here)}"
 
 
 def across(runs: Sequence[Run]) -> Iterator[str]:

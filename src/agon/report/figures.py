@@ -103,7 +103,10 @@ def bars(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
         known = [paper.MAIN[key][0] for key in BARS]
         axes.scatter(range(len(BARS)), known, marker="_", s=900, color=INK, lw=1, ls=":", label="the paper")
         axes.legend(frameon=False, loc="upper left")
-    axes.set_xticks(range(len(BARS)), [f"{SHORT[key]}\n{_behind(found.get(key))}" for key in BARS])
+    axes.set_xticks(range(len(BARS)), [SHORT[key] for key in BARS])
+    for x, key in enumerate(BARS):
+        below = {"xytext": (0, -22), "textcoords": "offset points", "ha": "center", "va": "top"}
+        axes.annotate(_behind(found.get(key)), (x, 0), annotation_clip=False, color="#6B7280", fontsize=7.5, **below)
     axes.set_xlim(-0.6, len(BARS) - 0.4)
     axes.set_ylim(0, min(108, 12 + max(100 * one.rate.high for one in found.values())))
     axes.set_ylabel("held-out pass@1 (%)")
@@ -138,7 +141,7 @@ def against_length(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
             marks.append(Mark(1000 * tokens, value, value, value, SHORT[key], GREY))
         axes.scatter([], [], facecolors="none", edgecolors=GREY, s=50, label="the paper")
         axes.legend(frameon=False)
-    axes.margins(0.18)
+    axes.margins(0.22)
     axes.set_xlabel("mean tokens of the final stage")
     axes.set_ylabel("held-out pass@1 (%)")
     axes.set_title(f"Accuracy against length: {tame(str(setting))}")

@@ -1,10 +1,15 @@
-"""Every table of the paper, and ours, as Markdown. A cell that no run fills says so; the paper's carry its name."""
+"""Every table of the paper, as Markdown. A cell that no run fills says so; the paper's numbers carry its name.
+
+A difference has the interval that its two numbers imply when they are taken as independent (Zou and Donner's MOVER):
+on the same problems that is as a rule too wide, and `agon compare` makes the paired test.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
 
 from agon.report import paper
 from agon.report.cells import BY_KEY, METHODS, MISSING, Cell, cell
@@ -13,6 +18,7 @@ from agon.report.words import escape
 
 MAIN = tuple(paper.MAIN)
 OURS = ("hidden-drafts", "mispaired")
+NUMERIC = re.compile(rf"[-+–\d]|$|none|{MISSING}")
 ABLATIONS = (
     ("Competition (reward)", "coop", "agon"),
     ("Information exchange", "shared-opponent", "agon"),
@@ -24,10 +30,10 @@ ABLATIONS = (
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; numbers stand to the right."""
-    ruler = ["---", *("---:" for _ in head[1:])]
-    lines = [[escape(word) for word in head], ruler, *([escape(str(value)) for value in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """A table; columns of numbers stand to the right."""
+    cells = [[escape(str(value)) for value in row] for row in rows]
+    ruler = ["---:" if k and all(NUMERIC.match(row[k]) for row in cells) else "---" for k in range(len(head))]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [[escape(word) for word in head], ruler, *cells])
 
 
 def kilo(tokens: float | None) -> str:
@@ -114,8 +120,12 @@ def interval_table(runs: Sequence[Run], setting: Setting) -> str:
 def transfer_table(runs: Sequence[Run], setting: Setting) -> str:
     """Table 1: other problems, no further training."""
     others = sorted({data for run in runs for data, _ in run.results} - {HELD_OUT, "dev"})
-    names = others or list(paper.TRANSFER)
     known = setting.base == paper.BASE and setting.data == paper.DATA
+    names = others or list(paper.TRANSFER if known else ())
+    if not names:
+        return (
+            f"Nothing but the problems of the runs has been evaluated: {MISSING}. `agon eval RUN --data NAME` does it."
+        )
     rows = []
     for key in ("zero-shot", "grpo", "coop", "agon"):
         row = [BY_KEY[key].title]
@@ -130,7 +140,9 @@ def _short(found: Cell | None) -> str:
     """A number with all that belongs to it, for tables of many columns."""
     if found is None:
         return MISSING
-    return f"{found.rate}, n {found.n}, {len(found.results)} seed{'s' if len(found.results) > 1 else ''}"
+    seeds = f"seed{'s' if len(found.seeds) > 1 else ''} {', '.join(map(str, found.seeds))}"
+    drawn = f"{budget(found).split(', ')[0]} rollouts" if found.method.arm else "no training"
+    return f"{found.rate}; n {found.n}; {seeds}; {drawn}"
 
 
 def scaling_table(runs: Sequence[Run], data: str) -> str:
@@ -142,20 +154,27 @@ def scaling_table(runs: Sequence[Run], data: str) -> str:
         here = [run for run in runs if run.setting == Setting(base, data)]
         found = {key: cell(here, key, HELD_OUT) for key in ("zero-shot", "grpo", "agon")}
         rows.append(
-            [base, *map(_short, found.values()), _delta(found["agon"], found["grpo"]), _paper_scale(base, data)]
+            [base, *map(_short, found.values()), _delta(found["agon"], found["grpo"]), *_paper_scale(base, data)]
         )
-    return markdown(
-        ["base", "zero-shot", "GRPO", "Agon", "Agon - GRPO, points", "the paper: zero-shot / GRPO / Agon"], rows
-    )
+    told = ["the paper: zero-shot / GRPO / Agon"] if data == paper.DATA else []
+    return markdown(["base", "zero-shot", "GRPO", "Agon", "Agon - GRPO, points [95%]", *told], rows)
 
 
 def _delta(one: Cell | None, two: Cell | None) -> str:
-    return MISSING if one is None or two is None else f"{100 * (one.rate.value - two.rate.value):+.1f}"
+    """The difference of two numbers with the interval that theirs imply."""
+    if one is None or two is None:
+        return MISSING
+    a, b = one.rate, two.rate
+    value = a.value - b.value
+    low = value - math.hypot(a.value - a.low, b.high - b.value)
+    high = value + math.hypot(a.high - a.value, b.value - b.low)
+    return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
-def _paper_scale(base: str, data: str) -> str:
-    known = paper.SCALING.get(base) if data == paper.DATA else None
-    return " / ".join(map(str, known.values())) if known else "not in the paper"
+def _paper_scale(base: str, data: str) -> list[str]:
+    if data != paper.DATA:
+        return []
+    return [" / ".join(map(str, paper.SCALING[base].values())) if base in paper.SCALING else "not in the paper"]
 
 
 def ablation_table(runs: Sequence[Run], setting: Setting) -> str:
@@ -176,7 +195,7 @@ def ablation_table(runs: Sequence[Run], setting: Setting) -> str:
                 *(told if known else []),
             ]
         )
-    return markdown(["factor", "variant", "Agon", "difference, points", *(["the paper"] if known else [])], rows)
+    return markdown(["factor", "variant", "Agon", "difference, points [95%]", *(["the paper"] if known else [])], rows)
 
 
 def matrix_table(runs: Sequence[Run]) -> str:
@@ -192,125 +211,7 @@ def matrix_table(runs: Sequence[Run]) -> str:
     return markdown(["", "no information exchange", "information exchange"], rows)
 
 
-# -- measures that are not in the paper -------------------------------------------------------------------------------
-
-
-def exchange_table(runs: Sequence[Run]) -> str:
-    """What the second stage made of the first, both directions."""
-    rows = []
-    for run, data, system, result in _staged(runs):
-        exchange, leak = result["exchange"], result["leak"]
-        shares = (
-            exchange["conversion"],
-            exchange["regression"],
-            exchange["empty_peek"],
-            leak["rate"],
-            leak["pass_with"],
-            leak["pass_without"],
-        )
-        rows.append([run.name, f"{data}, {system}", *map(share, shares)])
-    head = ["run", "problems, system", "converted", "regressed", "empty peek", "leak", "pass with leak", "pass without"]
-    return markdown(head, rows) if rows else "No cascade has been evaluated: " + MISSING + "."
-
-
-def direction_table(runs: Sequence[Run]) -> str:
-    """Both directions of every pair; the chosen one was chosen on dev."""
-    rows = []
-    for run in runs:
-        for (data, system), result in run.results.items():
-            if about := result.get("direction"):
-                both = [f"{100 * about['pass'][way]:.1f}" for way in ("ab", "ba")]
-                worth = f"{100 * about['optimism']:+.1f}" if "optimism" in about else ""
-                rows.append([run.name, f"{data}, {system}", *both, about["chosen"], about["by"], worth])
-    head = [
-        "run",
-        "problems, system",
-        "A drafts, B answers, %",
-        "B drafts, A answers, %",
-        "chosen",
-        "by",
-        "worth of choosing here",
-    ]
-    return markdown(head, rows) if rows else "No direction has been chosen: " + MISSING + "."
-
-
-def pair_table(runs: Sequence[Run]) -> str:
-    """How far A and B fail on the same problems."""
-    rows = []
-    for run in runs:
-        for data, pair in run.pairs.items():
-            if found := pair.get("complementarity"):
-                counts = [found[name] for name in ("both_right", "only_first", "only_second", "both_wrong")]
-                union = found["oracle_union"]["value"]
-                rows.append([run.name, data, *counts, _percent(union), _two(found["error_overlap"]), _two(found["q"])])
-    head = ["run", "problems", "both right", "only A", "only B", "both wrong", "either, %", "error overlap", "Yule's Q"]
-    return markdown(head, rows) if rows else "A and B have not been evaluated alone: " + MISSING + "."
-
-
-def cost_table(runs: Sequence[Run]) -> str:
-    """Tokens for one right answer, all stages, and completions that ended at the limit."""
-    rows = []
-    for run in runs:
-        for (data, system), result in run.results.items():
-            per = result["tokens"].get("per_correct")
-            if per:
-                cut = share(result["length"]["truncated"])
-                rows.append([run.name, f"{data}, {system}", kilo(per["generated"]), kilo(per["prefilled"]), cut])
-    head = ["run", "problems, system", "generated per right answer", "prefilled per right answer", "cut off"]
-    return markdown(head, rows) if rows else "Nothing has been evaluated: " + MISSING + "."
-
-
-def budget_table(runs: Sequence[Run]) -> str:
-    """What each run spent in training: the claim of a matched budget, to be checked."""
-    rows = []
-    for run in runs:
-        spent = run.spent
-        played = spent["steps"] * run.problems_per_step
-        each = f"{spent['rollouts'] / played:.1f}" if played else MISSING
-        rows.append(
-            [
-                run.name,
-                run.arm,
-                run.seed,
-                spent["steps"],
-                f"{spent['rollouts']:,}",
-                each,
-                f"{spent['generated']:,}",
-                f"{spent['prefilled']:,}",
-            ]
-        )
-    return markdown(["run", "arm", "seed", "steps", "rollouts", "rollouts per problem", "generated", "prefilled"], rows)
-
-
-def _staged(runs: Sequence[Run]) -> list[tuple[Run, str, str, Mapping[str, Any]]]:
-    return [
-        (run, data, system, result)
-        for run in runs
-        for (data, system), result in run.results.items()
-        if "exchange" in result and "direction" not in result
-    ]
-
-
-def share(found: Mapping[str, Any]) -> str:
-    """A share with its counts and interval."""
-    if found.get("value") is None:
-        return f"– (0 of {found.get('of', 0)})"
-    value, low, high = (f"{100 * found[name]:.0f}" for name in ("value", "low", "high"))
-    return f"{value}% [{low}, {high}] ({found['count']}/{found['of']})"
-
-
-def _percent(value: float | None) -> str:
-    return MISSING if value is None else f"{100 * value:.1f}"
-
-
-def _two(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
-
-
 def missing(runs: Sequence[Run], keys: Sequence[str]) -> list[str]:
     """The methods that no run has measured on held-out problems, and what would measure them."""
     gone = [method for method in METHODS if method.key in keys and cell(runs, method.key, HELD_OUT) is None]
-    return [f"{method.title}: {method.config()}" for method in gone]
-
-
-Table = Callable[[Sequence[Run], Setting], str]
+    return [f"{method.title}: {method.commands()}" for method in gone]
