@@ -1,7 +1,8 @@
 """What happens when the engine fails in the middle of a step: killed, stopped, or orphaned, for real, on vLLM.
 
 A batch is being drawn when the engine's core is killed, then when its worker is frozen. Each time the same completions
-must come back, from the same versions, within a deadline. Then a whole run is killed: its engine must go with it.
+must come back, from the same versions, within a deadline, and the canary must find both adapters in the new engine.
+Then a whole run is killed, once while it waits and once while its engine starts: the engine must go with it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Any
 
 from _engine import Bench, ask, bench
 from _lib import arguments, verdict
+from agon.engine.canary import Canary
+from agon.engine.vllm_leash import NAME, marked
 from agon.types import Completion, Policy, Request, Sampling
 
 PATIENCE = 30.0
@@ -32,21 +35,25 @@ def main() -> None:
     if not args.quick:
         faults["worker frozen"] = freeze_worker
     with bench(patience=PATIENCE) as table:
-        versions = [table.publish(policy) for policy in Policy]
+        versions = {policy: table.publish(policy) for policy in Policy}
+        canary = Canary(table.sampler, table.score, slots=4)
+        canary.check(versions)
         whole = draw(table, None)
-        results = {name: survive(table, fault, whole, versions) for name, fault in faults.items()}
-    left = None if args.quick else orphans()
+        results = {name: survive(table, fault, whole, canary, versions) for name, fault in faults.items()}
+    left = {} if args.quick else {"waiting": orphans(ready=True), "starting": orphans(ready=False)}
     for name, (same, seconds) in results.items():
         print(f"{name}: {'the same completions' if same else 'OTHER COMPLETIONS'} after {seconds:.0f} s")
-    if left is not None:
-        print(f"run killed: {left} of its engine's processes alive after {ORPHANS:.0f} s at most")
+    for name, count in left.items():
+        print(f"run killed while {name}: {count} of its engine's processes alive after {ORPHANS:.0f} s at most")
     seconds = max(took for _, took in results.values())
     verdict(
         "an engine killed or frozen mid-step comes back with the same versions and completions; none is orphaned",
         {"seconds": round(seconds, 1), "same": all(same for same, _ in results.values()), "orphans": left},
-        {"seconds": DEADLINE, "same": True, "orphans": 0},
-        seconds <= DEADLINE and all(same for same, _ in results.values()) and not left,
+        {"seconds": DEADLINE, "same": True, "orphans": dict.fromkeys(left, 0)},
+        seconds <= DEADLINE and all(same for same, _ in results.values()) and not any(left.values()),
         faults=list(results),
+        gap=max(canary.measured.values()),
+        tolerance=canary.tolerance,
     )
 
 
@@ -71,13 +78,15 @@ def draw(table: Bench, fault: Callable[[Any], None] | None) -> list[Completion]:
 
 
 def survive(
-    table: Bench, fault: Callable[[Any], None], whole: list[Completion], versions: list[str]
+    table: Bench, fault: Callable[[Any], None], whole: list[Completion], canary: Canary, versions: dict[Policy, str]
 ) -> tuple[bool, float]:
     """Whether the completions are the same as without the fault, and how long that took."""
     began = time.perf_counter()
     again = draw(table, fault)
     same = [c.tokens.completion_ids for c in again] == [c.tokens.completion_ids for c in whole]
-    return same and {c.version for c in again} == set(versions), time.perf_counter() - began
+    took = time.perf_counter() - began
+    right = canary.recheck(versions) and {c.version for c in again} == set(versions.values())
+    return same and right, took
 
 
 def kill_core(engine: Any) -> None:
@@ -89,40 +98,52 @@ def freeze_worker(engine: Any) -> None:
 
 
 def named(engine: Any, word: str) -> Any:
-    return next(process for process in engine._processes if word in " ".join(process.cmdline()))
+    import psutil
+
+    processes = map(psutil.Process, engine.processes())
+    return next(process for process in processes if word in " ".join(process.cmdline()))
 
 
 # -- a run that is killed ---------------------------------------------------------------------------------------------
 
 
 def victim() -> None:
-    """A process with an engine, which says who the engine's processes are and waits to be killed."""
-    with bench() as table:
-        print(*(process.pid for process in table.sampler.engine._processes), flush=True)
+    """A process that starts an engine, says when it runs, and waits to be killed."""
+    with bench():
+        print("runs", flush=True)
         time.sleep(DEADLINE)
     sys.exit(0)
 
 
-def orphans() -> int:
-    """Kill a run and count what is left of its engine."""
+def orphans(ready: bool) -> int:
+    """Kill a run, with its engine ready or just begun, and count what is left of the engine."""
     run = subprocess.Popen([sys.executable, __file__, "--victim"], stdout=subprocess.PIPE, text=True)
     assert run.stdout is not None
-    processes = [int(word) for word in run.stdout.readline().split()]
+    if ready:
+        run.stdout.readline()
+    mark = engine_of(run.pid)
     run.send_signal(signal.SIGKILL)
     run.wait()
     deadline = time.monotonic() + ORPHANS
-    while any(map(alive, processes)) and time.monotonic() < deadline:
+    while marked(mark) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return sum(map(alive, processes)) if processes else -1
+    return len(marked(mark))
 
 
-def alive(process: int) -> bool:
+def engine_of(run: int) -> str:
+    """The mark of the engine's processes, as soon as there is one."""
     import psutil
 
-    try:
-        return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+    deadline = time.monotonic() + DEADLINE
+    while time.monotonic() < deadline:
+        for child in psutil.Process(run).children(recursive=True):
+            try:
+                if mark := child.environ().get(NAME):
+                    return str(mark)
+            except psutil.Error:
+                continue
+        time.sleep(0.02)
+    raise RuntimeError("the run started no engine")
 
 
 if __name__ == "__main__":

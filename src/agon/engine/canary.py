@@ -52,7 +52,7 @@ class Canary:
     effect: float = 0.0
     """What the least effective throw-away adapter did to the log-probs, in nats."""
     measured: dict[str, float] = field(default_factory=dict)
-    """The latest difference by version."""
+    """What the last check found, by version."""
     life: int = -1
     """The life of the engine that was checked last."""
 
@@ -64,6 +64,7 @@ class Canary:
         """Compare every policy's latest version with the learner; the first time, measure what a difference is."""
         if self.noise is None:
             self._calibrate(self.sampler.folder_of(next(iter(versions.values()))))
+        self.measured.clear()
         self.life, drawn = self._drawn_in_one_life(list(versions.values()))
         for policy, version in versions.items():
             self._demand(version, policy, drawn[version])
