@@ -1,8 +1,10 @@
-"""The demo learns: over three seeds dev reward rises by a stated margin, and the whole takes under three minutes.
+"""The demo learns: for each of three seeds dev reward rises by a stated margin, and a demo takes under three minutes.
 
-Runs `agon demo` as a user would, in a process of its own. Dev reward is that of both cascade directions, 2 for a right
-answer and 0.5 for its format. The time that counts is the wall clock of the slowest seed, on two free cores. Where
-other work holds the cores, the clock tells of that work, so processor seconds count instead; both are always told.
+Runs `agon demo` as a user would: a process of its own, start-up and evaluation included, no setting of threads, on two
+cores of the machine however many it has. Dev reward is that of both cascade directions, 2 for a right answer and 0.5
+for its format; the margin is a little more than one standard error of a rise (128 trials, 0.125 were they independent),
+and every seed has to pass it. The time that counts is the wall clock of the slowest seed, so run it alone: what other
+work took of the machine meanwhile is told. With --quick there is one seed, and processor seconds count.
 """
 
 from __future__ import annotations
@@ -19,52 +21,78 @@ from _lib import arguments, verdict
 from agon.eval.statistics import t_interval
 from agon.report.curve import curve
 
-CLAIM = "over 3 seeds the demo's dev reward rises by at least 0.15 on average, within 3 minutes on two cores"
+CLAIM = "for each of 3 seeds the demo's dev reward rises by at least 0.15, within 3 minutes on two cores"
 MARGIN, SECONDS = 0.15, 180.0
 CORES = 2
 
 
+def two_cores() -> None:
+    """Keep this process and its children to two cores."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
+
+
+def busy() -> float:
+    """Seconds that the whole machine has worked since it started."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, _, _, irq, soft, *_ = map(int, words[1:])
+    return (user + nice + system + irq + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def spent() -> float:
+    """Processor seconds of all children that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def demo(folder: Path, seed: int) -> dict[str, float]:
-    """One demo: reward at its first and last point, wall and processor seconds."""
+    """One demo: reward at its first and last point, wall and processor seconds, and those of other work meanwhile."""
     words = [sys.executable, "-m", "agon", "demo", "--out", str(folder / str(seed)), "--seed", str(seed)]
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    done = subprocess.run(words, env=os.environ | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
-    wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    env = {name: value for name, value in os.environ.items() if name not in {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}}
+    before, worked, began = spent(), busy(), time.monotonic()
+    done = subprocess.run(words, env=env | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True)
+    wall, processor = time.monotonic() - began, spent() - before
     if done.returncode:
         raise SystemExit(f"seed {seed}: the demo ended with {done.returncode}\n{done.stderr[-2000:]}")
     points = curve(folder / str(seed) / "demo")
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"first": points[0].reward, "last": points[-1].reward, "n": points[-1].n, "wall": wall, "processor": spent}
+    first, last = points[0], points[-1]
+    found = {"first": first.reward, "last": last.reward, "n": last.n, "wall": wall, "processor": processor}
+    return found | {"others": max(0.0, busy() - worked - processor)}
+
+
+def tell(seed: int, one: dict[str, float]) -> None:
+    print(
+        f"seed {seed}: dev reward {one['first']:.2f} -> {one['last']:.2f} (n {one['n']:.0f}); {one['wall']:.0f} s by "
+        f"the clock, {one['processor']:.0f} processor seconds, {one['others']:.0f} more of other work on this machine",
+        flush=True,
+    )
 
 
 def main() -> None:
-    seeds = (0,) if arguments(str(__doc__)).quick else (0, 1, 2)
+    quick = arguments(str(__doc__)).quick
+    seeds = (0,) if quick else (0, 1, 2)
+    two_cores()
     found = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in seeds:
-            one = demo(Path(folder), seed)
-            found.append(one)
-            print(
-                f"seed {seed}: dev reward {one['first']:.2f} -> {one['last']:.2f} (n {one['n']:.0f}); "
-                f"{one['wall']:.0f} s by the clock, {one['processor']:.0f} processor seconds",
-                flush=True,
-            )
+            found.append(demo(Path(folder), seed))
+            tell(seed, found[-1])
     rise = [one["last"] - one["first"] for one in found]
     interval = t_interval(rise)
-    wall, processor = (max(one[name] for one in found) for name in ("wall", "processor"))
-    busy = os.getloadavg()[0] > CORES + 1
-    in_time = (processor if busy else wall) < SECONDS
+    wall, processor, others = (max(one[name] for one in found) for name in ("wall", "processor", "others"))
     limits = [round(x, 3) for x in (interval.low, interval.high)] if len(seeds) > 1 else None
     verdict(
         CLAIM,
-        {"rise": round(interval.value, 3), "slowest_wall_s": round(wall), "slowest_processor_s": round(processor)},
-        {"rise": MARGIN, "seconds": SECONDS},
-        interval.value >= MARGIN and in_time,
+        {"least_rise": round(min(rise), 3), "slowest_s": round(processor if quick else wall)},
+        {"least_rise": MARGIN, "slowest_s": SECONDS},
+        min(rise) >= MARGIN and (processor if quick else wall) < SECONDS,
         n=int(found[0]["n"]),
         seeds=list(seeds),
         rises=[round(x, 3) for x in rise],
+        mean_rise=round(interval.value, 3),
         interval=limits,
-        timed="processor seconds, since other work held the cores" if busy else "wall clock",
+        processor_s=round(processor),
+        other_work_s=round(others),
+        timed="processor seconds" if quick else "wall clock",
     )
 
 

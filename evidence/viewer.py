@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from _chromium import INSTALL, Browser, chromium
 from _lib import arguments, median, verdict
@@ -72,8 +73,7 @@ def script(request: Request) -> str:
     if "Problem 0." not in request.prompt.messages[-1].text:
         return text
     trace, mark, rest = text.removeprefix("<think>").partition("</think>")
-    much = LONG if request.seed % 3 else ""
-    return f"<think>{HOSTILE}{much}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
+    return f"<think>{HOSTILE}{LONG}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
 
 
 def filters(browser: Browser, rounds: int) -> dict[str, float]:
@@ -85,12 +85,12 @@ def filters(browser: Browser, rounds: int) -> dict[str, float]:
     return {name: round(median(each), 1) for name, each in times.items()}
 
 
-def hostile(browser: Browser) -> dict[str, float]:
+def hostile(browser: Browser) -> dict[str, Any]:
     """Look at every bout that carries markup, in every way there is; count what came alive."""
     browser.js(f"{CLEAR}; {SET.format(1, 'step')}; document.querySelector('.row').click()")
     browser.press("t")
     browser.press("s")
-    found = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows", "slowest_bout_ms"), 0.0)
+    found = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows", "slowest_bout_ms"), 0)
     for _ in range(VIEWS // 2):
         for _ in range(2):
             found["slowest_bout_ms"] = max(found["slowest_bout_ms"], round(browser.js(OPENED), 1))
@@ -99,6 +99,7 @@ def hostile(browser: Browser) -> dict[str, float]:
                 found[name] += browser.js(question)
             found["views"] += browser.js(SHOWN)
         browser.press("n")
+    browser.until(f"document.getElementById('bout').textContent.length > {len(LONG)}", 20)
     errors = sum(event.get("method") == "Runtime.exceptionThrown" for event in browser.events)
     return {**found, "errors": errors, "scripts_run": browser.js("window.pwned || 0")}
 
@@ -106,7 +107,7 @@ def hostile(browser: Browser) -> dict[str, float]:
 def control(browser: Browser, folder: Path) -> tuple[bool, bool]:
     """The same text in a careless page: does this harness see a script run, and a request go out?"""
     page = folder / "careless.html"
-    page.write_text(f"<!doctype html><meta charset=utf-8><p>{HOSTILE}")
+    page.write_text(f"<!doctype html><meta charset=utf-8><p>{HOSTILE}", encoding="utf-8", errors="replace")
     browser.open(page, "document.readyState === 'complete'")
     return bool(browser.js("window.pwned")), any("agon.invalid" in url for url in browser.requests())
 

@@ -93,18 +93,20 @@ class Board:
         self.console = console or Console(stderr=True)
         self.rewards: dict[str, deque[float | None]] = {stream: deque(maxlen=40) for stream, _, _ in STREAMS}
         self.dev: list[str] = []
+        self._newest: tuple[Record, Record, str] | None = None
         # no refreshing thread: verifier workers are forked from this process
         self.live = Live(console=self.console, auto_refresh=False)
 
     def step(self, record: Record, timing: Record) -> None:
         for stream, _, _ in STREAMS:
             self.rewards[stream].append((record[stream] or {}).get("reward_mean"))
-        self.live.start()
-        self.live.update(self._panel(record, timing), refresh=True)
+        self._newest = record, timing, self.pace.left(record, timing)
+        self._draw()
 
     def point(self, point: Record) -> None:
         self.dev = point_lines(point)
         self.say(point_line(point))
+        self._draw()
 
     def say(self, sentence: str) -> None:
         self.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
@@ -112,13 +114,17 @@ class Board:
     def close(self) -> None:
         self.live.stop()
 
-    def _panel(self, record: Record, timing: Record) -> Any:
+    def _draw(self) -> None:
+        if self._newest:
+            self.live.start()
+            self.live.update(self._panel(*self._newest), refresh=True)
+
+    def _panel(self, record: Record, timing: Record, left: str) -> Any:
         from rich.console import Group
         from rich.panel import Panel
         from rich.text import Text
 
         done = record["step"] + 1
-        left = self.pace.left(record, timing)
         title = Text(f" {self.name}  step {done} of {self.total}  {done / self.total:.0%}  {left} left ", style="bold")
         notes = [*exchange_lines(record), *self._rewards(), parts(timing), *self.dev]
         return Panel(Group(self._table(record), "", *map(Text, notes)), title=title, title_align="left", expand=False)

@@ -91,6 +91,16 @@ def test_the_board_shows_all_that_matters() -> None:
     assert "Every group of drafts [was] dead" in shown(file)
 
 
+def test_the_last_panel_shows_the_last_point() -> None:
+    view, file = board()
+    view.step(record(374), timing(374))
+    view.point({"step": 375, "systems": {"a": {"pass": 0.5}}})
+    view.close()
+    last = shown(file).rsplit("╭─", 1)[1]
+    assert "dev at step 375: a 0.50" in last
+    assert "step 375 of 375" in last
+
+
 @pytest.mark.parametrize("width", [20, 60, 250])
 def test_the_board_fits_any_terminal(width: int) -> None:
     view, file = board(width)
