@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agon.cli import main
 from agon.disk.pair import PairInfo, read_pair, write_pair
-from agon.report.card import card, results
+from agon.report.card import card, results, use
 from agon.report.collect import read_run
 from agon.types import Direction, Policy
 
@@ -48,7 +49,29 @@ def test_the_card_tells_what_was_measured(tmp_path: Path) -> None:
     assert "B drafts, A answers" in text
     assert "One training run, one seed" in text
     assert "a toy" in text
+    assert text.index("| held_out | the pair, in its direction |") < text.index("| held_out | A alone |")
     assert text.startswith("---\nbase_model: agon:tiny\n")
+
+
+def test_the_code_of_a_card_is_true(tmp_path: Path) -> None:
+    run = read_run(run_with_pair(tmp_path))
+    tiny, named = use(INFO, "peft"), use(replace(INFO, base="Qwen/Qwen3-0.6B"), "merged")
+    assert "from_pretrained(tiny_base())" in tiny
+    assert 'set_adapter("b")  # drafts' in tiny
+    assert 'drafter = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="b")' in named
+    assert "tiny_base" not in card(run, replace(INFO, base="Qwen/Qwen3-0.6B"), "peft")
+    for text in (tiny, named):
+        compile(text.split("```python\n")[1].split("```")[0], "card", "exec")
+
+
+def test_a_pair_that_is_not_clearly_better_than_one_policy_is_said_to_be(tmp_path: Path) -> None:
+    path = run_with_pair(tmp_path)
+    words = "the pair's interval overlaps that of"
+    file = path / "evals" / "held_out" / "cascade.json"
+    raw = json.loads(file.read_text())
+    for low, said in ((0.2, True), (0.99, False)):
+        file.write_text(json.dumps(raw | {"pass": raw["pass"] | {"low": low}}))
+        assert (words in card(read_run(path), INFO, "peft")) is said
 
 
 def test_a_card_without_results_says_so(tmp_path: Path) -> None:
@@ -97,4 +120,6 @@ def test_a_merged_model_says_what_base_and_adapter_say(tmp_path: Path) -> None:
     rounding = torch.finfo(torch.bfloat16).eps * two.abs().max() * 4
     assert (one - two).abs().max() < rounding
     assert (bare.float() - two).abs().max() > rounding
+    weights, settings = (path / "export-merged" / "a" / name for name in ("model.safetensors", "config.json"))
+    assert weights.stat().st_mode == settings.stat().st_mode
     assert transformers.AutoTokenizer.from_pretrained(path / "export-merged" / "b").decode([5]) is not None

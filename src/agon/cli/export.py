@@ -69,3 +69,10 @@ def _merged(pair: Pair, folder: Path) -> None:
     base = base_path(Model(name=pair.info.base, revision=pair.info.base_revision))
     for policy in Policy:
         merge(base, pair.info.base_revision, pair.adapter(policy), folder / policy.value)
+        _shareable(folder / policy.value)
+
+
+def _shareable(folder: Path) -> None:
+    """Weights are written for their owner's eyes alone; let them be read by whoever may read the rest."""
+    for file in folder.glob("*.safetensors"):
+        file.chmod((folder / "config.json").stat().st_mode)

@@ -14,7 +14,7 @@ from agon.report.collect import Run
 from agon.report.ours import share
 from agon.report.tables import kilo, markdown
 from agon.report.words import escape
-from agon.types import Policy
+from agon.types import Direction, Policy
 
 USE = {
     "peft": """\
@@ -24,17 +24,38 @@ Each folder, `a` and `b`, is a plain PEFT adapter over the base:
 from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
-model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(BASE), FOLDER, subfolder="a", adapter_name="a")
-model.load_adapter(FOLDER, subfolder="b", adapter_name="b")
-```""",
+base = AutoModelForCausalLM.from_pretrained(BASE)
+pair = PeftModel.from_pretrained(base, FOLDER, subfolder="DRAFTER", adapter_name="DRAFTER")
+pair.load_adapter(FOLDER, subfolder="CHALLENGER", adapter_name="CHALLENGER")
+pair.set_adapter("DRAFTER")  # drafts; then set_adapter("CHALLENGER") answers
+```
+
+`agon eval FOLDER --config CONFIG` plays both passes with the prompts that were measured.""",
     "merged": """\
 Each folder, `a` and `b`, is a whole model: the base with one adapter merged into its weights.
 
 ```python
 from transformers import AutoModelForCausalLM
 
-drafter = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="a")
-```""",
+drafter = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="DRAFTER")
+challenger = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="CHALLENGER")
+```
+
+The prompts that were measured are those of `agon.game.prompts`.""",
+}
+TINY = ("from peft import PeftModel", "from agon.engine.tiny import tiny_base\nfrom peft import PeftModel")
+"""The toy is no name on a hub: it ships with the package."""
+SYSTEMS = {
+    "cascade": "the pair, in its direction",
+    "ab": "A drafts, B answers",
+    "ba": "B drafts, A answers",
+    "single-pass": "A and B alone, their mean",
+    "a": "A alone",
+    "b": "B alone",
+    "base": "the base alone",
+    "self-cascade": "A twice",
+    "self-refine": "A twice",
+    "moa": "the base twice (MoA)",
 }
 ABOUT = """\
 Two policies over one base, trained head to head: one drafts; the other reads the draft's summary, without its answer,
@@ -53,9 +74,20 @@ def card(run: Run, info: PairInfo, form: str) -> str:
         "## Caveats",
         "\n".join(f"- {line}" for line in caveats(run, info, form)),
         "## Use",
-        USE[form].replace("BASE", repr(info.base)),
+        use(info, form),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def use(info: PairInfo, form: str) -> str:
+    """How to load it, the drafter first."""
+    way, text = info.direction or Direction.AB, USE[form]
+    if info.base == "agon:tiny":
+        text = text.replace(*TINY).replace("BASE", "tiny_base()")
+    named = {"BASE": repr(info.base), "DRAFTER": way.drafter.value, "CHALLENGER": way.challenger.value}
+    for word, value in named.items():
+        text = text.replace(word, value)
+    return text
 
 
 def _facts(run: Run, info: PairInfo) -> str:
@@ -82,7 +114,9 @@ def _facts(run: Run, info: PairInfo) -> str:
 
 def results(run: Run) -> str:
     """Every finished evaluation of the run."""
-    rows = [[data, system, *_result(raw)] for (data, system), raw in sorted(run.results.items())]
+    order = [*SYSTEMS, *sorted({system for _, system in run.results} - SYSTEMS.keys())]
+    found = sorted(run.results.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
+    rows = [[data, SYSTEMS.get(system, system), *_result(raw)] for (data, system), raw in found]
     if not rows:
         return "Nothing has been evaluated. `agon eval RUN` measures the pair on held-out problems."
     return markdown(["problems", "system", "pass@1, % [95%]", "n", "final tokens", "converted", "regressed"], rows)
@@ -95,6 +129,15 @@ def _result(raw: Mapping[str, Any]) -> list[str]:
     return [str(number), str(raw["problems"]), kilo(raw["length"]["final"]["all"]["mean"]), *moved]
 
 
+def _not_better(run: Run) -> Iterator[str]:
+    """Where two passes did not show more than one."""
+    for (data, system), raw in sorted(run.results.items()):
+        alone = [(run.results[data, one]["pass"], one) for one in ("a", "b") if (data, one) in run.results]
+        known = [(rate["value"], rate["high"], one) for rate, one in alone if rate["value"] is not None]
+        if system == "cascade" and known and raw["pass"]["value"] is not None and raw["pass"]["low"] <= max(known)[1]:
+            yield f"On {data} the pair's interval overlaps that of {max(known)[2].upper()} alone, which needs one pass."
+
+
 def caveats(run: Run, info: PairInfo, form: str) -> Iterator[str]:
     """What a reader must know before trusting a number above."""
     yield "One training run, one seed: the intervals are over problems and say nothing about another training run."
@@ -104,6 +147,7 @@ def caveats(run: Run, info: PairInfo, form: str) -> Iterator[str]:
         yield "It was not evaluated on the held-out problems of its run."
     if info.direction is None:
         yield "Dev never chose a direction: try both."
+    yield from _not_better(run)
     if any(raw.get("ungraded") for raw in run.results.values()):
         yield "Some trials had no verdict; they are left out of the rates, and counted in the results on disk."
     if form == "merged":

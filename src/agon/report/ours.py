@@ -78,7 +78,12 @@ def distance_table(runs: Sequence[Run]) -> str:
             drawn = f"{told}; {kl['prompts']} prompts, {kl['tokens']:,} tokens" if told else MISSING
             rows.append([run.name, run.seed, data, *far, drawn])
     head = ["run", "seed", "problems", "norm of A", "norm of B", "cosine of their updates", "nats per token"]
-    return markdown(head, rows) if rows else "No pair has been evaluated: " + MISSING + "."
+    if not rows:
+        return "No pair has been evaluated: " + MISSING + "."
+    more = (
+        "\n\n`agon eval RUN --divergence` measures nats per token." if any(row[-1] == MISSING for row in rows) else ""
+    )
+    return markdown(head, rows) + more
 
 
 def cost_table(runs: Sequence[Run]) -> str:
