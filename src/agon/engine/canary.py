@@ -27,11 +27,13 @@ from agon.types import BASE, Message, Policy, Prompt, Quote, Sampling, seed_for
 Score = Callable[[Policy | None, Sequence[Tokens]], Sequence[Sequence[float]]]
 """The learner's log-probs of completions under a policy as it is now; None is the bare base."""
 
-PROMPTS, LENGTH, DRAWN = 2, 288, 16
-"""Fixed prompts, their tokens (more than two blocks of the prefix cache), and the tokens drawn from each."""
+PROMPTS, LENGTH, DRAWN = 4, 160, 16
+"""Fixed prompts, their tokens (more than a block of the prefix cache, which is 128 on CPUs), and the tokens drawn from each."""
+CALIBRATED = 12
+"""Prompts for the noise: in bfloat16 a few tokens make most of it, so a few prompts would tell a wrong size."""
 SHARE = 0.1
 """The tolerance is at most this share of what a wrong adapter does."""
-NOISE = 5.0
+NOISE = 8.0
 """... and this many times the noise on the bare base, where that is less."""
 FLOOR = 1e-3
 """... and never less than this, in nats."""
@@ -94,7 +96,7 @@ class Canary:
 
     def _calibrate(self, pattern: Path) -> None:
         """The noise on the bare base, and what throw-away adapters do in all slots at once."""
-        self.noise = self._gap(None, self._draw([BASE])[BASE])
+        self.noise = self._gap(None, self._draw([BASE], CALIBRATED)[BASE])
         names = [f"canary-{uuid.uuid4().hex[:8]}" for _ in range(self.slots)]
         with tempfile.TemporaryDirectory(prefix="agon-canary-") as scratch:
             for number, name in enumerate(names):
@@ -137,10 +139,10 @@ class Canary:
             if self.sampler.life == life:
                 return life, drawn
 
-    def _draw(self, versions: Sequence[str]) -> dict[str, list[Tokens]]:
-        """Completions of every version on the fixed prompts, all in one batch."""
+    def _draw(self, versions: Sequence[str], count: int = PROMPTS) -> dict[str, list[Tokens]]:
+        """Completions of every version on the first fixed prompts, all in one batch."""
         sampling = Sampling(self.temperature, 1.0, DRAWN)
-        prompts = [self._prompt(number) for number in range(PROMPTS)]
+        prompts = [self._prompt(number) for number in range(count)]
         draws = [
             Draw(ids, version, seed_for("canary", version, n), sampling)
             for version in versions
@@ -148,7 +150,7 @@ class Canary:
         ]
         rows = zip(draws, self.sampler.draw_all(draws), strict=True)
         tokens = [Tokens(draw.ids, drawn.ids, drawn.logprobs) for draw, drawn in rows]
-        return {version: tokens[n * PROMPTS : (n + 1) * PROMPTS] for n, version in enumerate(versions)}
+        return {version: tokens[n * count : (n + 1) * count] for n, version in enumerate(versions)}
 
     def _prompt(self, number: int) -> tuple[int, ...]:
         """A fixed prompt that fills whole blocks of the prefix cache, as far as the context allows."""

@@ -7,6 +7,7 @@ are those of the distribution that was drawn from, temperature included, and no 
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import threading
@@ -149,6 +150,7 @@ class LocalEngine:
             if self._llm is not None:  # else the thread that starts it may not have come to its processes yet
                 self._leash.untie()
         self._llm = self._leash = None
+        gc.collect()  # vLLM's engine is part of a ring, and complains if it is found when Python itself ends
 
     async def _alive(self, work: Any) -> Any:
         from vllm.v1.engine.exceptions import EngineDeadError
