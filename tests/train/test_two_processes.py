@@ -1,0 +1,57 @@
+"""`torchrun -m agon train` with two processes is the run that one process makes: the same bouts, one set of files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.rundir import read_bouts
+
+ROOT = Path(__file__).resolve().parents[2]
+SIZES = ["data.train.take=16", "data.dev.take=4", "train.problems_per_step=4", "train.max_steps=3", "game.group_size=4"]
+SIZES += ["train.max_completion_tokens=48", "eval.max_completion_tokens=48", "eval.points=1", "save.every=1"]
+SAME = ["problem_id", "index", "draft_text", "draft_correct", "challenge_text", "challenge_correct"]
+LAUNCHERS = {1: ["-m"], 2: ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]}
+
+
+def train(out: Path, processes: int, *words: str) -> None:
+    given = [str(ROOT / "configs" / "tabletop" / "agon.yaml"), *SIZES, "--out", str(out), "--name", "run"]
+    command = [sys.executable, *LAUNCHERS[processes], "agon", "train", *(words or given)]
+    quiet = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def bouts(run: Path) -> list[tuple[Any, ...]]:
+    rows = read_bouts(run, ["step", *SAME]).to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "steps.jsonl").open()]
+
+
+def norms(run: Path) -> list[float]:
+    return [policy["grad_norm"] for record in records(run) for policy in record["update"].values()]
+
+
+@pytest.mark.slow
+def test_two_processes_make_the_run_of_one_and_go_on_where_it_stopped(tmp_path: Path) -> None:
+    train(tmp_path / "one", 1)
+    train(tmp_path / "two", 2)
+    one, two = tmp_path / "one" / "run", tmp_path / "two" / "run"
+    assert bouts(two) == bouts(one)
+    assert norms(two) == pytest.approx(norms(one), rel=1e-3)
+    assert (two / "points.json").read_text() == (one / "points.json").read_text()
+
+    whole = (two / "steps.jsonl").read_bytes()
+    for step in ("step_000002", "step_000003"):
+        (two / "checkpoints" / step / "MANIFEST.json").write_text("damaged")
+    train(tmp_path, 2, str(two), "--resume")
+    assert (two / "steps.jsonl").read_bytes() == whole
