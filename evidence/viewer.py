@@ -33,8 +33,8 @@ HOSTILE = (
     f"<svg onload='{PWN}'></svg><iframe srcdoc='<script>parent.pwned=1</script>'></iframe><!--<script>"
     f"<a href='javascript:{PWN}'>here</a> {{{{script}}}} \u2028 $\\href{{javascript:{PWN}}}{{x}}$"
     f"<style>*{{display:none}}</style><link rel=stylesheet href=http://agon.invalid/a.css> "
-    f"$\\text{{<img src=x onerror={PWN}>}}$ $\\constructor + \\toString + {'x + ' * 200}1$ "
-    "4\u202e21\u202c\u2066\u200b\ufeff\u2029 \x1b[31m\x1b]0;t\x07\x9b1m\x00\x7f \ud800 \U000e0041"
+    f"$\\text{{<img src=x onerror={PWN}>}}$ $\\constructor + \\toString + {'x+' * 200}1$ "
+    "4\u202e21\u202c\u2066\u200b\ufeff\u2029 \x1b[31m\x1b]0;t\x07\x9b1m\x00\x7f \U000e0041"
 )
 LONG = "x" * 1_000_000
 VIEWS = 16
@@ -73,7 +73,8 @@ def script(request: Request) -> str:
     if "Problem 0." not in request.prompt.messages[-1].text:
         return text
     trace, mark, rest = text.removeprefix("<think>").partition("</think>")
-    return f"<think>{HOSTILE}{LONG}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
+    much = "" if "<attempt>" in request.prompt.messages[-1].text else LONG
+    return f"<think>{HOSTILE}{much}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
 
 
 def filters(browser: Browser, rounds: int) -> dict[str, float]:

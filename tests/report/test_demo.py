@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,16 @@ def test_the_closing_words_tell_what_is_on_disk_and_name_real_commands(tmp_path:
     commands = [line.split()[1] for line in words.splitlines() if line.startswith("  agon ")]
     assert commands == ["view", "report", "diagnose", "init"]
     assert all(find(name) for name in commands)
+
+
+def test_every_command_named_next_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_study(tmp_path / "my runs", {"agon": 1})[0]
+    monkeypatch.chdir(tmp_path)
+    words = [shlex.split(line, comments=True) for line in demo.commands(path.relative_to(tmp_path)).splitlines()]
+    assert [word[0] for word in words] == ["agon"] * 4
+    assert main([*words[1][1:], "--no-figures"]) == 0
+    assert (path / "report" / "report.md").is_file()
+    assert main(words[3][1:]) == 0
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from agon.report import paper
 from agon.report.cells import BY_KEY, METHODS, cell
 from agon.report.collect import HELD_OUT, Run, Setting, collect
 from agon.report.curve import curve
-from agon.report.document import write_report
-from agon.report.figures import band
+from agon.report.document import stems, write_report
+from agon.report.figures import _pyplot, band
+from agon.report.labels import Mark, place
 from agon.report.tables import MAIN, ablation_table, main_table, scaling_table
 
 from .studies import N, make_study
@@ -55,6 +57,16 @@ def test_several_seeds_get_an_interval_over_seeds(runs: list[Run]) -> None:
     wanted = t_interval(values, floor=0.0, ceiling=1.0)
     assert (found.rate.value, found.rate.low) == (wanted.value, wanted.low)
     assert found.seeds == [0, 1, 2]
+
+
+def test_seeds_that_agree_exactly_do_not_make_a_number_certain(tmp_path: Path) -> None:
+    paths = make_study(tmp_path, {"coop": 2})
+    files = [path / "evals" / "held_out" / "cascade.json" for path in paths]
+    files[1].write_text(files[0].read_text())
+    found = cell(collect(paths), "coop", HELD_OUT)
+    assert found is not None
+    assert found.rate.low < found.rate.value < found.rate.high
+    assert "the seeds being equal" in found.kind
 
 
 def test_the_bare_base_counts_once_per_seed(runs: list[Run]) -> None:
@@ -148,6 +160,59 @@ def test_a_result_that_is_not_finished_is_left_out_and_said_to_be(tmp_path: Path
     assert cell([run], "grpo", HELD_OUT) is None
     assert len(run.notes) == 2
     assert "Left out" in write_report([run], tmp_path / "out", with_figures=False).read_text()
+
+
+@pytest.mark.parametrize("gone", ["pass", "length", "tokens", "problems", "leak", "system"])
+def test_half_a_result_is_left_out_rather_than_told(gone: str, tmp_path: Path) -> None:
+    path = make_study(tmp_path, {"agon": 1})[0]
+    file = path / "evals" / "held_out" / "ab.json"
+    file.write_text(json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != gone}))
+    page = write_report(collect([path]), tmp_path / "out", with_figures=False).read_text()
+    assert "ab.json is not finished" in page
+
+
+def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = [make_study(tmp_path / name, {"agon": 1})[0] for name in ("one", "two")]
+    assert [run.name for run in collect(paths)] == ["one/agon-s0", "two/agon-s0"]
+    assert [run.name for run in collect(paths[:1])] == ["agon-s0"]
+
+
+def test_a_matrix_is_all_of_its_runs_those_without_training_too(tmp_path: Path) -> None:
+    path = make_study(tmp_path, {"agon": 1})[0]
+    alone = path.parent / "zero-shot-s0"
+    (alone / "evals" / "held_out").mkdir(parents=True)
+    file = path / "evals" / "held_out" / "base.json"
+    raw = json.loads(file.read_text()) | {"settings": {"base": "agon:tiny"}}
+    (alone / "evals" / "held_out" / "base.json").write_text(json.dumps(raw))
+    file.unlink()
+    runs = collect([tmp_path])
+    assert [(run.name, run.arm, run.setting) for run in runs][1] == ("zero-shot-s0", "base", runs[0].setting)
+    assert cell(runs, "zero-shot", HELD_OUT) is not None
+    assert not runs[0].notes
+    raw["outcomes"] = {"another problem": [True]}
+    (alone / "evals" / "held_out" / "base.json").write_text(json.dumps(raw))
+    assert "zero-shot-s0 is no run" in collect([tmp_path])[0].notes[0]
+
+
+def test_figures_of_two_settings_have_two_names() -> None:
+    found = stems([Setting("a/b", "x"), Setting("a-b", "x"), Setting("α", "β"), Setting("c" * 300, "x")])
+    assert len(set(found.values())) == 4
+    assert all(0 < len(stem) < 100 for stem in found.values())
+
+
+def test_names_in_a_figure_cover_neither_each_other_nor_a_point() -> None:
+    plt = _pyplot()
+    figure, axes = plt.subplots(figsize=(6.2, 3.8))
+    marks = [Mark(540 + k % 3, 30 + k, 24 + k, 36 + k, f"method {k}", "black") for k in range(6)]
+    axes.scatter([mark.x for mark in marks], [mark.y for mark in marks])
+    axes.margins(0.22)
+    place(axes, marks)
+    figure.draw_without_rendering()
+    spots = [text.get_window_extent() for text in axes.texts]
+    dots = [axes.transData.transform((mark.x, mark.y)) for mark in marks]
+    plt.close(figure)
+    assert not any(one.overlaps(two) for one, two in combinations(spots, 2))
+    assert not any(spot.contains(*dot) for spot in spots for dot in dots)
 
 
 def test_a_run_without_results_still_has_a_report(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from shlex import quote
 
 from agon.errors import InputError
 
@@ -93,10 +94,19 @@ def closing(path: Path) -> str:
 It shows that the machinery learns. It says nothing about large models.
 
 Next:
-  agon view {path}        every bout side by side, in one HTML page
-  agon report {path}      tables and figures
-  agon diagnose {path}    which reward terms taught something
-  agon init tabletop{" " * (len(str(path)) - 5)}     a config of your own to start from"""
+{commands(path)}"""
+
+
+def commands(path: Path) -> str:
+    """What can be typed, or pasted, next."""
+    named = {
+        f"agon view {quote(str(path))}": "every bout side by side, in one HTML page",
+        f"agon report {quote(str(path))}": "tables and figures",
+        f"agon diagnose {quote(str(path))}": "which reward terms taught something",
+        "agon init tabletop": "a config of your own to start from",
+    }
+    width = max(map(len, named))
+    return "\n".join(f"  {command:<{width}}  # {about}" for command, about in named.items())
 
 
 def _free(path: Path) -> Path:

@@ -1,7 +1,8 @@
 """One number of a table: a method on some problems, over all seeds there are, with n, interval and length beside it.
 
 One seed: the interval of its result, over problems. Several seeds: Student's interval over seeds, which is what a claim
-about a method needs; the paper has one run per method and the first kind only.
+about a method needs; the paper has one run per method and the first kind only. Seeds that agree exactly do so by chance
+and have no spread to reckon with: the widest of their own intervals stands instead.
 """
 
 from __future__ import annotations
@@ -81,9 +82,9 @@ class Cell:
 
     @property
     def rate(self) -> Number:
-        """The pass rate; over seeds where there are several."""
-        if len(self.results) == 1:
-            found = self.results[0]["pass"]
+        """The pass rate; over seeds where there are several that differ."""
+        if self.alike:
+            found = max((result["pass"] for result in self.results), key=lambda each: each["high"] - each["low"])
             return Number(found["value"], found["low"], found["high"])
         across = t_interval([result["pass"]["value"] for result in self.results], floor=0.0, ceiling=1.0)
         return Number(across.value, across.low, across.high)
@@ -91,7 +92,14 @@ class Cell:
     @property
     def kind(self) -> str:
         """What the interval is about."""
-        return str(self.results[0]["interval"]) if len(self.results) == 1 else "Student, over seeds"
+        if not self.alike:
+            return "Student, over seeds"
+        return str(self.results[0]["interval"]) + (", the seeds being equal" if len(self.results) > 1 else "")
+
+    @property
+    def alike(self) -> bool:
+        """Whether all runs have one rate: then there is no spread over seeds, or only one seed."""
+        return len({result["pass"]["value"] for result in self.results}) == 1
 
     @property
     def length(self) -> float | None:

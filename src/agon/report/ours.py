@@ -107,7 +107,7 @@ def budget_table(runs: Sequence[Run]) -> str:
     for run in runs:
         spent = run.spent
         played = spent["steps"] * run.problems_per_step
-        each = f"{spent['rollouts'] / played:.1f}" if played else MISSING
+        each = f"{spent['rollouts'] / played:.1f}" if played else "none"
         rows.append(
             [
                 run.name,

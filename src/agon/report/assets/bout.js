@@ -1,6 +1,6 @@
 // One bout: the problem, its group, the draft, what the challenger saw, the challenge.
 
-const MANY = 6000;
+const MANY = 6000, AT_ONCE = 4;
 
 class BoutView {
   constructor(store, choose) {
@@ -69,20 +69,25 @@ class BoutView {
     if (!trace) return h("div", { class: "part" }, h("h3", {}, "Reasoning"), h("p", { class: "none-said" }, `none · ${tokens}`));
     return this.folded("trace", "Reasoning", tokens, () => this.long(trace, "trace"));
   }
-  // A long text is drawn in pieces, so that opening it never blocks the page.
+  // A long text is drawn in pieces that are laid out one by one, so that opening it never blocks the page.
   long(text, kind) {
     const box = h("div", { class: `text ${kind}` }), pieces = [];
     for (let at = 0; at < text.length;) {
       const line = text.indexOf("\n", at + MANY);
       const to = line < 0 || line > at + 2 * MANY ? at + MANY + /^[\udc00-\udfff]/.test(text[at + MANY] || "") : line + 1;
-      pieces.push(text.slice(at, to));
+      pieces.push(text.slice(at, line >= 0 && to === line + 1 && to < text.length ? line : to));
       at = to;
     }
+    if (pieces.length < 2) {
+      box.append(rich(text, this.math));
+      return box;
+    }
     const draw = () => {
-      if (pieces.length) box.append(rich(pieces.shift(), this.math));
-      if (pieces.length) requestAnimationFrame(draw);
+      for (const piece of pieces.splice(0, AT_ONCE)) box.append(h("div", { class: "piece" }, rich(piece, this.math)));
+      if (pieces.length && box.isConnected) requestAnimationFrame(draw);
     };
-    draw();
+    box.append(h("div", { class: "piece" }, rich(pieces.shift(), this.math)));
+    requestAnimationFrame(draw);
     return box;
   }
   folded(name, title, note, body) {
