@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -129,6 +130,12 @@ def test_curves_of_several_seeds_share_their_points(runs: list[Run]) -> None:
     xs, mean, low, high = band([run for run in runs if run.arm == "agon"])
     assert xs == [0, 80, 160, 240]
     assert all(a <= b <= c for a, b, c in zip(low, mean, high, strict=True))
+
+
+def test_a_curve_of_seeds_that_agree_is_not_certain(runs: list[Run]) -> None:
+    one = next(run for run in runs if run.arm == "agon")
+    assert band([one, replace(one, seed=9)]) == band([one])
+    assert all(a < b < c for a, b, c in zip(*(band([one])[i] for i in (2, 1, 3)), strict=True))
 
 
 def test_the_command_writes_every_table_and_figure(paths: list[Path], tmp_path: Path) -> None:

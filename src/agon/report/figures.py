@@ -33,7 +33,6 @@ SHORT = {
 }
 COLOURS = {"agon": BLUE, "coop": GOLD}
 DASHED = {"self-refine", "shared-opponent", "fixed-roles"}
-FEW = 2
 
 
 def draw(runs: Sequence[Run], setting: Setting, folder: Path, stem: str) -> dict[str, str]:
@@ -98,7 +97,7 @@ def bars(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
         value, low, high = 100 * rate.value, 100 * rate.low, 100 * rate.high
         axes.bar(x, value, width=0.62, color=COLOURS.get(key, "#CBD0DC"))
         axes.errorbar(x, value, [[value - low], [high - value]], color=INK, capsize=4, lw=1.1)
-        axes.text(x, high + 1.2, f"{value:.0f}", ha="center", va="bottom", fontweight="bold", color=INK)
+        axes.text(x - 0.06, value + 1, f"{value:.0f}", ha="right", va="bottom", fontweight="bold", color=INK)
     if _in_paper(setting):
         known = [paper.MAIN[key][0] for key in BARS]
         axes.scatter(range(len(BARS)), known, marker="_", s=900, color=INK, lw=1, ls=":", label="the paper")
@@ -142,6 +141,7 @@ def against_length(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
         axes.scatter([], [], facecolors="none", edgecolors=GREY, s=50, label="the paper")
         axes.legend(frameon=False)
     axes.margins(0.22)
+    axes.set_ylim(max(0.0, axes.get_ylim()[0]), min(104.0, axes.get_ylim()[1]))
     axes.set_xlabel("mean tokens of the final stage")
     axes.set_ylabel("held-out pass@1 (%)")
     axes.set_title(f"Accuracy against length: {tame(str(setting))}")
@@ -167,8 +167,8 @@ def curves(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
     ends = {arm: run.points[-1].step * run.problems_per_step for arm, (run, *_) in by_arm.items()}
     for k, (arm, group) in enumerate(sorted(by_arm.items())):
         colour = COLOURS.get(arm) or next(palette, GREY)
-        aside = (k - (len(by_arm) - 1) / 2) * max(ends.values()) / 120
-        _curve(axes, group, colour, aside if len(by_arm) > FEW else None)
+        aside = (k - (len(by_arm) - 1) / 2) * max(ends.values()) / 80
+        _curve(axes, group, colour, aside if len(by_arm) > 1 else None)
         if _in_paper(setting) and arm in paper.CURVES:
             told = paper.CURVES[arm]
             axes.plot(range(0, 500 * len(told), 500), told, color=colour, ls=":", lw=1, marker="o", ms=4, mfc="none")
@@ -183,7 +183,7 @@ def curves(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
 
 
 def _curve(axes: Any, runs: Sequence[Run], colour: str, aside: float | None) -> None:
-    """One arm: its interval as a band, or as whiskers set a little aside where bands would cover each other."""
+    """One arm: its interval as a band, or as whiskers set a little aside where arms would cover each other."""
     xs, mean, low, high = band(runs)
     arm, n = runs[0].arm, max(point.n for run in runs for point in run.points)
     look = {"color": colour, "ls": "--" if arm in DASHED else "-", "label": f"{arm}: n {n}, {_seeds(len(runs))}"}
@@ -196,12 +196,13 @@ def _curve(axes: Any, runs: Sequence[Run], colour: str, aside: float | None) -> 
 
 
 def band(runs: Sequence[Run]) -> tuple[list[int], list[float], list[float], list[float]]:
-    """Problems played, mean, and limits, at the points that all these runs share."""
+    """Problems played, mean, and limits, at the points that all these runs share; as in tables, where seeds agree
+    exactly the interval is that of one of them."""
     shared = sorted(set.intersection(*({point.step for point in run.points} for run in runs)))
     xs, mean, low, high = [], [], [], []
     for step in shared:
         points = [point for run in runs for point in run.points if point.step == step]
-        if len(points) > 1:
+        if len({point.rate for point in points}) > 1:
             found = t_interval([point.rate for point in points], floor=0.0, ceiling=1.0)
         else:
             found = wilson(points[0].correct, max(1, points[0].n))

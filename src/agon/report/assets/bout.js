@@ -26,7 +26,7 @@ class BoutView {
     const marks = MARKS.filter((name) => store.marked(i, name)).map((name) => h("span", { class: `badge ${name.split(" ")[0]}` }, name));
     return h("div", { class: "head" },
       h("button", { type: "button", class: "plain back", onclick: () => byId("main").classList.remove("open") }, "← All bouts"),
-      h("span", { class: "where" }, `Step ${store.columns.step[i]} · bout ${store.columns.index[i]} · problem ${store.problem(i)[0]}`), badges, marks);
+      h("span", { class: "where" }, `${store.graded_by_reward ? `Step ${store.columns.step[i]} · bout` : "Sample"} ${store.columns.index[i]} · problem ${store.problem(i)[0]}`), badges, marks);
   }
   problem(i) {
     const [, question, answer] = this.store.problem(i);

@@ -171,6 +171,7 @@ async function start() {
   makeChips("marks", MARKS);
   byId("drafter").replaceChildren(...[["", "Any"], ["a", "A drafts"], ["b", "B drafts"]].map(([value, name]) => h("button", { type: "button", value, onclick: () => { state.drafter = value; apply(); } }, name)));
   byId("step").max = store.steps.length;
+  byId("steps").hidden = store.steps.length < 2;
   countSteps();
   listen();
   const asked = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : store.size;
