@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,22 @@ def test_memory_by_part_from_the_shape_of_the_base(capsys: pytest.CaptureFixture
 
 def test_memory_is_said_to_be_unknown_without_the_base(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot be read" in planned(capsys, AGON, "model.name=no/such-base")["memory"]["not known"]
+
+
+def test_a_hub_that_cannot_be_reached_costs_seconds_and_no_noise(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    from agon.config import Model
+    from agon.engine.shapes import hub_answers, shape_of
+    from agon.errors import EngineError
+
+    with socket.socket() as closed:  # bound and not listening: a connection is refused
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        assert not hub_answers()
+        with pytest.raises(EngineError, match="cannot be read"):
+            shape_of(Model(name="nobody/nothing"), "nobody/nothing")
+    assert "Retrying" not in capfd.readouterr().err

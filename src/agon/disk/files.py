@@ -52,7 +52,7 @@ def sha256(path: Path) -> str:
 
 
 def weights_hash(folder: Path) -> str | None:
-    """One hash over the weights of a model's folder; None where there is no folder: a name on the Hub has a revision."""
+    """One hash over the weights in a model's folder; None without a folder: a name on the Hub has a revision."""
     names = sorted(path.name for path in folder.glob("*.safetensors")) if folder.is_dir() else []
     told = "".join(f"{name} {sha256(folder / name)}\n" for name in names)
     return hashlib.sha256(told.encode()).hexdigest() if names else None

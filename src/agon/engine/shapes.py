@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import urllib.error
+import urllib.request
 from dataclasses import dataclass
+from pathlib import Path
 
 from agon.config import Model
 from agon.errors import EngineError
@@ -20,6 +23,21 @@ class Shape:
     vocabulary: int
 
 
+def hub_answers(patience: float = 5.0) -> bool:
+    """Whether the model hub can be reached: its client would try for half a minute, aloud, before it gives up."""
+    from huggingface_hub import constants
+
+    if constants.is_offline_mode():
+        return False
+    try:
+        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=patience)
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def shape_of(model: Model, path: str) -> Shape:
     """Count the parameters of the base and of one adapter; needs the base's config.json, not its weights."""
     import torch
@@ -29,7 +47,8 @@ def shape_of(model: Model, path: str) -> Shape:
     from agon.engine.lora import adapted
 
     try:
-        config = AutoConfig.from_pretrained(path, revision=model.revision, trust_remote_code=False)
+        where = {"revision": model.revision, "local_files_only": not Path(path).is_dir() and not hub_answers()}
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False, **where)
     except OSError as error:
         raise EngineError(
             f"the config of {model.name} cannot be read", fix="check model.name and the network"
