@@ -157,7 +157,7 @@ def _by_seed(first: Side, second: Side, seeds: Sequence[int | None], problems: S
         "difference": _finite(statistics.t_interval(values)),
         "bootstrap": _finite(statistics.bootstrap(values)) | {"descriptive": len(seeds) < statistics.FEW_SEEDS},
         "p": statistics.t_test(values),
-        "detectable": _number(statistics.detectable_across_seeds(stdev(values), len(seeds))),
+        "detectable": _detectable(values),
     }
 
 
@@ -174,13 +174,19 @@ def _by_problem(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]
             "detectable": _number(statistics.detectable(found.n, disagree)) if disagree else None,
         }
     differences = statistics.differences(first, second)
-    sd = stdev(differences) if len(differences) > 1 else 0.0
     return {
         "test": "Student's t over per-problem differences",
         "difference": _finite(statistics.paired_clustered(first, second)),
         "p": statistics.t_test(differences),
-        "detectable": _number(statistics.detectable_across_seeds(sd, len(differences))) if sd else None,
+        "detectable": _detectable(differences),
     }
+
+
+def _detectable(differences: Sequence[float]) -> float | None:
+    """The smallest effect that would be found; None where nothing varies."""
+    if len(differences) < 2 or statistics.agree(differences):
+        return None
+    return _number(statistics.detectable_across_seeds(stdev(differences), len(differences)))
 
 
 def _finite(found: statistics.Interval) -> dict[str, float | None]:

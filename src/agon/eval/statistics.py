@@ -15,6 +15,7 @@ from scipy import optimize, stats
 
 LEVEL = 0.95
 DRAWS = 4000
+EXACT = 1e-12
 FEW_SEEDS = 10
 """Below this many seeds a bootstrap over seeds is only descriptive: its intervals are too short."""
 
@@ -74,12 +75,23 @@ def rate(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval |
 def t_interval(
     values: Sequence[float], level: float = LEVEL, floor: float = -math.inf, ceiling: float = math.inf
 ) -> Interval:
-    """Mean and Student's interval: what decides across seeds."""
+    """Mean and Student's interval: what decides across seeds.
+
+    Units that agree exactly have no spread to reckon with: how often another would differ, by up to 1, is then bounded
+    as 0 of n.
+    """
     mean = float(np.mean(values))
     if len(values) < 2:
         return Interval(mean, floor, ceiling)
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    if agree(values):
+        half = clopper_pearson(0, len(values), level).high
     return Interval(mean, max(floor, mean - half), min(ceiling, mean + half))
+
+
+def agree(values: Sequence[float]) -> bool:
+    """Whether all are the same number, but for rounding."""
+    return float(np.ptp(values)) < EXACT
 
 
 def bootstrap(values: Sequence[float], level: float = LEVEL, draws: int = DRAWS, seed: int = 0) -> Interval:
@@ -137,11 +149,11 @@ def differences(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]
 
 
 def t_test(values: Sequence[float]) -> float | None:
-    """Two-sided p-value of a mean of zero (Student); None when it cannot be told."""
+    """Two-sided p-value of a mean of zero (Student; a sign test where nothing varies); None when it cannot be told."""
     if len(values) < 2:
         return None
-    if np.ptp(values) == 0:
-        return 1.0 if values[0] == 0 else 0.0
+    if agree(values):
+        return 1.0 if abs(values[0]) < EXACT else 0.5 ** (len(values) - 1)
     return float(stats.ttest_1samp(values, 0.0).pvalue)
 
 
