@@ -94,10 +94,10 @@ def test_no_optimism_where_one_direction_is_clearly_better() -> None:
     assert s.optimism(first, second) == pytest.approx(0, abs=0.002)
 
 
-@pytes.mark.parametrize(("n", "p"), [(2, 0.5), (5, 0.0625), (12, 2**-11)])
+@pytest.mark.parametrize(("n", "p"), [(2, 0.5), (5, 0.0625), (12, 2**-11)])
 def test_units_that_agree_exactly_are_no_proof(n: int, p: float) -> None:
     values = [-0.025 + 1e-17 * i for i in range(n)]
     found = s.t_interval(values)
-    assert s.t_test(values) == pytes.approx(p)
+    assert s.t_test(values) == pytest.approx(p)
     assert s.t_test([0.0] * n) == 1.0
-    assert found.high - found.value == pytes.approx(s.clopper_pearson(0, n).high)
+    assert found.high - found.value == pytest.approx(s.clopper_pearson(0, n).high)
