@@ -1,0 +1,8 @@
+"""The engines of `evidence/` serve here too."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
