@@ -56,30 +56,28 @@ def markdown(head: Row, rows: Sequence[Row]) -> str:
 
 def summary(results: Mapping[str, Mapping[str, Any]], pair: Mapping[str, Any] | None) -> str:
     """Everything that one evaluation found."""
-    parts = [_scores(results), _directions(results), _exchange(results), _lengths(results), _pair(pair)]
+    told = (_scores, _directions, _exchange, _leaks, _lengths, _costs)
+    parts = [*(tell(results) for tell in told), _pair(pair)]
     return "\n\n".join(part for part in parts if part)
 
 
 def _scores(results: Mapping[str, Mapping[str, Any]]) -> str:
-    head = ("", "pass@1, 95% interval", "right", "ungraded", "final tokens", "generated / right", "prefilled / right")
-    rows = []
-    for name, result in results.items():
-        if name.startswith("cascade"):
-            continue
-        per = result["tokens"].get("per_correct", {})
-        rows.append(
-            (
-                TITLES[name],
-                percent(result["pass"]),
-                f"{result['correct']}/{result['trials']}",
-                str(result["ungraded"]),
-                whole(result["length"]["final"]["all"]["mean"]),
-                whole(per.get("generated")),
-                whole(per.get("prefilled")),
-            )
-        )
+    rows = [
+        (TITLES[name], percent(r["pass"]), f"{r['correct']}/{r['trials']}", str(r["ungraded"]))
+        for name, r in _own(results).items()
+    ]
     kinds = {result["interval"] for result in results.values()}
-    return table(head, rows) + f"\nintervals: {' and '.join(sorted(kinds))}"
+    told = f"\nintervals: {' and '.join(sorted(kinds))}"
+    return table(("", "pass@1, 95% interval", "right", "ungraded"), rows) + told
+
+
+def _own(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Systems with records of their own: a cascade repeats one of them."""
+    return {name: result for name, result in results.items() if not name.startswith("cascade")}
+
+
+def _staged(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {name: result for name, result in _own(results).items() if "exchange" in result}
 
 
 def _directions(results: Mapping[str, Mapping[str, Any]]) -> str:
@@ -96,20 +94,23 @@ def _directions(results: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _exchange(results: Mapping[str, Mapping[str, Any]]) -> str:
-    staged = {n: r for n, r in results.items() if "exchange" in r and not n.startswith("cascade")}
-    if not staged:
-        return ""
-    head = ("", "converts wrong drafts", "loses right drafts", "empty peeks", "leaks", "right if leaked", "if not")
+    rows = [
+        (TITLES[name], *(_of(r["exchange"][what]) for what in ("conversion", "regression")))
+        for name, r in _staged(results).items()
+    ]
+    return table(("", "converts wrong drafts", "loses right drafts"), rows) if rows else ""
+
+
+def _leaks(results: Mapping[str, Mapping[str, Any]]) -> str:
     rows = [
         (
             TITLES[name],
-            *(_of(r["exchange"][what]) for what in ("conversion", "regression")),
             percent_only(r["exchange"]["empty_peek"]),
             *(percent_only(r["leak"][what]) for what in ("rate", "pass_with", "pass_without")),
         )
-        for name, r in staged.items()
+        for name, r in _staged(results).items()
     ]
-    return table(head, rows)
+    return table(("what was read", "empty", "leaks", "right if it leaked", "if not"), rows) if rows else ""
 
 
 def _of(found: Mapping[str, Any]) -> str:
@@ -122,13 +123,20 @@ def percent_only(found: Mapping[str, Any]) -> str:
 
 def _lengths(results: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
-    for name, result in results.items():
-        if name.startswith("cascade") or "right" not in result["length"]["final"]:
-            continue
+    for name, result in _own(results).items():
         final = result["length"]["final"]
-        cells = [whole(final[g]["mean"]) if g in final else "" for g in ("right", "wrong", "read_right", "read_wrong")]
+        groups = ("all", "right", "wrong", "read_right", "read_wrong")
+        cells = [whole(final[group]["mean"]) if group in final else "" for group in groups]
         rows.append((TITLES[name], *cells, percent_only(result["length"]["truncated"])))
-    return table(("final tokens when", "right", "wrong", "read right", "read wrong", "cut off"), rows)
+    return table(("final tokens", "mean", "right", "wrong", "read right", "read wrong", "cut off"), rows)
+
+
+def _costs(results: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = []
+    for name, result in _own(results).items():
+        per = result["tokens"].get("per_correct", {})
+        rows.append((TITLES[name], whole(per.get("generated")), whole(per.get("prefilled"))))
+    return table(("tokens per right answer", "generated", "prefilled"), rows)
 
 
 def _pair(pair: Mapping[str, Any] | None) -> str:
