@@ -20,6 +20,7 @@ class Restarts:
     def __init__(self, when: int, wrong: bool) -> None:
         self.when, self.wrong, self.asked = when, wrong, 0
         self.sampler: Any = self
+        self.measured: dict[str, float] = {}
 
     def check(self, versions: Mapping[Policy, str]) -> None: ...
 

@@ -153,6 +153,29 @@ def test_a_refused_request_is_an_error_and_not_a_restart(make: Make) -> None:
     assert engine.starts == 1
 
 
+def test_what_is_asked_in_one_turn_reaches_the_engine_in_one(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, taken = make(FakeEngine()), list[int]()
+    take = sampler._take
+    monkeypatch.setattr(sampler, "_take", lambda waiting: (taken.append(len(waiting)), take(waiting)))
+    assert len(drawn(sampler, *(ask(None, seed) for seed in range(32)))) == 32
+    assert taken == [32]
+
+
+def test_a_sample_that_is_cancelled_before_it_is_handed_over_is_not_drawn(make: Make) -> None:
+    sampler = make(FakeEngine("hang", lives=1), patience=60)
+
+    async def give_up_at_once() -> None:
+        task = asyncio.create_task(sampler.sample(ask(None)))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up_at_once())
+    sampler._call(asyncio.sleep(0.05))
+    assert sampler._drawing == 0
+
+
 def test_cancelling_a_sample_cancels_it_in_the_engine(make: Make) -> None:
     sampler = make(FakeEngine("hang", lives=1), patience=60)
 

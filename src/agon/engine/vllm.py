@@ -12,6 +12,7 @@ from the step, so it resumes exactly.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
@@ -99,6 +100,7 @@ class VLLMSampler:
         self._versions, self._patience = Versions(), patience
         self._sleeps, self._asleep = sleeps, False
         self._life = self._failures = self._drawing = 0
+        self._gate, self._waiting = threading.Lock(), list[tuple[Coroutine[Any, Any, Any], Future[Any]]]()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="agon-vllm", daemon=True)
         self._thread.start()
@@ -135,7 +137,7 @@ class VLLMSampler:
                 fix="raise sampler.max_model_len, lower train.max_peek_tokens, or drop the longest problems",
             )
         fitting = replace(draw, sampling=replace(draw.sampling, max_tokens=room))
-        return await asyncio.wrap_future(self._submit(self._persist(lambda: self._attempt(fitting))))
+        return await asyncio.wrap_future(self._gathered(self._persist(lambda: self._attempt(fitting))))
 
     def draw_all(self, draws: Sequence[Draw]) -> list[Drawn]:
         """Draw together and wait for all: for the canary, between steps."""
@@ -197,6 +199,7 @@ class VLLMSampler:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+            gc.collect()  # vLLM's engine is part of a ring, and complains when it is still there as Python ends
 
     # -- on the engine's own loop -------------------------------------------------------------------------------------
 
@@ -298,6 +301,53 @@ class VLLMSampler:
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         return self._submit(work).result()
+
+    def _gathered(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Submit together with all that is asked in the same turn of the caller's loop.
+
+        A batch that trickles in over the threads costs an engine some steps: it begins with the first few rows.
+        """
+        future: Future[T] = Future()
+        with self._gate:
+            self._waiting.append((work, future))
+            if len(self._waiting) == 1:
+                asyncio.get_running_loop().call_soon(self._hand_over)
+        return future
+
+    def _hand_over(self) -> None:
+        with self._gate:
+            waiting, self._waiting = self._waiting, []
+        if self._loop.is_closed():
+            for work, future in waiting:
+                work.close()
+                future.set_exception(EngineError("the sampler was closed", fix="start the run again"))
+            return
+        self._loop.call_soon_threadsafe(self._take, waiting)
+
+    def _take(self, waiting: Sequence[tuple[Coroutine[Any, Any, Any], Future[Any]]]) -> None:
+        for work, future in waiting:
+            chain(self._loop.create_task(work), future)
+
+
+def chain(task: asyncio.Task[T], future: Future[T]) -> None:
+    """Let a future of another thread end as the task does, and the task be cancelled as the future is."""
+
+    def ended(_: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            future.cancel()
+        if not future.set_running_or_notify_cancel():
+            return
+        if error := task.exception():
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
+
+    def left(_: Future[T]) -> None:
+        if future.cancelled() and not task.done():
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+    task.add_done_callback(ended)
+    future.add_done_callback(left)
 
 
 def end_ids(base_path: str) -> frozenset[int]:
