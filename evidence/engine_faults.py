@@ -18,13 +18,15 @@ from typing import Any
 from _engine import Bench, ask, bench
 from _lib import arguments, verdict
 from agon.engine.canary import Canary
-from agon.engine.vllm_leash import NAME, marked
+from agon.engine.vllm_leash import mark_of, marked
 from agon.types import Completion, Policy, Request, Sampling
 
 PATIENCE = 30.0
 DEADLINE = 600.0
 """Seconds for noticing, starting again and drawing again; a start alone takes a minute on two idle cores."""
 ORPHANS = 30.0
+START = 120.0
+"""Seconds until the first process of an engine must show."""
 
 
 def main() -> None:
@@ -134,14 +136,11 @@ def engine_of(run: int) -> str:
     """The mark of the engine's processes, as soon as there is one."""
     import psutil
 
-    deadline = time.monotonic() + DEADLINE
+    deadline = time.monotonic() + START
     while time.monotonic() < deadline:
-        for child in psutil.Process(run).children(recursive=True):
-            try:
-                if mark := child.environ().get(NAME):
-                    return str(mark)
-            except psutil.Error:
-                continue
+        marks = [mark_of(child.pid) for child in psutil.Process(run).children(recursive=True)]
+        if found := [mark for mark in marks if mark]:
+            return found[0]
         time.sleep(0.02)
     raise RuntimeError("the run started no engine")
 

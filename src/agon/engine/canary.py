@@ -28,7 +28,7 @@ Score = Callable[[Policy | None, Sequence[Tokens]], Sequence[Sequence[float]]]
 """The learner's log-probs of completions under a policy as it is now; None is the bare base."""
 
 PROMPTS, LENGTH, DRAWN = 4, 160, 16
-"""Fixed prompts, their tokens (more than a block of the prefix cache, which is 128 on CPUs), and the tokens drawn from each."""
+"""Fixed prompts, their tokens (more than a block of the prefix cache: 128 on CPUs), and the tokens drawn from each."""
 CALIBRATED = 12
 """Prompts for the noise: in bfloat16 a few tokens make most of it, so a few prompts would tell a wrong size."""
 SHARE = 0.1

@@ -12,7 +12,6 @@ from the step, so it resumes exactly.
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
@@ -199,7 +198,6 @@ class VLLMSampler:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
-            gc.collect()  # vLLM's engine is part of a ring, and complains when it is still there as Python ends
 
     # -- on the engine's own loop -------------------------------------------------------------------------------------
 

@@ -41,11 +41,14 @@ class Leash:
         from multiprocessing import resource_tracker
 
         resource_tracker.ensure_running()  # it serves the whole run, and must not be taken for the engine's
-        os.environ[NAME] = self.mark
+        # vLLM renames its processes, which would write over the environment that they show
+        marks = {NAME: self.mark, "SPT_NOENV": "1"}
+        os.environ.update(marks)
         try:
             yield
         finally:
-            os.environ.pop(NAME, None)
+            for name in marks:
+                os.environ.pop(name, None)
 
     def processes(self) -> list[int]:
         return marked(self.mark)
@@ -62,14 +65,17 @@ class Leash:
 
 def marked(mark: str) -> list[int]:
     """The processes with `mark` in their environment."""
-    wanted, found = f"{NAME}={mark}".encode(), []
-    for entry in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if wanted in entry.read_bytes().split(b"\0"):
-                found.append(int(entry.parent.name))
-        except OSError:  # gone, or another user's
-            continue
-    return found
+    processes = (int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+    return [process for process in processes if mark_of(process) == mark]
+
+
+def mark_of(process: int) -> str | None:
+    """The mark that a process carries; None without one, or when the process is gone or another user's."""
+    try:
+        entries = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return next((entry.decode().partition("=")[2] for entry in entries if entry.startswith(f"{NAME}=".encode())), None)
 
 
 def end(mark: str) -> None:

@@ -7,7 +7,6 @@ are those of the distribution that was drawn from, temperature included, and no 
 from __future__ import annotations
 
 import asyncio
-import gc
 import itertools
 import os
 import threading
@@ -66,7 +65,9 @@ class LocalEngine:
         self._adapters.clear()
         self._leash = Leash()
         try:
-            self._llm = await asyncio.wait_for(asyncio.wrap_future(self._making(self._leash)), START)
+            made: list[Any] = []
+            await asyncio.wait_for(asyncio.wrap_future(self._making(self._leash, made)), START)
+            self._llm = made.pop()
         except TimeoutError:
             await self.stop()
             raise EngineDown(f"vLLM did not start in {START:.0f} s") from None
@@ -79,9 +80,9 @@ class LocalEngine:
         """The ids of the engine's processes."""
         return self._leash.processes() if self._leash else []
 
-    def _making(self, leash: Leash) -> Future[Any]:
-        """An engine that a thread is making; one that nobody waits for any more is shut down."""
-        making: Future[Any] = Future()
+    def _making(self, leash: Leash, made: list[Any]) -> Future[None]:
+        """A thread that puts an engine into `made`; one that nobody waits for any more is shut down."""
+        making: Future[None] = Future()
 
         def make() -> None:
             try:
@@ -94,7 +95,8 @@ class LocalEngine:
                 if making.cancelled():
                     llm.shutdown(timeout=0)
                 else:
-                    making.set_result(llm)
+                    made.append(llm)
+                    making.set_result(None)
 
         threading.Thread(target=make, name="agon-vllm-start", daemon=True).start()
         return making
@@ -150,7 +152,6 @@ class LocalEngine:
             if self._llm is not None:  # else the thread that starts it may not have come to its processes yet
                 self._leash.untie()
         self._llm = self._leash = None
-        gc.collect()  # vLLM's engine is part of a ring, and complains if it is found when Python itself ends
 
     async def _alive(self, work: Any) -> Any:
         from vllm.v1.engine.exceptions import EngineDeadError
