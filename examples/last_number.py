@@ -11,6 +11,6 @@ from agon.types import Completion, Problem
 
 
 def verify(problem: Problem, completion: Completion) -> bool:
-    """Whether the last integer of the completion is the answer."""
-    numbers = re.findall(r"-?\d+", completion.text)
-    return bool(numbers) and int(numbers[-1]) == int(problem.answer)
+    """Whether the last number of the completion is the answer."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", completion.text)
+    return bool(numbers) and float(numbers[-1]) == float(problem.answer)

@@ -1,0 +1,201 @@
+"""A real model trains on vLLM: SmolLM2-135M-Instruct, two adapters head to head on one-digit sums, 32 steps.
+
+What `configs/examples/smollm2.yaml` says is what runs, as a user would run it, in a process of its own. From its files
+and from outside we look at four things: whether groups are alive, whether memory stays flat once the run has
+warmed up, how far the engine's log-probs are from the learner's for bfloat16, and whether the canary agreed after every
+publication. `--quick` trains the base that ships with the package for a few steps instead, by the same way. The
+environment variable AGON_SMOLLM2 names a checkpoint that `scripts/make_smollm2` made; without it, one is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from statistics import fmean, linear_regression
+from typing import Any
+
+from _lib import ROOT, arguments, verdict
+
+WARM = 5
+"""Steps after which buffers and caches have their size."""
+FLAT = 0.03
+"""Growth of the learner from the fifth step to the last, as a share of its level, that we call flat."""
+POOL = 1024.0
+"""MiB of the engine's key-value cache. It is reserved at the start and touched block by block, so that a young engine
+seems to grow; it must not grow beyond this."""
+ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144", "MALLOC_ARENA_MAX": "2"}
+"""Let glibc give freed tensors back at once: what is counted is then what is held, and not what was."""
+ROUNDING = 2.0
+"""Engine and learner both round to bfloat16, each in its own order: on average they may differ by this many times what
+bfloat16 differs from float32 in one and the same implementation."""
+ROWS = 24
+CLAIM = "SmolLM2-135M trains on vLLM: live groups, flat memory, engine and learner agree after every publication"
+QUICK = [
+    *("model.name=agon:tiny", "verifier=math", "train.max_steps=4", "train.temperature=1.0"),
+    *("data.train.preset=tabletop", "data.dev.preset=tabletop", "data.held_out.preset=tabletop"),
+    *("data.train.options={}", "data.dev.options={}", "data.held_out.options={}"),
+    *("train.max_completion_tokens=96", "sampler.max_model_len=null"),
+]
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    with tempfile.TemporaryDirectory(prefix="agon-smollm2-") as scratch:
+        root = Path(scratch)
+        changes = QUICK if args.quick else [f"model.name={checkpoint(root / 'base')}"]
+        code, memory = train(root, changes)
+        if code:
+            verdict(CLAIM, {"exit code": code}, {"exit code": 0}, holds=False)
+        steps, timings = lines(root / "run" / "steps.jsonl"), lines(root / "run" / "timings.jsonl")
+        allowed = ROUNDING * rounding(root / "run")
+    value = judged(steps, timings) | flatness(memory)
+    show(value, timings, allowed)
+    wanted = 4 if args.quick else 32
+    verdict(
+        CLAIM,
+        value,
+        {
+            **{"steps": wanted, "live steps": 0.8 * wanted, "mean": round(allowed, 4), "canary": wanted},
+            **{"learner growth": FLAT, "engine growth mib": POOL},
+        },
+        value["steps"] == wanted == value["canary"]
+        and (args.quick or (value["live steps"] >= 0.8 * wanted and value["learner growth"] <= FLAT))
+        and value["engine growth mib"] <= POOL
+        and value["mean"] <= allowed,
+        n=len(steps),
+        learner_mib=[round(learner) for learner, _ in memory],
+        engine_mib=[round(engine) for _, engine in memory],
+    )
+
+
+def checkpoint(folder: Path) -> Path:
+    """The folder that AGON_SMOLLM2 names, or a checkpoint made now."""
+    if named := os.environ.get("AGON_SMOLLM2"):
+        return Path(named).resolve()
+    subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], check=True, stdout=sys.stderr)
+    return folder
+
+
+def train(root: Path, changes: list[str]) -> tuple[int, list[tuple[float, float]]]:
+    """Run to the end; the exit code, and the memory of learner and engine in MiB after each step."""
+    import psutil
+
+    words = ["train", str(ROOT / "configs/examples/smollm2.yaml"), "--out", str(root), "--name", "run", *changes]
+    paths = [str(ROOT / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"} | ALLOCATOR
+    run = subprocess.Popen([sys.executable, "-m", "agon", *words], env=os.environ | settings, stdout=sys.stderr)
+    written, memory = root / "run" / "timings.jsonl", []
+    while run.poll() is None:
+        if len(lines(written)) > len(memory):
+            memory.append(resident(psutil.Process(run.pid)))
+        time.sleep(0.2)
+    return run.returncode, memory
+
+
+def resident(run: Any) -> tuple[float, float]:
+    """MiB that the learner's process holds, and all that it started; pages that they share are counted once."""
+    return held(run), sum(held(child) for child in run.children(recursive=True))
+
+
+def held(process: Any) -> float:
+    import psutil
+
+    try:
+        return float(process.memory_full_info().pss) / 2**20
+    except psutil.Error:
+        return 0.0
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The whole lines of a file that may be growing."""
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def judged(steps: list[dict[str, Any]], timings: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the run's own files say."""
+    streams = [record[name] for record in steps for name in ("standalone", "competitive")]
+    updates = [update for record in steps for update in record["update"].values() if update.get("updated")]
+    return {
+        "steps": len(steps),
+        "live steps": sum(
+            bool(record["standalone"]["live_groups"] + record["competitive"]["live_groups"]) for record in steps
+        ),
+        "live groups": round(sum(s["live_groups"] for s in streams) / max(sum(s["groups"] for s in streams), 1), 3),
+        "right": round(fmean(s["solo_rate"] for s in streams), 3),
+        "empty peeks": sum(record["competitive"]["empty_peeks"] for record in steps),
+        "mean": round(fmean(update["logp_diff_mean"] for update in updates), 4) if updates else 0.0,
+        "largest mean": max((update["logp_diff_mean"] for update in updates), default=0.0),
+        "most": max((update["logp_diff_max"] for update in updates), default=0.0),
+        "canary": sum(len(timing["canary"]) == 2 for timing in timings),
+        "canary gap": max((gap for timing in timings for gap in timing["canary"].values()), default=0.0),
+        "importance": [round(f([update["importance_mean"] for update in updates]), 4) for f in (min, max)],
+    }
+
+
+def rounding(run: Path) -> float:
+    """What bfloat16 alone does to the log-probs of the run's own drafts: the base in both types, in nats a token."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from agon.config import load
+    from agon.engine.render import Renderer
+    from agon.game.prompts import draft_prompt
+    from agon.machines import base_path
+    from agon.rundir import RunDir, read_bouts
+    from agon.types import Problem
+
+    torch.set_num_threads(1)
+    config = load(run / "config.yaml")
+    path = base_path(config.model)
+    renderer = Renderer.load(path)
+    found: list[list[float]] = []
+    for dtype in (torch.float32, torch.bfloat16):
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+        found.append([])
+        for row in read_bouts(RunDir.open(run)).to_pylist()[-ROWS:]:
+            prompt = renderer.render(draft_prompt(Problem("", row["question"], ""))).ids
+            drawn = renderer.encode(row["draft_text"])
+            with torch.no_grad():
+                logits = model(torch.tensor([[*prompt, *drawn]])).logits[0, len(prompt) - 1 : -1].float()
+            scaled = (logits / config.train.temperature).log_softmax(-1)
+            found[-1] += scaled.gather(1, torch.tensor(drawn).unsqueeze(1)).squeeze(1).tolist()
+    return fmean(abs(one - two) for one, two in zip(*found, strict=True))
+
+
+def flatness(memory: list[tuple[float, float]]) -> dict[str, float]:
+    """From the fifth step on: how the learner's memory grew, by a straight line and as a share, and the engine's."""
+    learner, engine = ([row[n] for row in memory[WARM:]] for n in (0, 1))
+    if len(learner) < 2:
+        return {"learner growth": 0.0, "learner slope mib": 0.0, "engine growth mib": 0.0}
+    slope = linear_regression(range(len(learner)), learner).slope
+    return {
+        "learner growth": round(slope * len(learner) / fmean(learner), 4),
+        "learner slope mib": round(slope, 2),
+        "engine growth mib": round(max(engine) - engine[0]),
+    }
+
+
+def show(value: dict[str, Any], timings: list[dict[str, Any]], allowed: float) -> None:
+    print(f"{value['steps']} steps, {value['live steps']} with a live group, {value['live groups']:.0%} of groups live")
+    print(f"{value['right']:.0%} of completions right, {value['empty peeks']} empty peeks")
+    print(f"learner {value['learner slope mib']:+.1f} MiB a step after step {WARM}, engine grew by", end=" ")
+    print(f"{value['engine growth mib']} MiB, of {POOL:.0f} that its cache may touch")
+    print(
+        f"log-probs off by {value['mean']:.1e} nats a token, in a step by {value['largest mean']:.1e} at most,", end=" "
+    )
+    print(f"at one token by {value['most']:.2g}; bfloat16 allows {allowed:.1e} a token")
+    print(f"importance ratios {value['importance'][0]} to {value['importance'][1]} on average in a step")
+    print(f"the canary agreed after {value['canary']} publications, gap at most {value['canary gap']:.1e}")
+    parts = {name for timing in timings for name in timing["seconds"]}
+    spent = {part: sum(timing["seconds"].get(part, 0.0) for timing in timings) for part in sorted(parts)}
+    print("seconds: " + ", ".join(f"{part} {seconds:.0f}" for part, seconds in spent.items()))
+
+
+if __name__ == "__main__":
+    main()
