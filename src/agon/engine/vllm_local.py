@@ -7,6 +7,7 @@ are those of the distribution that was drawn from, temperature included, and no 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import itertools
 import os
 import threading
@@ -62,12 +63,12 @@ class LocalEngine:
 
     async def start(self) -> None:
         """Start the engine in a thread: vLLM waits for its processes for ever, and we do not."""
+        # imported before the thread begins: vLLM keeps a traceback of its import, and so what the frames below hold
+        importlib.import_module("vllm.v1.engine.async_llm")
         self._adapters.clear()
         self._leash = Leash()
         try:
-            made: list[Any] = []
-            await asyncio.wait_for(asyncio.wrap_future(self._making(self._leash, made)), START)
-            self._llm = made.pop()
+            self._llm = await asyncio.wait_for(asyncio.wrap_future(self._making(self._leash)), START)
         except TimeoutError:
             await self.stop()
             raise EngineDown(f"vLLM did not start in {START:.0f} s") from None
@@ -80,9 +81,9 @@ class LocalEngine:
         """The ids of the engine's processes."""
         return self._leash.processes() if self._leash else []
 
-    def _making(self, leash: Leash, made: list[Any]) -> Future[None]:
-        """A thread that puts an engine into `made`; one that nobody waits for any more is shut down."""
-        making: Future[None] = Future()
+    def _making(self, leash: Leash) -> Future[Any]:
+        """An engine that a thread is making; one that nobody waits for any more is shut down."""
+        making: Future[Any] = Future()
 
         def make() -> None:
             try:
@@ -95,8 +96,7 @@ class LocalEngine:
                 if making.cancelled():
                     llm.shutdown(timeout=0)
                 else:
-                    made.append(llm)
-                    making.set_result(None)
+                    making.set_result(llm)
 
         threading.Thread(target=make, name="agon-vllm-start", daemon=True).start()
         return making
