@@ -28,8 +28,8 @@ FLAT = 0.03
 POOL = 1024.0
 """MiB of the engine's key-value cache. It is reserved at the start and touched block by block, so that a young engine
 seems to grow; it must not grow beyond this."""
-ALLOCATOR = {"MALLOC_MMAP_THRESHOLD_": "262144", "MALLOC_TRIM_THRESHOLD_": "262144", "MALLOC_ARENA_MAX": "2"}
-"""Let glibc give freed tensors back at once: what is counted is then what is held, and not what was."""
+ALLOCATOR = {"MALLOC_ARENA_MAX": "1"}
+"""One heap: glibc otherwise keeps freed tensors in several, and what it keeps wanders."""
 ROUNDING = 2.0
 """Engine and learner both round to bfloat16, each in its own order: on average they may differ by this many times what
 bfloat16 differs from float32 in one and the same implementation."""
