@@ -129,7 +129,7 @@ class RunDir:
         from agon.disk.provenance import facts
 
         old, new = self.manifest, {**facts(), **manifest}
-        if hard := _changes(*_parts(old, new, ("base", "data", "seeds"))):
+        if hard := _changes(*_parts(old, new, [key for key in ("base", "data", "seeds") if key in old])):
             fix = "bring back what the run was started with, or start a new run under another --name"
             told = "another base, or other data or seeds"
             raise RunDirError(f"{self.path} was started on {told}: {', '.join(hard)} changed", fix=fix)
