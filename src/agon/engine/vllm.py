@@ -294,7 +294,7 @@ class VLLMSampler:
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         if self._loop.is_closed():
             work.close()
-            raise EngineError("the sampler was closed", fix="start the run again")
+            raise closed()
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
@@ -318,13 +318,17 @@ class VLLMSampler:
         if self._loop.is_closed():
             for work, future in waiting:
                 work.close()
-                future.set_exception(EngineError("the sampler was closed", fix="start the run again"))
+                future.set_exception(closed())
             return
         self._loop.call_soon_threadsafe(self._take, waiting)
 
     def _take(self, waiting: Sequence[tuple[Coroutine[Any, Any, Any], Future[Any]]]) -> None:
         for work, future in waiting:
             chain(self._loop.create_task(work), future)
+
+
+def closed() -> EngineError:
+    return EngineError("the sampler was closed", fix="start the run again")
 
 
 def chain(task: asyncio.Task[T], future: Future[T]) -> None:
