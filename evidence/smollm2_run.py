@@ -28,8 +28,6 @@ FLAT = 0.03
 POOL = 1024.0
 """MiB of the engine's key-value cache. It is reserved at the start and touched block by block, so that a young engine
 seems to grow; it must not grow beyond this."""
-ALLOCATOR = {"MALLOC_ARENA_MAX": "1"}
-"""One heap: glibc otherwise keeps freed tensors in several, and what it keeps wanders."""
 ROUNDING = 2.0
 """Engine and learner both round to bfloat16, each in its own order: on average they may differ by this many times what
 bfloat16 differs from float32 in one and the same implementation."""
@@ -87,7 +85,7 @@ def train(root: Path, changes: list[str]) -> tuple[int, list[tuple[float, float]
 
     words = ["train", str(ROOT / "configs/examples/smollm2.yaml"), "--out", str(root), "--name", "run", *changes]
     paths = [str(ROOT / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    settings = {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"} | ALLOCATOR
+    settings = {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     run = subprocess.Popen([sys.executable, "-m", "agon", *words], env=os.environ | settings, stdout=sys.stderr)
     written, memory = root / "run" / "timings.jsonl", []
     while run.poll() is None:

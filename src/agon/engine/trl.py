@@ -40,6 +40,7 @@ from agon.config import Model, Train
 from agon.engine.backend import check_backend, check_devices
 from agon.engine.base import Update
 from agon.engine.batch import Share, shares, tensors
+from agon.engine.host_memory import give_back
 from agon.engine.lora import Pair
 from agon.engine.state import load_state, save_state
 from agon.engine.synthetic import worst_case
@@ -192,6 +193,8 @@ class _Hooks(TrainerCallback):
         learner = self.learner
         update = Update(state.global_step - 1, learner.trainer.finish())
         learner.step = state.global_step
+        if args.device.type == "cpu":
+            give_back()
         if not learner._agree(self.after_step(update)):
             control.should_training_stop = True
 
