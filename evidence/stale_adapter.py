@@ -195,32 +195,23 @@ def resumed() -> dict[str, float]:
         pair = build(random_checkpoint(root / "base", **TINY))
         with vllm_server(root / "base", context=1024, rank=RANK) as url:
             gaps = [connection(url, root, pair, n) for n in range(RETURNS)]
-            naive = [without(url, root, pair, n) for n in range(2)]
+            naive = [connection(url, root, pair, 100 + n, nonce="same") for n in range(2)]
     print(f"live server: {RETURNS} returns under one name and path, gap at most {max(gaps):.1e} nats a token;", end=" ")
     print(f"the same by hand is off by {naive[-1]:.2g}")
     return {"resumed": max(gaps), "by hand": naive[-1], "returns": RETURNS}
 
 
-def connection(url: str, root: Path, pair: Any, n: int) -> float:
-    """One run: new weights in the old folder under the old name."""
-    table = Bench(VLLMSampler(str(root / "base"), ServerEngine(url)), pair, root)
-    try:
-        table.move(Policy.A, MOVE, seed=n)
-        pair.export(Policy.A, root / "same")
-        table.sampler.publish(Policy.A, "a@000001-same", root / "same")
-        canary = Canary(table.sampler, table.score, slots=1)
-        return canary._gap(Policy.A, canary._draw(["a@000001-same"])["a@000001-same"])
-    finally:
-        table.sampler.close()
+def connection(url: str, root: Path, pair: Any, seed: int, nonce: str | None = None) -> float:
+    """One run: new weights in the old folder under the old name. How far off the server is, in nats a token.
 
-
-def without(url: str, root: Path, pair: Any, n: int) -> float:
-    """The same with a name that is not made new: what the suffix is for."""
+    A nonce takes the place of the one that makes its names new: what that is for.
+    """
     engine = ServerEngine(url)
     table = Bench(VLLMSampler(str(root / "base"), engine), pair, root)
+    if nonce is not None:
+        engine._nonce = nonce
     try:
-        engine._nonce = "same"
-        table.move(Policy.A, MOVE, seed=100 + n)
+        table.move(Policy.A, MOVE, seed=seed)
         pair.export(Policy.A, root / "same")
         table.sampler.publish(Policy.A, "a@000001-same", root / "same")
         canary = Canary(table.sampler, table.score, slots=1)

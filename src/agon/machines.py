@@ -20,6 +20,10 @@ TINY = "agon:tiny"
 PROMPT_ROOM = 2048
 """Tokens of context for a problem and our own words, where sampler.max_model_len is null."""
 
+OTHER_FORMATS = ["*.gguf", "*.onnx", "*.pth", "*.h5", "*.msgpack", "original/*", "onnx/*"]
+WORDS = ["*.json", "*.jinja", "*.model", "*.txt"]
+"""Files of a repository that no engine of ours reads; and those that a tokenizer and its template are made of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Machines:
@@ -68,6 +72,27 @@ def base_path(model: Model) -> str:
     return str(tiny_base())
 
 
+def base_files(model: Model, *, weights: bool = True) -> str:
+    """The base at its revision, for everything that reads it: a folder, where the config names a revision on the Hub.
+
+    Tokenizer, template, learner and engine then cannot come from different revisions.
+    """
+    path = base_path(model)
+    if model.revision is None or Path(path).is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    wanted = None if weights else WORDS
+    try:
+        return snapshot_download(path, revision=model.revision, allow_patterns=wanted, ignore_patterns=OTHER_FORMATS)
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be had at revision {model.revision}: {error}",
+            fix="check model.name, model.revision and the network",
+        ) from error
+
+
 def base_hash(model: Model) -> str | None:
     """What tells a base in a folder from another that was put in its place; None for one on the Hub."""
     from agon.disk.files import weights_hash
@@ -84,7 +109,7 @@ def quieten(path: str) -> None:
 
 def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
-    path = base_path(config.model)
+    path = base_files(config.model)
     quieten(path)
     from agon.engine.trl import TRLLearner
     from agon.engine.trl_setup import load_base
@@ -121,8 +146,8 @@ def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sam
     if settings.url:
         return VLLMSampler(path, ServerEngine(settings.url, network=settings.network))
     limits = {"context": context, "rank": model.lora.rank, "max_loras": settings.max_loras}
-    more: dict[str, Any] = {"revision": model.revision, "enable_sleep_mode": settings.sleep}
-    engine = LocalEngine(path, dtype=model.dtype, memory=settings.gpu_memory_utilization, **limits, **more)
+    more: dict[str, Any] = {"memory": settings.gpu_memory_utilization, "enable_sleep_mode": settings.sleep}
+    engine = LocalEngine(path, dtype=model.dtype, **limits, **more)
     return VLLMSampler(path, engine, sleeps=settings.sleep)
 
 

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Protocol
 
 from agon.algorithm import play
@@ -101,12 +100,12 @@ class Training:
         for folder, reason in found.skipped:
             self.watch.say(f"skipped checkpoint {folder.name}: {reason}")
         if found.folder is None:
-            self._publish(0)
+            self._publish(self._name(0))
             self.state.first = dict(self.state.versions)
         else:
             self.machines.learner.load(found.folder)
             self.state = State.from_dict(found.state["run"])
-            self._restore_versions(found.folder)
+            self._publish(Policy)
             self.watch.say(f"resumed at step {self.machines.learner.step} of {self.schedule.total}")
         self._keep_first()
         self._evaluate_if_due(self.machines.learner.step)
@@ -115,6 +114,7 @@ class Training:
 
     def _rehearse(self) -> None:
         """The worst case first: what does not fit in memory fails now, not after hours."""
+        self.machines.rest()
         with self._timed("rehearse"):
             train = self.config.train
             prompts = (challenge_prompt(problem, "") for problem in self.problems)
@@ -127,13 +127,9 @@ class Training:
         """Play this process's problems."""
         with self._timed("play"):
             game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
-            try:
+            with self._kept(step):
                 self._played = self._runner.run(self._interrupt.watching(game))
                 self._recheck()
-            except RunError:
-                if self.machines.learner.processes == 1:  # saving waits for all processes, and the others are fine
-                    self._save(step)
-                raise
         self.machines.rest()
         self._began_update = time.perf_counter()
         return self._played.streams
@@ -142,14 +138,35 @@ class Training:
         """Publish, write down, look at the health of the run, evaluate and save when due; False to stop."""
         done = update.step + 1
         self.seconds["update"] = time.perf_counter() - self._began_update
-        with self._timed("publish"):
-            self._publish(done)
-        self._log(update)
-        self._evaluate_if_due(done)
+        for alarm in self.machines.alarms(update.metrics):  # raises if the step learnt from another policy's samples
+            self.watch.say(alarm)
+        moved, stops = self._name(done), self._stops()
+        with self._kept(done):
+            try:
+                if not stops:  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
+                    self._publish(moved)
+            finally:
+                self._log(update)
+            if not stops:
+                self._evaluate_if_due(done)
         if self.schedule.saves(done):
             self._save(done)
             self._deploy()
-        return not any(self.machines.learner.gather(self._interrupt.asked))
+        return not (stops or self._stops())
+
+    def _stops(self) -> bool:
+        """Whether any process was asked to stop; all of them call this together."""
+        return any(self.machines.learner.gather(self._interrupt.asked))
+
+    @contextmanager
+    def _kept(self, done: int) -> Iterator[None]:
+        """When an engine or a verifier fails, save what was learnt before the run stops."""
+        try:
+            yield
+        except RunError:
+            if self.machines.learner.processes == 1:  # saving waits for all processes, and the others are fine
+                self._save(done)
+            raise
 
     # -- problems -----------------------------------------------------------------------------------------------------
 
@@ -169,35 +186,33 @@ class Training:
 
     # -- adapters -----------------------------------------------------------------------------------------------------
 
-    def _publish(self, done: int) -> None:
-        """Hand the sampler every adapter that moved, under a name made of step and weights."""
-        learner = self.machines.learner
+    def _name(self, done: int) -> list[Policy]:
+        """Name every policy that moved after step and weights, and return these."""
+        moved = []
         for policy in Policy:
-            digest = learner.hash(policy)[:8]
-            if self.state.versions.get(policy, "").endswith(f"-{digest}"):
-                continue
-            version = f"{policy.value}@{done:06d}-{digest}"
-            self._hand_over(policy, version)
-            self.state.versions[policy] = version
-        self._forget_old()
-        self.machines.check(self.state.versions)
+            digest = self.machines.learner.hash(policy)[:8]
+            if not self.state.versions.get(policy, "").endswith(f"-{digest}"):
+                self.state.versions[policy] = f"{policy.value}@{done:06d}-{digest}"
+                moved.append(policy)
+        return moved
+
+    def _publish(self, moved: Iterable[Policy]) -> None:
+        """Hand the sampler every adapter that moved, from a folder of its own, and ask whether it draws from it."""
+        with self._timed("publish"):
+            for policy in moved:
+                version = self.state.versions[policy]
+                folder = self.run.path / "published" / version
+                if self.leads:
+                    self.machines.learner.export(policy, folder)
+                self.machines.learner.gather(None)
+                self.machines.sampler.publish(policy, version, folder)
+            self._forget_old()
+            self.machines.check(self.state.versions)
 
     def _recheck(self) -> None:
         """Trust nothing that a restarted engine drew before it is known to hold the right adapters."""
         if self.machines.recheck(self.state.versions):
             self.watch.say("the engine was started again; it samples from the same policies as before")
-
-    def _hand_over(self, policy: Policy, version: str, source: Path | None = None) -> None:
-        folder = source or self.run.path / "published" / version
-        if source is None and self.leads:
-            self.machines.learner.export(policy, folder)
-        self.machines.learner.gather(None)
-        self.machines.sampler.publish(policy, version, folder)
-
-    def _restore_versions(self, checkpoint: Path) -> None:
-        for policy, version in self.state.versions.items():
-            self._hand_over(policy, version, checkpoint / policy.value)
-        self.machines.check(self.state.versions)
 
     def _keep_first(self) -> None:
         """The frozen first version stays live: a rival that does not move, to measure progress against."""
@@ -228,8 +243,6 @@ class Training:
                 self.run.steps.append(record)
                 self.run.timings.append(timing)
             self.watch.step(record, timing)
-        for alarm in self.machines.alarms(update.metrics):
-            self.watch.say(alarm)
         self._check_health()
 
     def _timing(self, step: int, record: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,10 +12,11 @@ import pytest
 
 from agon.disk.bouts import files_in
 from agon.disk.pair import read_pair
-from agon.errors import RunDirError, RunError
+from agon.errors import EngineError, RunDirError, RunError
+from agon.machines import Machines
 from agon.rundir import RunDir, read_bouts
 from agon.schedule import Schedule
-from agon.train import verifier_failing
+from agon.train import Training, verifier_failing
 from agon.types import Policy, Request
 from tests.game.world import RIGHT, WRONG
 from tests.train.world import OneNumberLearner, Verifier, config, directory, half_right, problems, training
@@ -184,6 +185,121 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(tmp_path: Path, number: 
     assert (run.checkpoints / f"step_{first.machines.learner.step:06d}").is_dir()
     assert training(RunDir.open(run.path), settings).go()
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+
+
+def test_a_signal_in_an_update_asks_nothing_more_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keyboard's signal reaches the engine too: publishing to it would start it again only to stop."""
+    settings = config()
+    run = directory(tmp_path, "stopped", settings)
+    one = training(run, settings)
+    published = watched(one, monkeypatch)
+    monkeypatch.setattr(one.machines.sampler, "sample", refusing_after(one, step=1))
+    hashes = one.machines.learner.hash
+
+    def hash_of(policy: Policy) -> str:
+        if one.machines.learner.step == 1 and not one._interrupt.asked:
+            os.kill(os.getpid(), signal.SIGINT)
+        return hashes(policy)
+
+    monkeypatch.setattr(one.machines.learner, "hash", hash_of)
+    assert not one.go()
+    assert {folder.name[:8] for folder in published} == {"a@000000", "b@000000"}
+    assert [record["step"] for record in run.steps.records()] == [0]
+    assert training(RunDir.open(run.path), settings).go()
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+
+
+def watched(one: Training, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that a run publishes from now on."""
+    folders: list[Path] = []
+    publish = one.machines.sampler.publish
+
+    def note(policy: Policy, version: str, folder: Path) -> None:
+        folders.append(folder)
+        publish(policy, version, folder)
+
+    monkeypatch.setattr(one.machines.sampler, "publish", note)
+    return folders
+
+
+def refusing_after(one: Training, step: int) -> Any:
+    """The sampler's own `sample` until a step is done; then nobody may ask."""
+    sample = one.machines.sampler.sample
+
+    async def asked(request: Request) -> Any:
+        assert one.machines.learner.step < step, "asked after the signal"
+        return await sample(request)
+
+    return asked
+
+
+@pytest.mark.parametrize("fails", [3, 4, 7])
+def test_an_engine_that_fails_after_an_update_loses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    settings = config(save__every=50)
+    run = directory(tmp_path, "failed", settings)
+    one = training(run, settings)
+    publish, calls = one.machines.sampler.publish, 0
+
+    def failing(policy: Policy, version: str, folder: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == fails:
+            raise EngineError("the engine is gone", fix="")
+        publish(policy, version, folder)
+
+    monkeypatch.setattr(one.machines.sampler, "publish", failing)
+    with pytest.raises(EngineError, match="gone"):
+        one.go()
+    done = one.machines.learner.step
+    assert done >= 1
+    assert (run.checkpoints / f"step_{done:06d}").is_dir()
+    assert len(run.steps.records()) == done
+    assert training(RunDir.open(run.path), settings).go()
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+
+
+def test_a_step_that_learnt_from_another_policy_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(save__every=1, eval__points=0)
+    run = directory(tmp_path, "wrong", settings)
+    one = training(run, settings)
+
+    def alarms(machines: Machines, metrics: Any) -> list[str]:
+        if one.machines.learner.step == 3:
+            raise EngineError("samples of A are off the learner", fix="")
+        return []
+
+    monkeypatch.setattr(Machines, "alarms", alarms)
+    with pytest.raises(EngineError, match="off the learner"):
+        one.go()
+    assert sorted(path.name for path in run.checkpoints.iterdir())[-1] == "step_000002"
+    monkeypatch.undo()
+    assert training(RunDir.open(run.path), settings).go()
+
+
+def test_a_resumed_run_serves_from_folders_that_no_pruning_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(eval__points=0)
+    run = directory(tmp_path, "x", settings)
+    with pytest.raises(Stop):
+        training(run, settings, answer=dying(33)).go()
+    again = training(RunDir.open(run.path), settings)
+    folders = watched(again, monkeypatch)
+    assert again.go()
+    assert len(folders) > 2
+    assert {folder.parent for folder in folders} == {run.path / "published"}
+
+
+def test_a_colocated_engine_sleeps_through_the_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(eval__points=0, train__max_steps=1)
+    one = training(directory(tmp_path, "x", settings), settings)
+    order: list[str] = []
+    monkeypatch.setattr(Machines, "rest", lambda machines: order.append("rest"))
+    monkeypatch.setattr(one.machines.learner, "rehearse", lambda *sizes: order.append("rehearse"))
+    one.go()
+    assert order == ["rest", "rehearse", "rest"]
 
 
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ from agon.config import Model, Train
 from agon.engine.backend import check_backend, check_devices
 from agon.engine.base import Update
 from agon.engine.batch import Share, shares, tensors
-from agon.engine.host_memory import give_back
 from agon.engine.lora import Pair
+from agon.engine.memory import give_back
 from agon.engine.state import load_state, save_state
 from agon.engine.synthetic import worst_case
 from agon.engine.tally import Tally
@@ -128,6 +128,8 @@ class TRLLearner:
                 f"{rows} rows of {sizes[0]} prompt and {sizes[1]} completion tokens do not fit in memory: {error}",
                 fix="lower train.micro_batch, train.max_completion_tokens or sampler.gpu_memory_utilization",
             ) from error
+        finally:
+            give_back(self.trainer.args.device)
 
     def hash(self, policy: Policy) -> str:
         """The hash of the policy's weights as they are now."""
@@ -193,8 +195,7 @@ class _Hooks(TrainerCallback):
         learner = self.learner
         update = Update(state.global_step - 1, learner.trainer.finish())
         learner.step = state.global_step
-        if args.device.type == "cpu":
-            give_back()
+        give_back(args.device)
         if not learner._agree(self.after_step(update)):
             control.should_training_stop = True
 

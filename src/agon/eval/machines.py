@@ -8,11 +8,11 @@ from typing import Any
 
 from agon.engine.base import Sampler
 from agon.engine.render import Renderer
-from agon.errors import InputError, RunDirError
+from agon.errors import ConfigError, InputError, RunDirError
 from agon.eval.cascade import Table
 from agon.eval.target import Target, adapters
 from agon.game.prompts import draft_prompt
-from agon.machines import base_path, build_sampler, context_of
+from agon.machines import base_files, build_sampler, context_of
 from agon.types import BASE, Policy, Problem, Sampling
 
 PROMPTS = 64
@@ -42,7 +42,7 @@ def decoding(target: Target) -> Sampling:
 def local(target: Target) -> Sampler:
     """An engine of our own, with the pair live in it."""
     config = target.config
-    path = base_path(config.model)
+    path = base_files(config.model)
     check_template(target, Renderer.load(path))
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
     for policy, (version, folder) in adapters(target).items():
@@ -75,11 +75,11 @@ def served(target: Target, url: str, names: str, say: Callable[[str], None]) -> 
 
 
 def _renderer(target: Target, say: Callable[[str], None]) -> Renderer | None:
-    path = base_path(target.config.model)
+    model = target.config.model
     try:
-        renderer = Renderer.load(path)
-    except (OSError, ValueError):
-        say(f"the tokenizer of {path} cannot be loaded: peeks are capped by characters")
+        renderer = Renderer.load(base_files(model, weights=False))
+    except (OSError, ValueError, ConfigError):
+        say(f"the tokenizer of {model.name} cannot be loaded: peeks are capped by characters")
         return None
     check_template(target, renderer)
     return renderer
@@ -103,4 +103,4 @@ def policy_kl(target: Target, problems: Sequence[Problem]) -> Mapping[str, Any]:
 
     prompts = [draft_prompt(problem) for problem in problems[:PROMPTS]]
     folders = {policy.value: folder for policy, (_, folder) in adapters(target).items()}
-    return policy_divergence(base_path(target.config.model), folders, prompts, decoding(target).max_tokens)
+    return policy_divergence(base_files(target.config.model), folders, prompts, decoding(target).max_tokens)
