@@ -41,10 +41,12 @@ def main() -> None:
     verdict(
         "completion tokens a second through the sampler, both adapters in one batch, against vLLM called bare",
         round(ratio, 4),
-        AIM,
-        ratio >= AIM,
+        f"lower end of the interval at least {AIM}",
+        low >= AIM,
         interval=[round(low, 4), round(high, 4)],
         n=pairs,
+        rows=f"{ROWS} of {SAMPLING.max_tokens} tokens",
+        base=f"random, {SMALL['num_hidden_layers']} layers of {SMALL['hidden_size']}",
         hardware=hardware(),
     )
 

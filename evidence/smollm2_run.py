@@ -96,17 +96,17 @@ def train(root: Path, changes: list[str]) -> tuple[int, list[tuple[float, float]
 
 
 def resident(run: Any) -> tuple[float, float]:
-    """MiB that the learner's process holds, and all that it started; pages that they share are counted once."""
-    return held(run), sum(held(child) for child in run.children(recursive=True))
+    """MiB that the learner's process has allocated, and all that it started."""
+    return allocated(run.pid), sum(allocated(child.pid) for child in run.children(recursive=True))
 
 
-def held(process: Any) -> float:
-    import psutil
-
+def allocated(pid: int) -> float:
+    """MiB of a process's own pages; those of mapped files, libraries and weights, come and go with other processes."""
     try:
-        return float(process.memory_full_info().pss) / 2**20
-    except psutil.Error:
+        text = Path("/proc", str(pid), "status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("RssAnon:")) / 1024
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

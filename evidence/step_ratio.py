@@ -1,8 +1,8 @@
 """What two policies cost the learner: seconds of a step that moves both, divided by a stock TRL GRPO step.
 
 The same rows in both: stock trains one adapter on all of them, ours trains A on half and B on half. Each is timed
-from the begin to the end of an optimizer step; the two alternate. Completions are given, so neither generates; stock
-pads, scores and shuffles as it does, ours cuts and corrects as it does.
+from the begin to the end of an optimizer step, ours with what it does after it; the two alternate. Completions are
+given, so neither generates; stock pads, scores and shuffles as it does, ours cuts and corrects as it does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main() -> None:
     args = arguments(__doc__)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    pairs = 3 if args.quick else 24
+    pairs = 3 if args.quick else 120
     ours, stock = Ours(pairs + 1), Stock(pairs + 1)
     rows = [alternate(ours, stock, n) for n in range(pairs + 1)][1:]  # the first warms up
     ratio, low, high = ratio_interval([a for a, _ in rows], [b for _, b in rows])
@@ -52,10 +52,12 @@ def main() -> None:
     verdict(
         "learner seconds for both streams against a stock TRL GRPO step on the same tokens",
         round(ratio, 4),
-        AIM,
-        ratio <= AIM,
+        f"upper end of the interval at most {AIM}",
+        high <= AIM,
         interval=[round(low, 4), round(high, 4)],
         n=pairs,
+        rows=f"{GROUPS * SIZE} of {PROMPT} + {COMPLETION} tokens",
+        base=f"random, {SIZES['num_hidden_layers']} layers of {SIZES['hidden_size']}, float32",
         hardware=hardware(),
     )
 
@@ -89,7 +91,7 @@ class Ours:
         self.learner.trainer.add_callback(self.clock)
 
     def step(self, n: int) -> float:
-        self.learner.fit(lambda _: streams(n), lambda update: False)
+        self.learner.fit(lambda _: streams(n), self.clock.stopped)
         return self.clock.seconds
 
 
@@ -131,6 +133,11 @@ class Clock(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self.began = time.perf_counter()
+
+    def stopped(self, update: Any) -> bool:
+        """After all that our learner does in a step, memory given back and metrics gathered."""
+        self.seconds = time.perf_counter() - self.began
+        return False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         self.seconds = time.perf_counter() - self.began

@@ -29,11 +29,11 @@ PROBLEMS, GROUP = 4, 4
 PEEK = 64
 FILLER = "seven and nine is one less than a dozen and five; " * 8
 """A peek of any length: the bound reads as much as a challenger does."""
-# generated tokens of (draft, challenge) in 32 bouts drawn from a run of configs/tabletop/agon.yaml
+# generated tokens of (draft, challenge) in 32 bouts, drawn at random from those of evidence/smollm2_run.py
 REAL: tuple[tuple[int, int], ...] = (
-    (33, 35), (33, 33), (33, 33), (33, 32), (33, 33), (33, 33), (33, 35), (33, 33), (33, 35), (33, 33), (33,
-    33), (35, 35), (33, 35), (33, 35), (33, 33), (33, 35), (33, 35), (35, 37), (33, 35), (33, 33), (33, 35),
-    (33, 37), (33, 33), (33, 33), (33, 33), (12, 33), (33, 33), (35, 35), (33, 33), (35, 24), (33, 37), (35, 33),
+    (40, 2), (31, 40), (8, 20), (33, 40), (8, 11), (19, 40), (40, 40), (13, 40), (29, 18), (40, 40), (8, 40),
+    (37, 17), (40, 40), (8, 40), (40, 13), (8, 8), (40, 40), (40, 31), (8, 40), (9, 40), (26, 8), (40, 8),
+    (8, 15), (40, 40), (40, 16), (40, 9), (12, 20), (8, 40), (40, 40), (40, 40), (35, 36), (8, 40),
 )  # fmt: skip
 
 Lengths = Sequence[tuple[int, int]]
@@ -53,13 +53,13 @@ def main() -> None:
         results = {
             name: report(name, [measure(table, x, n) for n, x in enumerate(rows)]) for name, rows in kinds.items()
         }
-    worst = max(result["of bound"][0] for result in results.values())
     verdict(
         "wall time of draft + challenge, streaming, against the critical-path bound of the same requests",
-        round(worst, 4),
-        AIM,
-        worst <= AIM,
+        {name: result["of bound"][0] for name, result in results.items()},
+        f"upper ends of the intervals at most {AIM}",
+        all(result["of bound"][2] <= AIM for result in results.values()),
         n=rounds,
+        bouts=PROBLEMS * GROUP,
         results=results,
         hardware=hardware(),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from _lib import ROOT, arguments, mean_interval, median, verdict
+from _lib import ROOT, arguments, commit, mean_interval, median, verdict
 
 ARMS, SEEDS, STEPS, WINDOW = ("grpo", "coop", "agon"), (0, 1), 100, 15
 FIGURE = ROOT / "docs" / "assets" / "lab-tabletop.svg"
@@ -32,6 +33,13 @@ def train(arm: str, seed: int, steps: int, out: Path, *more: str) -> Path:
     if done.returncode:
         sys.exit(f"{name}: {done.stderr[-3000:]}")
     return out / name
+
+
+def of_this_revision(run: Path) -> None:
+    """Refuse a run that another revision began: its numbers would be kept under the wrong one."""
+    began = json.loads((run / "manifest.json").read_text())["git"]
+    if (began["revision"], began["changed"]) != (commit()["commit"], False):
+        sys.exit(f"{run.relative_to(ROOT)} was begun at another revision, or with changes: remove it and run again")
 
 
 def records(run: Path, name: str) -> list[dict[str, Any]]:
@@ -54,6 +62,7 @@ def look(run: Path, window: int) -> dict[str, Any]:
     pairs = [late - early for early, late in zip(start, end, strict=True)]
     rise, low, high = mean_interval(pairs)
     points = json.loads((run / "points.json").read_text())
+    (dev_problems,) = {result["n"] for point in points for result in point["systems"].values()}
     timings = records(run, "timings.jsonl")[1:]
     parts = sorted({part for timing in timings for part in timing["seconds"]})
     rollouts = sum(e["rollouts"] for r in records(run, "steps.jsonl") for e in r["ledger"].values())
@@ -63,7 +72,9 @@ def look(run: Path, window: int) -> dict[str, Any]:
         "rise": rise,
         "rise_interval": [low, high],
         "dev": {point["step"]: {name: result["pass"] for name, result in point["systems"].items()} for point in points},
+        "dev_problems": dev_problems,
         "rollouts": rollouts,
+        "trained_s": round(sum(sum(timing["seconds"].values()) for timing in records(run, "timings.jsonl"))),
         "seconds": {part: median([timing["seconds"].get(part, 0.0) for timing in timings]) for part in parts},
     }
 
@@ -92,8 +103,13 @@ def main() -> None:
     args = arguments(__doc__)
     arms, seeds, steps, window = (("agon",), (0,), 6, 2) if args.quick else (ARMS, SEEDS, STEPS, WINDOW)
     out = ROOT / "runs" / ("lab-quick" if args.quick else "lab")
+    if args.quick:
+        shutil.rmtree(out, ignore_errors=True)
     small = ["data.dev.take=8", "eval.points=1", "train.problems_per_step=4"] if args.quick else []
     runs = [(arm, seed, train(arm, seed, steps, out, *small)) for arm in arms for seed in seeds]
+    if not args.quick:
+        for _, _, run in runs:
+            of_this_revision(run)
     told = {f"{arm}-s{seed}": look(run, window) for arm, seed, run in runs}
     for name, row in told.items():
         low, high = row["rise_interval"]
@@ -112,8 +128,8 @@ def main() -> None:
         goal="lower end of every run's 95% interval > 0; one budget",
         runs=told,
         holds=(rose or args.quick) and len(budgets) == 1,
-        steps=steps,
-        seeds=len(seeds),
+        n={"runs": len(runs), "steps": steps},
+        seeds=list(seeds),
         window=window,
         quick=args.quick,
     )

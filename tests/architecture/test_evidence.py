@@ -87,6 +87,12 @@ def test_a_result_that_names_the_machine_is_not_kept(prove: ModuleType, name: st
     assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
 
 
+def test_a_result_whose_keys_a_kept_one_needs_is_refused(prove: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="seconds"):
+        prove.keep("nothing", {"claim": "fast", "seconds": 0.02}, 123.0, {"commit": "0"})
+    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
+
+
 def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: ModuleType, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')\nraise SystemExit(1)""")
