@@ -27,6 +27,16 @@ class AgonError(Exception):
         self.fix = fix
 
 
+def install(*extras: str) -> str:
+    """What to type for Agon with these extras. Nothing is released yet, so it is typed in a clone."""
+    return f"pip install -e '.[{','.join(extras)}]'" if extras else "pip install -e ."
+
+
+def upgrade() -> str:
+    """What to type for a newer Agon."""
+    return f"take a newer Agon: git pull, then {install()}"
+
+
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
     """The first of our own errors among those of tasks that failed together; else the first of all."""
     found: Exception = group.subgroup(AgonError) or group

@@ -12,7 +12,7 @@ from typing import Any
 
 from agon.arms import ARMS
 from agon.config import Config, Data, Source
-from agon.errors import ConfigError
+from agon.errors import ConfigError, install
 
 Cell = int | float | str | None
 
@@ -67,7 +67,10 @@ def _check(config: Config, counts: Counts) -> None:
 
 
 def _run(config: Config, counts: Counts) -> Section:
+    from agon.verify import NO_CODE
+
     model, data = config.model, config.data
+    note: dict[str, tuple[Cell, ...]] = {"note": (NO_CODE,)} if config.verifier == "code" else {}
     return Section(
         "run",
         {
@@ -78,6 +81,7 @@ def _run(config: Config, counts: Counts) -> Section:
             "held-out": (_source(data.held_out, counts.held_out),),
             "verifier": (config.verifier,),
             "sampler": (config.sampler.engine,),
+            **note,
         },
     )
 
@@ -189,7 +193,7 @@ def _memory(config: Config, counts: Counts) -> Section:
 
         shape = shape_of(config.model, base_path(config.model))
     except ImportError:
-        return Section("memory", {"not known": ("pip install 'agon-rl[train]' to estimate it",)})
+        return Section("memory", {"not known": (f"{install('train')} to estimate it",)})
     except EngineError as error:
         return Section("memory", {"not known": (error.message,)})
     policies = 2 if config.game.opponent == "rival" else 1

@@ -24,7 +24,7 @@ from agon.disk.files import NAME, TEMPORARY, building, make_folder, plain, recov
 from agon.disk.lock import locked
 from agon.disk.log import Log
 from agon.disk.pair import PairInfo, write_pair
-from agon.errors import CheckpointError, RunDirError
+from agon.errors import CheckpointError, RunDirError, upgrade
 from agon.types import Bout
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
@@ -81,7 +81,7 @@ class RunDir:
             raise RunDirError(f"{path} is not a run directory: no {' and no '.join(missing)}", fix=fix)
         run = cls(path)
         if (schema := run.manifest.get("schema")) != 1:
-            raise RunDirError(f"{path} has schema {schema!r}, this Agon reads 1", fix="upgrade: pip install -U agon-rl")
+            raise RunDirError(f"{path} has schema {schema!r}, this Agon reads 1", fix=upgrade())
         return run
 
     @property

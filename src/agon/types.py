@@ -49,7 +49,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with its reference answer. `id` is a hash of the content, so it survives shuffling and re-reading."""
+    """A question with its gold. `id` is a hash of the content, so it survives shuffling and re-reading."""
 
     id: str
     question: str

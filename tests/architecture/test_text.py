@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from .tree import ROOT, tracked
 
 # In two pieces, so that this file does not hold what it forbids.
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
+UNRELEASED = re.compile(r"pip install\b.*agon-" r"rl")
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(tmp|work|root|home|Users)/[A-Za-z]")
 TEXT = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".sh", ".txt", ".cff", ".html", ".css", ".js", ""}
 
@@ -39,6 +41,20 @@ def test_no_path_of_a_machine() -> None:
     assert not found, "use a path relative to the repository, tmp_path, or an environment variable:\n" + "\n".join(
         found
     )
+
+
+def test_nobody_is_told_to_install_what_is_not_released() -> None:
+    found = matches(UNRELEASED)
+    assert not found, "say what to type in a clone (agon.errors.install):\n" + "\n".join(found)
+
+
+def test_the_extras_that_errors_name_are_there() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    calls = (node for _, tree in python_trees() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    asked = {ast.literal_eval(word) for call in calls if ast.unparse(call.func) == "install" for word in call.args
+             if isinstance(word, ast.Constant)}  # fmt: skip
+    assert asked
+    assert asked <= extras.keys()
 
 
 def python_trees() -> Iterator[tuple[Path, ast.Module]]:

@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 
 from agon.cli import doctor
-from agon.cli.doctor import TESTED, Check
+from agon.cli.doctor import PINNED, Check
 from agon.errors import VerifierError
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu"])
-def test_the_tested_versions_are_those_of_the_constraint_files(name: str) -> None:
+def test_the_pinned_versions_are_those_of_the_constraint_files(name: str) -> None:
     text = (ROOT / "constraints" / f"{name}.txt").read_text()
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)$", text, flags=re.MULTILINE))
-    assert {package.removesuffix("-cpu"): version for package, version in pinned.items()} == TESTED[name]
+    assert {package.removesuffix("-cpu"): version for package, version in pinned.items()} == PINNED[name]
 
 
-def test_every_tested_package_says_what_it_is_for() -> None:
-    assert set(doctor.NEEDED_FOR) == set(TESTED["cpu"]) == set(TESTED["gpu"])
+def test_every_pinned_package_says_what_it_is_for() -> None:
+    assert set(doctor.NEEDED_FOR) == set(PINNED["cpu"]) == set(PINNED["gpu"])
 
 
 @pytest.mark.parametrize(
@@ -35,9 +35,25 @@ def test_a_package_is_compared_with_the_tested_version(
     monkeypatch: pytest.MonkeyPatch, found: str | None, status: str
 ) -> None:
     monkeypatch.setattr(doctor, "installed", lambda name: found)
-    check = doctor.package("trl", "gpu")
+    check = doctor.package("trl", "cpu")
     assert check.status == status
     assert check.fix == ("" if status == "ok" else "pip install 'trl==1.16.0'")
+
+
+@pytest.mark.parametrize(("found", "fix"), [("1.16.0", ""), ("1.15.0", "pip install 'trl==1.16.0'")])
+def test_no_version_is_called_tested_on_a_gpu(monkeypatch: pytest.MonkeyPatch, found: str, fix: str) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda name: found)
+    check = doctor.package("trl", "gpu")
+    assert (check.status, check.fix) == ("untested", fix)
+    assert "not run on a GPU yet" in check.detail
+
+
+def test_a_missing_optional_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "installed", lambda name: None)
+    assert [doctor.optional(name).fix for name in ("scipy", "matplotlib", "datasets")] == [
+        f"pip install -e '.[{extra}]'" for extra in ("eval", "plot", "data")
+    ]
+    assert {doctor.optional(name).status for name in doctor.OPTIONAL} == {"missing"}
 
 
 def test_vllm_on_a_cpu_is_never_installed_by_its_plain_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,5 +92,5 @@ def test_only_a_failure_fails_the_command(
 
 def test_this_environment_is_sound() -> None:
     found = {check.name: check for check in doctor.checks()}
-    assert {"python", "disk", "devices", "torch", "trl", "verifier math"} <= found.keys()
+    assert {"python", "disk", "devices", "torch", "trl", "scipy", "verifier math"} <= found.keys()
     assert [check for check in found.values() if check.status == "failed"] == []

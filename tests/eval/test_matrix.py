@@ -42,6 +42,12 @@ def test_rows_without_training_are_evaluations_of_the_base(tmp_path: Path) -> No
     assert zero.result == tmp_path / "zero-shot-s0" / "evals" / "held_out" / "base.json"
 
 
+def test_a_verifier_of_ones_own_is_named_again_for_the_evaluation(tmp_path: Path) -> None:
+    math, mine = (plan(tmp_path, "agon", (0,), *words)[0] for words in ((), ("verifier=mine:judge",)))
+    assert math.eval_words() == ["eval", str(math.folder)]
+    assert mine.eval_words() == ["eval", str(mine.folder), "verifier=mine:judge"]
+
+
 def test_a_config_that_would_bend_an_arm_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"game\.stack is written"):
         plan(tmp_path, "coop,agon", (0,), "game.stack=coop")

@@ -33,7 +33,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
     "run": {
-        "demo": Command("demo", "the whole story on a CPU in two minutes: train a tiny pair, watch it, evaluate it"),
+        "demo": Command("demo", "the whole story on a CPU in a minute or two: train a pair, watch it, evaluate it"),
         "train": Command("train", "train the pair, or go on with a run"),
         "eval": Command("eval", "a run, a pair or a model on held-out problems, with intervals; resumable"),
         "matrix": Command("matrix", "arms x seeds at one matched budget; resumable, ends in one report"),

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from agon.cli.parser import json_argument, print_json
-from agon.errors import InputError, RunDirError
+from agon.errors import InputError, RunDirError, install
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     from importlib.util import find_spec
 
     if find_spec("scipy") is None:
-        raise InputError("scipy is not installed", fix="pip install 'agon-rl[eval]'")
+        raise InputError("scipy is not installed", fix=install("eval"))
     from agon.eval.compare import compare
     from agon.eval.result import read_result
     from agon.eval.verdicts import in_markdown, plain

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--rows", metavar="N", type=int, default=3, help="problems to print (default 3)")
     check = actions.add_parser("check", help="are the golds, lengths and splits sound", description=CHECK)
     _source_arguments(check)
-    check.add_argument("--verifier", metavar="NAME", help="math, code or package.module:function")
+    check.add_argument("--verifier", metavar="NAME", help="math or package.module:function")
     split = actions.add_parser("split", help="the three splits and their hashes", description=SPLIT)
     _source_arguments(split)
     for part in ("held-out", "dev", "train"):

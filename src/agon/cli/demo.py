@@ -1,4 +1,4 @@
-"""`agon demo`: the whole story on a CPU in about two minutes: train a tiny pair, watch it, evaluate it.
+"""`agon demo`: the whole story on a CPU in a minute or two: train a pair, watch it, evaluate it.
 
 It is `agon train` on the tabletop recipe, made smaller by SMALLER, and then `agon eval`; nothing is simulated.
 """
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from shlex import quote
 
-from agon.errors import InputError
+from agon.errors import InputError, install
 
 NEEDED = ("torch", "transformers", "peft", "trl", "accelerate", "scipy")
 SMALLER = (
@@ -31,7 +31,7 @@ SMALLER = (
 STORY = """\
 Two adapters, A and B, over one frozen base of a million parameters. At every step one drafts; the other reads the
 draft's summary, its answer withheld, and earns a bonus where the draft was wrong; then they swap. No download.
-About two minutes on two free cores; the first numbers take a quarter of a minute.
+A minute or two on two free cores; the first numbers take a quarter of a minute.
 """
 
 
@@ -59,8 +59,8 @@ def _check() -> None:
     from importlib.util import find_spec
 
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        fix = "pip install 'agon-rl[train,eval]'"
-        raise InputError(f"the demo trains a real pair and needs {', '.join(missing)}", fix=fix)
+        told = f"the demo trains a real pair and needs {', '.join(missing)}"
+        raise InputError(told, fix=install("train", "eval", "plot"))
 
 
 def _train(path: Path, seed: int) -> int:

@@ -1,7 +1,8 @@
 """`agon doctor`: what works on this machine, line by line, and what to type where something does not.
 
-Versions are compared with the two sets that are tested together (constraints/cpu.txt and gpu.txt): the private names of
-TRL on which the learner stands move between releases.
+Versions are compared with two sets: that of constraints/cpu.txt, which is tested together, and that of gpu.txt, which
+resolves together and has not run on a GPU yet. The private names of TRL on which the learner stands move between
+releases.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agon.cli.parser import json_argument, print_json
-from agon.errors import AgonError
+from agon.errors import AgonError, install
 
 Status = Literal["ok", "untested", "missing", "failed"]
 
-TESTED: dict[str, dict[str, str]] = {
+PINNED: dict[str, dict[str, str]] = {
     "cpu": {
         **{"torch": "2.13.0", "transformers": "5.19.0", "peft": "0.21.2", "trl": "1.16.0"},
         **{"accelerate": "1.15.0", "vllm": "0.32.0", "math-verify": "0.9.0"},
@@ -34,6 +35,15 @@ NEEDED_FOR = {
     **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate"), "training and engine hf"),
     **{"vllm": "engine vllm", "math-verify": "verifier math"},
 }
+
+OPTIONAL = {
+    "scipy": ("agon eval, agon compare and agon report", "eval"),
+    "matplotlib": ("the figures of agon report", "plot"),
+    "datasets": ("presets from the Hub", "data"),
+}
+"""What each is needed for, and the extra that brings it. Any version that its extra allows will do."""
+
+NO_GPU_YET = "resolves with the others, not run on a GPU yet"
 
 VLLM_ON_CPU = "scripts/setup in a clone of the repository shows how the CPU build is installed"
 
@@ -71,7 +81,8 @@ def checks() -> Iterator[Check]:
     devices = machine()
     yield devices
     kind = "gpu" if devices.detail.startswith("GPU") else "cpu"
-    yield from (package(name, kind) for name in TESTED[kind])
+    yield from (package(name, kind) for name in PINNED[kind])
+    yield from map(optional, OPTIONAL)
     yield verifier("math")
 
 
@@ -104,13 +115,22 @@ def machine() -> Check:
 
 
 def package(name: str, kind: str) -> Check:
-    """An installed package against the version that is tested on this kind of machine."""
-    found, wanted = installed(name), TESTED[kind][name]
-    install = VLLM_ON_CPU if (name, kind) == ("vllm", "cpu") else f"pip install '{name}=={wanted}'"
+    """An installed package against the version that is pinned for this kind of machine."""
+    found, wanted = installed(name), PINNED[kind][name]
+    fix = VLLM_ON_CPU if (name, kind) == ("vllm", "cpu") else f"pip install '{name}=={wanted}'"
+    standing = "is tested" if kind == "cpu" else NO_GPU_YET
     if found is None:
-        return Check(name, "missing", f"needed for {NEEDED_FOR[name]}", install)
+        return Check(name, "missing", f"needed for {NEEDED_FOR[name]}", fix)
     if found.split("+")[0] != wanted:
-        return Check(name, "untested", f"{found}; {wanted} is tested", install)
+        return Check(name, "untested", f"{found}; {wanted} {standing}", fix)
+    return Check(name, "ok", found) if kind == "cpu" else Check(name, "untested", f"{found}; {standing}")
+
+
+def optional(name: str) -> Check:
+    """A package without which a part of Agon is closed."""
+    found, (purpose, extra) = installed(name), OPTIONAL[name]
+    if found is None:
+        return Check(name, "missing", f"needed for {purpose}", install(extra))
     return Check(name, "ok", found)
 
 
@@ -125,7 +145,7 @@ def installed(name: str) -> str | None:
 
 
 def verifier(name: str) -> Check:
-    """The verifier on its own references, through the worker processes that a run uses."""
+    """The verifier on answers with known verdicts, through the worker processes that a run uses."""
 
     def look() -> Check:
         from agon.verify import load_verifier
@@ -137,7 +157,7 @@ def verifier(name: str) -> Check:
             judge.close()
         if wrong:
             return Check(f"verifier {name}", "failed", "; ".join(wrong), "pip install 'math-verify==0.9.0'")
-        return Check(f"verifier {name}", "ok", "grades its references")
+        return Check(f"verifier {name}", "ok", "agrees with every known verdict")
 
     return guarded(f"verifier {name}", look)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agon.cli.parser import json_argument, print_json
-from agon.errors import InputError
+from agon.errors import InputError, install
 
 if TYPE_CHECKING:
     from agon.eval.evaluate import Evaluation
@@ -43,9 +43,11 @@ def run(args: argparse.Namespace) -> int:
     from agon.disk.lock import locked
     from agon.eval.evaluate import throw_away
     from agon.eval.target import find, problems_of
+    from agon.verify import check_verifier
 
     _check(args)
     target = find(args.target, args.config, args.overrides)
+    check_verifier(target.config.verifier)
     evaluation, asked = _evaluation(args, target, problems_of(target, args.data, args.split, args.limit))
     evaluation.folder.mkdir(parents=True, exist_ok=True)
     with locked(evaluation.folder / ".lock"):
@@ -64,7 +66,7 @@ def _check(args: argparse.Namespace) -> None:
     from importlib.util import find_spec
 
     if find_spec("scipy") is None:
-        raise InputError("scipy is not installed", fix="pip install 'agon-rl[eval]'")
+        raise InputError("scipy is not installed", fix=install("eval"))
     for name in ("samples", "limit"):
         if getattr(args, name) is not None and getattr(args, name) < 1:
             raise InputError(f"--{name} must be at least 1", fix=f"leave --{name} out, or name a larger number")

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agon.errors import InputError
+from agon.errors import InputError, install
 
 if TYPE_CHECKING:
     from agon.disk.pair import Pair
@@ -60,7 +60,7 @@ def _merged(pair: Pair, folder: Path) -> None:
     from importlib.util import find_spec
 
     if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
-        raise InputError(f"merging needs {', '.join(missing)}", fix="pip install 'agon-rl[train]', or --to peft")
+        raise InputError(f"merging needs {', '.join(missing)}", fix=f"{install('train')}, or --to peft")
     from agon.config import Model
     from agon.engine.merge import merge
     from agon.machines import base_path

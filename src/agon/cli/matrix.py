@@ -32,10 +32,12 @@ def run(args: argparse.Namespace) -> int:
     """0 when every cell is done, 1 when one failed, 130 when interrupted: the same command goes on."""
     from agon.disk.lock import locked
     from agon.matrix import cells
+    from agon.verify import check_verifier
 
     if args.slots < 1:
         raise InputError("--slots must be at least 1", fix="leave it out, or name the number of cells at a time")
     made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
+    check_verifier(made[0].config.verifier)  # the same for every cell
     args.out.mkdir(parents=True, exist_ok=True)
     with locked(args.out / ".lock"):
         if args.launcher == "slurm" and any(cell.commands() for cell in made):

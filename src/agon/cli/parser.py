@@ -40,9 +40,9 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{self.prog}: {message}", fix=f"`{self.prog} --help` shows what it takes")
 
 
-def config_arguments(parser: argparse.ArgumentParser) -> None:
+def config_arguments(parser: argparse.ArgumentParser, about: str = "a YAML file") -> None:
     """CONFIG and its overrides."""
-    parser.add_argument("config", metavar="CONFIG", help="a YAML file")
+    parser.add_argument("config", metavar="CONFIG", help=about)
     help = "config values to set, read as YAML"
     parser.add_argument("overrides", metavar="section.key=value", nargs="*", default=[], help=help)
 

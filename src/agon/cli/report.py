@@ -6,7 +6,7 @@ import argparse
 from importlib.util import find_spec
 from pathlib import Path
 
-from agon.errors import InputError
+from agon.errors import InputError, install
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the report and say where it is."""
     if find_spec("scipy") is None:
-        raise InputError("scipy is not installed", fix="pip install 'agon-rl[eval,plot]'")
+        raise InputError("scipy is not installed", fix=install("eval", "plot"))
     from agon.report.collect import collect
     from agon.report.document import write_report
     from agon.report.words import tame

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    config_arguments(parser)
+    config_arguments(parser, "a YAML file, or with --resume a run directory")
     parser.add_argument("--name", help="name of the run; by default made of arm, model and seed")
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs live (default: runs)")
     parser.add_argument(
@@ -36,9 +36,11 @@ def run(args: argparse.Namespace) -> int:
     from agon.scoreboard import scoreboard
     from agon.trackers import check
     from agon.train import Training
+    from agon.verify import check_verifier
 
     config, where = _target(args)
     check(config.report_to)
+    check_verifier(config.verifier)
     parts = splits(config.data)
     schedule = Schedule.of(config, len(parts.train))
     leads = int(os.environ.get("RANK", "0")) == 0  # set by torchrun and `accelerate launch`

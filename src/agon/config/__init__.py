@@ -150,7 +150,7 @@ class Train(Frozen):
     epochs: Positive = 1
     """Passes over the training problems."""
     max_steps: Positive | None = None
-    """Ours: stop after this many steps, for trials; null runs all epochs."""
+    """Ours: stop after this many steps, for a first look; null runs all epochs."""
     learning_rate: Number = Field(default=5e-5, gt=0)
     """Peak learning rate, the same for both policies."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
@@ -243,7 +243,8 @@ class Config(Frozen):
     data: Data
     """Three splits that never share a problem."""
     verifier: VerifierName
-    """What decides correctness: `math`, `code`, or your own function as `package.module:function`."""
+    """What decides correctness: `math`, your own function as `package.module:function`, or `code`, which is not part of
+    this version."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
     train: Train = Train()

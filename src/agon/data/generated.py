@@ -13,7 +13,7 @@ from typing import Any
 from agon.data import tabletop
 from agon.data.split import Pool, unique
 from agon.data.text import gold_text, key, make_problem, question_text
-from agon.errors import DataError
+from agon.errors import DataError, install
 from agon.types import Problem
 
 GYM = "reasoning-gym:"
@@ -56,7 +56,7 @@ def _gym(task: str, options: Mapping[str, Any], count: int, seed: int) -> list[P
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
     except ImportError as error:
-        raise DataError("reasoning-gym is not installed", fix="pip install 'agon-rl[data]'") from error
+        raise DataError("reasoning-gym is not installed", fix=install("data")) from error
     if task not in DATASETS:
         near = difflib.get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)
         raise DataError(f"reasoning-gym has no task {task!r}", fix=f"use one of: {', '.join(near)}")

@@ -23,7 +23,7 @@ from typing import Any
 from agon.data.local import Row, collect, files, rows
 from agon.data.split import Pool
 from agon.data.text import gold_text, make_problem, question_text
-from agon.errors import DataError
+from agon.errors import DataError, install
 from agon.types import Problem
 
 UNUSABLE_SHARE = 0.01
@@ -217,7 +217,7 @@ def _hub_table(preset: Preset, revision: str | None) -> Any:
     try:
         import datasets
     except ImportError as error:
-        raise DataError("presets need the datasets package", fix="pip install 'agon-rl[data]'") from error
+        raise DataError("presets need the datasets package", fix=install("data")) from error
     only = {"columns": list(preset.columns)} if preset.parquet else {}
     try:
         table = datasets.load_dataset(preset.hub_id, preset.config, split=preset.split, revision=revision, **only)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.disk import files
-from agon.errors import RunDirError
+from agon.errors import RunDirError, upgrade
 from agon.types import Direction, Policy
 
 SCHEMA = 1
@@ -107,8 +107,7 @@ def read_pair(path: Path) -> Pair:
 
 def _info(raw: Mapping[str, Any]) -> PairInfo:
     if raw["schema"] != SCHEMA:
-        fix = "upgrade: pip install -U agon-rl"
-        raise RunDirError(f"the pair has schema {raw['schema']!r}, this Agon reads {SCHEMA}", fix=fix)
+        raise RunDirError(f"the pair has schema {raw['schema']!r}, this Agon reads {SCHEMA}", fix=upgrade())
     return PairInfo(
         versions={policy: _name(raw["versions"][policy.value]) for policy in Policy},
         base=_text(raw["base"]["name"]),

@@ -136,7 +136,7 @@ def _check_pair(pair: Pair, config: Config) -> None:
         message = f"the weights in {config.model.name} are not those that {pair.path} was trained on"
         raise RunDirError(message, fix="bring back the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:
-        fix = "install the version of agon-rl that trained it"
+        fix = "use the version of Agon that trained it"
         raise RunDirError(f"{pair.path} was trained with other prompts than this version writes", fix=fix)
 
 

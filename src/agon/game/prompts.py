@@ -1,8 +1,7 @@
 """Every prompt of the game, and the only place with prompt text.
 
-Training, evaluation and serving call these same functions. The challenge prompt is one for all reward stacks (section
-3.2): coop and adv differ in the reward alone. Problems and summaries are `Quote` parts, spliced in as data by
-the renderer.
+Training and evaluation call these same functions. The challenge prompt is one for all reward stacks (section 3.2):
+coop and adv differ in the reward alone. Problems and summaries are `Quote` parts, spliced in as data by the renderer.
 """
 
 from __future__ import annotations

@@ -58,9 +58,10 @@ class Cell:
         return ["train", str(self.source), *values, "--out", str(self.folder.parent), "--name", self.name, "--resume"]
 
     def eval_words(self) -> list[str]:
-        """What to type after `agon` to evaluate it."""
+        """What to type after `agon` to evaluate it. A verifier that is code must be named again."""
         if self.trains:
-            return ["eval", str(self.folder)]
+            verifier = self.config.verifier
+            return ["eval", str(self.folder), *([f"verifier={verifier}"] if ":" in verifier else [])]
         values = [*self.overrides, f"train.seed={self.seed}"]
         where = ["--config", str(self.source), "--out", str(self.folder / "evals")]
         return ["eval", self.config.model.name, *values, *where, "--system", UNTRAINED[self.arm]]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agon.errors import InputError
+from agon.errors import InputError, install
 from agon.eval.statistics import t_interval, wilson
 from agon.report import paper
 from agon.report.cells import Cell, cell
@@ -61,7 +61,7 @@ def _pyplot() -> Any:
     try:
         import matplotlib
     except ImportError as error:
-        raise InputError("figures need matplotlib", fix="pip install 'agon-rl[plot]', or add --no-figures") from error
+        raise InputError("figures need matplotlib", fix=f"{install('plot')}, or add --no-figures") from error
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

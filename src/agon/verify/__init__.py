@@ -8,7 +8,16 @@ from __future__ import annotations
 from agon.errors import InputError
 from agon.verify.base import Verifier
 
-__all__ = ["Verifier", "load_verifier"]
+__all__ = ["NO_CODE", "Verifier", "check_verifier", "load_verifier"]
+
+NO_CODE = "the code verifier with its sandbox is not part of this version"
+OWN = "name a verifier of your own, package.module:function, or start from a math recipe: agon init deepmath-hard"
+
+
+def check_verifier(name: str) -> None:
+    """Refuse what `load_verifier` would refuse, before anything is started."""
+    if name != "math":  # the one that starts processes, and always loads
+        load_verifier(name).close()
 
 
 def load_verifier(name: str, workers: int | None = None, *, boxed_answers: bool = False) -> Verifier:
@@ -25,4 +34,6 @@ def load_verifier(name: str, workers: int | None = None, *, boxed_answers: bool 
         from agon.verify.custom import CustomVerifier, find
 
         return CustomVerifier(find(name), workers=workers)
+    if name == "code":
+        raise InputError(NO_CODE, fix=OWN)
     raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math` or `verifier: package.module:function`")

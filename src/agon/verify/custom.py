@@ -31,10 +31,9 @@ def find(name: str) -> Function:
     module, _, attribute = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InputError(
-            f"cannot load verifier '{name}': {error}", fix="name an importable module and function"
-        ) from error
+    except Exception as error:  # a user's module may raise anything when it is imported
+        fix = "name a function of a module that Python finds: PYTHONPATH=FOLDER agon ... looks in FOLDER too"
+        raise InputError(f"cannot load verifier '{name}': {type(error).__name__}: {error}", fix=fix) from error
     if not callable(found):
         raise InputError(f"verifier '{name}' is not a function", fix="write package.module:function")
     function: Function = found

@@ -30,7 +30,7 @@ class BoutView {
   }
   problem(i) {
     const [, question, answer] = this.store.problem(i);
-    return h("section", { class: "problem" }, this.text(question), h("p", { class: "gold" }, "Reference answer  ", h("b", {}, bare(answer, this.math))));
+    return h("section", { class: "problem" }, this.text(question), h("p", { class: "gold" }, "Gold  ", h("b", {}, bare(answer, this.math))));
   }
   group(i) {
     const { store } = this, members = store.group(i);
