@@ -1,0 +1,75 @@
+"""An engine beside the learner on one GPU: it sleeps while the learner works, and wakes up to the right policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from _engine import QWEN3_06B, random_checkpoint
+from agon.config import Config
+from agon.engine.synthetic import worst_case
+from agon.machines import Machines, build
+from agon.types import Policy
+
+pytestmark = pytest.mark.gpu
+Record = Callable[[str, object], None]
+FREED = 0.2
+"""Of the GPU's memory, by an engine that was given 0.4 of it."""
+
+
+@contextmanager
+def colocated(root: Path, sizes: dict[str, Any], **sampler: Any) -> Iterator[Machines]:
+    """Learner and engine over one random base, as a run builds them."""
+    source = {"path": "unused.jsonl"}
+    raw = {
+        "arm": "agon",
+        "model": {"name": str(random_checkpoint(root / "base", **sizes)), "dtype": "bfloat16"},
+        "data": {"train": source, "dev": source, "held_out": source},
+        "verifier": "math",
+        "train": {
+            "max_completion_tokens": 256,
+            "max_peek_tokens": 256,
+            "micro_batch": 2,
+            "warmup": 0.0,
+            "learning_rate": 1e-3,
+        },
+        "eval": {"max_completion_tokens": 256},
+        "sampler": {"engine": "vllm", "gpu_memory_utilization": 0.4, "max_model_len": 1024, **sampler},
+    }
+    with closing(build(Config.model_validate(raw), total_steps=1)) as machines:
+        yield machines
+
+
+def publish(machines: Machines, root: Path, step: int) -> dict[Policy, str]:
+    versions = {}
+    for policy in Policy:
+        versions[policy] = f"{policy.value}@{step:06d}-{machines.learner.hash(policy)[:8]}"
+        machines.learner.export(policy, root / versions[policy])
+        machines.sampler.publish(policy, versions[policy], root / versions[policy])
+    return versions
+
+
+def learn(machines: Machines, vocabulary: int) -> None:
+    streams = [worst_case(policy, 2, vocabulary, 128, 256, seed=n) for n, policy in enumerate(Policy)]
+    machines.learner.fit(lambda step: streams, lambda update: True)
+
+
+def test_an_engine_sleeps_while_the_learner_works_and_wakes_to_its_policies(
+    tmp_path: Path, record_property: Record
+) -> None:
+    with colocated(tmp_path, QWEN3_06B, sleep=True) as machines:
+        machines.check(publish(machines, tmp_path, 0))
+        awake, total = torch.cuda.mem_get_info()
+        machines.rest()
+        asleep, _ = torch.cuda.mem_get_info()
+        record_property("freed_gib", round((asleep - awake) / 2**30, 2))
+        assert asleep - awake > FREED * total
+        learn(machines, 1024)
+        machines.check(publish(machines, tmp_path, 1))
+        record_property("gaps", machines.gaps())
+        assert len(machines.gaps()) == 2
