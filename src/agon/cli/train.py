@@ -131,4 +131,5 @@ def _next(path: Path, finished: bool) -> str:
     """What a person would type now."""
     if not finished:
         return f"stopped and saved; go on with: agon train {path} --resume"
-    return f"done: {path}/pair holds the best pair on dev"
+    which = "best pair on dev" if (path / "points.json").exists() else "newest pair"
+    return f"done: {path}/pair holds the {which}; measure it: agon eval {path}"
