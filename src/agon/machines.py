@@ -135,7 +135,9 @@ def _canary(sampler: Sampler, learner: Any, config: Config) -> Canary | None:
 
     if not isinstance(sampler, VLLMSampler):
         return None
-    return Canary(sampler, learner_score(learner), config.sampler.max_loras, config.train.temperature)
+    return Canary(
+        sampler, learner_score(learner), config.sampler.max_loras, config.train.temperature, config.model.dtype
+    )
 
 
 def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:

@@ -1,4 +1,4 @@
-"""An engine without a model: it echoes which adapter it was asked for, and can die, hang and crawl on command."""
+"""An engine without a model: it echoes which adapter it was asked for, and can die, hang, crawl and get stuck."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WEIGHTS = {"one": 0.1, "two": 0.2, "three": 0.3}
 
 
 class FakeEngine:
-    """Implements `agon.engine.vllm.Engine`. Every draw of the first `lives` ends in the fault."""
+    """Implements `agon.engine.vllm.Engine`. Every draw of the first `lives`, or load, ends in the fault."""
 
     def __init__(self, fault: str = "", lives: int = 0, context: int = 1024) -> None:
         self.context, self.fault, self.lives = context, fault, lives
@@ -30,6 +30,8 @@ class FakeEngine:
 
     async def load(self, version: str, folder: Path) -> None:
         self.log.append(f"load {version}")
+        if self.fault == "stuck" and self.starts <= self.lives:
+            await asyncio.Event().wait()
         self.loaded[version] = folder
 
     async def unload(self, version: str) -> None:

@@ -113,6 +113,14 @@ def test_a_failed_engine_starts_again_with_the_right_versions(
     assert time.monotonic() - began < 3
 
 
+def test_an_adapter_that_does_not_load_in_time_is_loaded_by_the_next_engine(make: Make, adapters: Path) -> None:
+    engine = FakeEngine("stuck", lives=1)
+    sampler = make(engine)
+    sampler.publish(Policy.A, "a@0-x", adapters / "one")
+    assert drawn(sampler, ask(Policy.A))[0].tokens.logprobs[0] == -1.1
+    assert (engine.starts, sampler.life) == (2, 1)
+
+
 def test_an_engine_that_keeps_failing_stops_the_run(make: Make, adapters: Path) -> None:
     engine = FakeEngine("die", lives=99)
     sampler = make(engine)

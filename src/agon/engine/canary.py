@@ -5,7 +5,7 @@ Engines have ignored adapters, swapped them, and served keys and values of weigh
 rewards and losses look the same. So a few completions are drawn on fixed prompts, as in training (prefix cache
 included), and their log-probs are compared with the learner's. What counts as different is measured on the spot: the
 bare base gives the noise between the two, throw-away adapters of large norm in every slot give the size of a real
-difference, and the tolerance is at most a tenth of that.
+difference, and the tolerance is at most a tenth of that. Noise that rounding does not explain is another base.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ NOISE = 8.0
 """... and this many times the noise on the bare base, where that is less."""
 FLOOR = 1e-3
 """... and never less than this, in nats."""
+CEILING = {"float32": 0.01, "bfloat16": 0.1}
+"""The most noise that rounding explains, in nats a token. SmolLM2-135M on the CPU build has 1e-5 and 0.05."""
 NORM = 0.5
 """Standard deviation of a throw-away adapter's weights: far beyond any trained one."""
 REPORT = "nothing can be learnt from these samples; report this with the versions of vLLM and of the base"
@@ -50,7 +52,11 @@ class Canary:
     score: Score
     slots: int
     temperature: float = 1.0
+    dtype: str = "bfloat16"
+    """Of the learner's base, and so of the engine's."""
     noise: float | None = None
+    worst: float = 0.0
+    """The largest difference at one token of the bare base."""
     effect: float = 0.0
     """What the least effective throw-away adapter did to the log-probs, in nats."""
     measured: dict[str, float] = field(default_factory=dict)
@@ -61,6 +67,11 @@ class Canary:
     @property
     def tolerance(self) -> float:
         return min(SHARE * self.effect, max(NOISE * (self.noise or 0.0), FLOOR))
+
+    @property
+    def outlier(self) -> float:
+        """How far off a single token may be: a step draws many times the tokens that the noise was measured on."""
+        return min(self.effect, max(NOISE * self.worst, 10 * FLOOR))
 
     def check(self, versions: Mapping[Policy, str]) -> None:
         """Compare every policy's latest version with the learner; the first time, measure what a difference is."""
@@ -90,13 +101,16 @@ class Canary:
                     f"samples of {name} are {mean:.2g} nats a token off the learner (tolerance {self.tolerance:.2g})",
                     fix=RESUME,
                 )
-            if most > max(self.effect, 10 * self.tolerance):
-                found.append(f"a token of {name} differs by {most:.2g} nats between engine and learner")
+            if most > self.outlier:
+                found.append(
+                    f"a token of {name} differs by {most:.2g} nats between engine and learner "
+                    f"(ordinary up to {self.outlier:.2g})"
+                )
         return found
 
     def _calibrate(self, pattern: Path) -> None:
         """The noise on the bare base, and what throw-away adapters do in all slots at once."""
-        self.noise = self._gap(None, self._draw([BASE], CALIBRATED)[BASE])
+        self.noise, self.worst = self._noise()
         names = [f"canary-{uuid.uuid4().hex[:8]}" for _ in range(self.slots)]
         with tempfile.TemporaryDirectory(prefix="agon-canary-") as scratch:
             for number, name in enumerate(names):
@@ -114,6 +128,18 @@ class Canary:
                 fix=REPORT,
             )
 
+    def _noise(self) -> tuple[float, float]:
+        """How far engine and learner are apart on the bare base: on average, and at the worst token."""
+        found = self._differences(None, self._draw([BASE], CALIBRATED)[BASE])
+        noise, ceiling = fmean(found), CEILING[self.dtype]
+        if not noise <= ceiling:
+            raise EngineError(
+                f"engine and learner are {noise:.2g} nats a token apart on the bare base; rounding to {self.dtype} "
+                f"explains {ceiling:g}: it serves another base, another dtype, or log-probs that are not processed",
+                fix="serve model.name in model.dtype, and start a server with --logprobs-mode processed_logprobs",
+            )
+        return noise, max(found)
+
     def _demand(self, version: str, policy: Policy | None, drawn: Sequence[Tokens]) -> None:
         gap = self.measured[version] = self._gap(policy, drawn)
         if not gap <= self.tolerance:
@@ -126,10 +152,14 @@ class Canary:
 
     def _gap(self, policy: Policy | None, drawn: Sequence[Tokens]) -> float:
         """Mean absolute difference of log-probs, in nats a token."""
+        return fmean(self._differences(policy, drawn))
+
+    def _differences(self, policy: Policy | None, drawn: Sequence[Tokens]) -> list[float]:
+        """Absolute differences of log-probs, token by token."""
         pairs = zip(drawn, self.score(policy, drawn), strict=True)
-        return fmean(
+        return [
             abs(mine - theirs) for row, scored in pairs for mine, theirs in zip(row.logprobs or (), scored, strict=True)
-        )
+        ]
 
     def _drawn_in_one_life(self, versions: Sequence[str]) -> tuple[int, dict[str, list[Tokens]]]:
         """Completions of which none came from an engine that is gone; the sampler bounds how often one may go."""

@@ -263,6 +263,7 @@ class VLLMSampler:
                     await self._restart()
                 except EngineDown as again:
                     why = str(again)
+                    await asyncio.sleep(GRACE)  # a server that is going still says that it is healthy
 
     async def _restart(self) -> None:
         self._watchdog.cancel()
@@ -325,6 +326,13 @@ class VLLMSampler:
     def _take(self, waiting: Sequence[tuple[Coroutine[Any, Any, Any], Future[Any]]]) -> None:
         for work, future in waiting:
             chain(self._loop.create_task(work), future)
+
+
+def finished(reason: str | None) -> Finish:
+    """How a completion ended; an engine that is asked to end hands out what it has so far, and that is none."""
+    if reason not in ("stop", "length"):
+        raise EngineDown(f"a completion was broken off ({reason})")
+    return "stop" if reason == "stop" else "length"
 
 
 def closed() -> EngineError:

@@ -15,17 +15,21 @@ import asyncio
 import ipaddress
 import socket
 import uuid
+from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
-from agon.engine.vllm import Draw, Drawn, EngineDown
+from agon.engine.vllm import Draw, Drawn, EngineDown, finished
 from agon.errors import ConfigError, EngineError
-from agon.types import BASE
+from agon.types import BASE, Sampling
 
 READY = 300.0
-"""Seconds that a server may take to answer, at the start and after a failure."""
+"""Seconds that a server may take to say what it serves, at the start and after a failure."""
 POLL = 0.5
+ONE_TOKEN = Sampling(temperature=1.0, top_p=1e-6, max_tokens=8)
+"""Drawn like this, a token has log-prob 0, unless the server tells log-probs of another distribution."""
 NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
 """Said aloud: a server would fill them in from the checkpoint's own generation config."""
 HOW = (
@@ -33,6 +37,10 @@ HOW = (
     "--enable-lora --max-loras 4 --max-lora-rank RANK --logprobs-mode processed_logprobs"
 )
 COUNTERS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
+
+
+class Forgotten(EngineDown):
+    """The server was started again: it does not know a name that it had loaded."""
 
 
 class ServerEngine:
@@ -48,14 +56,24 @@ class ServerEngine:
         self._tokens = 0
 
     async def start(self) -> None:
-        """Wait until the server answers; ask what it serves."""
+        """Wait until the server answers; ask what it serves, and how."""
         import httpx
 
-        self._client = httpx.AsyncClient(base_url=self.url, timeout=None, limits=httpx.Limits())
-        self._nonce, self._names = uuid.uuid4().hex[:8], {}
-        await self._wait()
-        base = (await self._ask("GET", "/v1/models"))["data"][0]
-        self._model, self.context = base["id"], base["max_model_len"]
+        # without the environment's proxies: nothing in between reads along, or hides the counters
+        self._client = httpx.AsyncClient(base_url=self.url, timeout=None, limits=httpx.Limits(), trust_env=False)
+        self._nonce, self._names, why = uuid.uuid4().hex[:8], {}, "nothing came back"
+        try:
+            async with asyncio.timeout(self._ready):
+                while True:
+                    try:
+                        return await self._introduce()
+                    except EngineDown as failure:
+                        why = str(failure)
+                    await asyncio.sleep(POLL)
+        except TimeoutError:
+            raise EngineError(
+                f"no vLLM server answers at {self.url}: {why}", fix=f"{HOW}; then agon train RUN --resume"
+            ) from None
 
     async def load(self, version: str, folder: Path) -> None:
         if version in self._names:
@@ -66,7 +84,8 @@ class ServerEngine:
 
     async def unload(self, version: str) -> None:
         if name := self._names.pop(version, None):
-            await self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name})
+            with suppress(Forgotten):
+                await self._ask("POST", "/v1/unload_lora_adapter", {"lora_name": name}, loaded=True)
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> Drawn:
         if draw.version != BASE and draw.version not in self._names:
@@ -83,20 +102,14 @@ class ServerEngine:
             "return_token_ids": True,
             **NEUTRAL,
         }
-        choice = (await self._ask("POST", "/v1/completions", wanted))["choices"][0]
-        ids, logprobs = tuple(choice["token_ids"]), tuple(choice["logprobs"]["token_logprobs"])
-        return Drawn(ids, logprobs, "stop" if choice["finish_reason"] == "stop" else "length")
+        choice = (await self._ask("POST", "/v1/completions", wanted, loaded=draw.version != BASE))["choices"][0]
+        finish = finished(choice["finish_reason"])
+        return Drawn(tuple(choice["token_ids"]), tuple(choice["logprobs"]["token_logprobs"]), finish)
 
     async def progress(self) -> int:
         """The server's own counters; a server that does not answer makes no progress."""
-        import httpx
-
-        try:
-            text = (await self._client.get("/metrics", timeout=5)).text
-        except httpx.HTTPError:
-            return self._tokens
-        counts = [line.rsplit(" ", 1)[-1] for line in text.splitlines() if line.startswith(COUNTERS)]
-        self._tokens = int(sum(map(float, counts)))
+        with suppress(EngineDown):
+            self._tokens = int(sum(counted((await self._send("GET", "/metrics", timeout=5)).text)))
         return self._tokens
 
     async def sleep(self) -> None:
@@ -116,33 +129,46 @@ class ServerEngine:
                 break
         await self._client.aclose()
 
-    async def _wait(self) -> None:
-        """Until the server is healthy, or it has had its time."""
-        import httpx
+    async def _introduce(self) -> None:
+        """Ask what the server serves; refuse one that cannot be watched, or whose log-probs are not the sampler's."""
+        if (await self._send("GET", "/health", timeout=5)).status_code != 200:
+            raise EngineDown(f"{self.url} is not healthy")
+        base = (await self._ask("GET", "/v1/models"))["data"][0]
+        self._model, self.context = base["id"], base["max_model_len"]
+        if not counted((await self._send("GET", "/metrics")).text):
+            raise EngineError(
+                f"{self.url}/metrics counts no tokens: a server that hangs could not be told from one that works",
+                fix="start it without --disable-log-stats, and let /metrics through",
+            )
+        if median((await self.draw(Draw((0, 1, 2), BASE, 0, ONE_TOKEN), frozenset())).logprobs) < -1e-3:
+            raise EngineError(f"the log-probs of {self.url} are not those of the distribution it draws from", fix=HOW)
 
-        deadline = asyncio.get_running_loop().time() + self._ready
-        while asyncio.get_running_loop().time() < deadline:
-            try:
-                if (await self._client.get("/health", timeout=5)).status_code == 200:
-                    return
-            except httpx.HTTPError:
-                pass
-            await asyncio.sleep(POLL)
-        raise EngineError(f"no vLLM server answers at {self.url}", fix=f"{HOW}; then agon train RUN --resume")
-
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """One exchange: what is the server's fault is worth a retry, what is ours is not."""
+    async def _send(self, method: str, path: str, **more: Any) -> Any:
         import httpx
 
         try:
-            answer = await self._client.request(method, path, json=body)
+            return await self._client.request(method, path, **more)
         except httpx.HTTPError as error:
             raise EngineDown(f"{self.url} broke off: {error!r}") from error
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None, loaded: bool = False) -> Any:
+        """One exchange: what is the server's fault is worth a retry, what is ours is not.
+
+        `loaded`: it is about an adapter that the server has loaded before.
+        """
+        answer = await self._send(method, path, json=body)
         if answer.status_code >= 500:
             raise EngineDown(f"{path} answered {answer.status_code}: {answer.text[:200]}")
+        if loaded and answer.status_code == 404:
+            raise Forgotten(f"{self.url} was started again and has lost its adapters")
         if answer.status_code >= 400:
             raise EngineError(f"{self.url}{path} answered {answer.status_code}: {answer.text[:200]}", fix=HOW)
         return answer.json() if answer.headers.get("content-type", "").startswith("application/json") else answer.text
+
+
+def counted(metrics: str) -> list[float]:
+    """The values of the counters of tokens."""
+    return [float(line.rsplit(" ", 1)[-1]) for line in metrics.splitlines() if line.startswith(COUNTERS)]
 
 
 def check_address(url: str, network: str | None) -> None:

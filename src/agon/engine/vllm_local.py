@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agon.engine.vllm import Draw, Drawn, EngineDown
+from agon.engine.vllm import Draw, Drawn, EngineDown, finished
 from agon.engine.vllm_leash import Leash
 from agon.errors import EngineError
 from agon.types import BASE
@@ -115,9 +115,10 @@ class LocalEngine:
         adapter = LoRARequest(version, next(self._numbers), str(folder))
         try:
             await self._alive(self._llm.add_lora(adapter))
-        except (RuntimeError, ValueError) as error:
+        except EngineDown as error:
+            await self._alive(self._llm.list_loras())  # an engine that answers this has refused the adapter
             raise EngineError(
-                f"vLLM cannot load {folder}: {error}", fix="publish adapters trained on this base"
+                f"vLLM cannot load {folder}: {error.__cause__}", fix="publish adapters trained on this base"
             ) from error
         self._adapters[version] = adapter
 
@@ -154,12 +155,18 @@ class LocalEngine:
         self._llm = self._leash = None
 
     async def _alive(self, work: Any) -> Any:
+        """What the engine answers; where it fails, it is down: vLLM raises plain exceptions across its processes."""
+        from vllm.exceptions import VLLMClientError
         from vllm.v1.engine.exceptions import EngineDeadError
 
         try:
             return await work
         except EngineDeadError as error:
             raise EngineDown("the engine's process died") from error
+        except VLLMClientError as error:
+            raise EngineError(f"vLLM refused a request: {error}", fix="`agon doctor` checks vLLM") from error
+        except Exception as error:
+            raise EngineDown(f"the engine failed: {error.__cause__ or error!r}") from error
 
     def _counter(self) -> Any:
         """A stat logger that counts tokens: the engine's heartbeat."""
@@ -254,9 +261,9 @@ def parameters(draw: Draw, stop: frozenset[int]) -> Any:
 
 
 def drawn(output: Any) -> Drawn:
-    ids = tuple(output.token_ids)
+    finish, ids = finished(output.finish_reason), tuple(output.token_ids)
     logprobs = tuple(entry[token].logprob for entry, token in zip(output.logprobs, ids, strict=True))
-    return Drawn(ids, logprobs, "stop" if output.finish_reason == "stop" else "length")
+    return Drawn(ids, logprobs, finish)
 
 
 async def _last(stream: Any) -> Any:
