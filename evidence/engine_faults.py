@@ -1,7 +1,8 @@
 """What happens when the engine fails in the middle of a step: killed, stopped, or orphaned, for real, on vLLM.
 
-A batch is being drawn when the engine's core is killed, then when its worker is frozen. Each time the same completions
-must come back, from the same versions, within a deadline, and the canary must find both adapters in the new engine.
+A batch is being drawn when the engine's core is killed, then when it is asked to end (it hands out what it has so far),
+then when its worker is frozen. Each time the same completions must come back, from the same versions, within a
+deadline, and the canary must find both adapters in the new engine.
 Then a whole run is killed, once while it waits and once while its engine starts: the engine must go with it.
 """
 
@@ -25,6 +26,8 @@ PATIENCE = 30.0
 DEADLINE = 600.0
 """Seconds for noticing, starting again and drawing again; a start alone takes a minute on two idle cores."""
 ORPHANS = 30.0
+SEEDS = range(8)
+"""Of the rows that are drawn of each policy."""
 START = 120.0
 """Seconds until the first process of an engine must show."""
 
@@ -35,7 +38,7 @@ def main() -> None:
     args = arguments(__doc__)
     faults: dict[str, Callable[[Any], None]] = {"core killed": kill_core}
     if not args.quick:
-        faults["worker frozen"] = freeze_worker
+        faults |= {"core asked to end": end_core, "worker frozen": freeze_worker}
     with bench(patience=PATIENCE) as table:
         versions = {policy: table.publish(policy) for policy in Policy}
         canary = Canary(table.sampler, table.score, slots=4)
@@ -49,11 +52,15 @@ def main() -> None:
         print(f"run killed while {name}: {count} of its engine's processes alive after {ORPHANS:.0f} s at most")
     seconds = max(took for _, took in results.values())
     verdict(
-        "an engine killed or frozen mid-step comes back with the same versions and completions; none is orphaned",
+        "an engine killed, asked to end or frozen mid-step comes back with the same versions and completions; "
+        "none is orphaned",
         {"seconds": round(seconds, 1), "same": all(same for same, _ in results.values()), "orphans": left},
         {"seconds": DEADLINE, "same": True, "orphans": dict.fromkeys(left, 0)},
         seconds <= DEADLINE and all(same for same, _ in results.values()) and not any(left.values()),
-        faults=list(results),
+        n=len(results) + len(left),
+        faults={name: round(took, 1) for name, (_, took) in results.items()},
+        completions=len(whole),
+        seeds=list(SEEDS),
         gap=max(canary.measured.values()),
         tolerance=canary.tolerance,
     )
@@ -63,7 +70,7 @@ def draw(table: Bench, fault: Callable[[Any], None] | None) -> list[Completion]:
     """Rows of both policies; the fault strikes while they are being drawn."""
     requests = [
         Request(ask(f"Problem {i}: count to ten."), policy, i, Sampling(max_tokens=128))
-        for i in range(8)
+        for i in SEEDS
         for policy in Policy
     ]
 
@@ -93,6 +100,10 @@ def survive(
 
 def kill_core(engine: Any) -> None:
     named(engine, "EngineCore").kill()
+
+
+def end_core(engine: Any) -> None:
+    named(engine, "EngineCore").terminate()
 
 
 def freeze_worker(engine: Any) -> None:
