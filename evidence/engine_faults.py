@@ -41,7 +41,7 @@ def main() -> None:
         faults |= {"core asked to end": end_core, "worker frozen": freeze_worker}
     with bench(patience=PATIENCE) as table:
         versions = {policy: table.publish(policy) for policy in Policy}
-        canary = Canary(table.sampler, table.score, slots=4)
+        canary = Canary(table.sampler, table.score, slots=4, dtype="float32")
         canary.check(versions)
         whole = draw(table, None)
         results = {name: survive(table, fault, whole, canary, versions) for name, fault in faults.items()}
