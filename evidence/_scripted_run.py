@@ -58,7 +58,7 @@ def _read(request: Request) -> tuple[int, int, float]:
 
 
 async def verify(problem: Problem, completion: Completion) -> Verdict:
-    """The answer block against the reference; one row in three hundred has no verdict."""
+    """The answer block against the gold; one row in three hundred has no verdict."""
     found = parse(completion).answers
     if not random.Random(completion.text).randrange(300):
         return Verdict(False, well_formed(completion), Reason.INFRA, "the worker was lost twice")

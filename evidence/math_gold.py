@@ -1,4 +1,4 @@
-"""Does the math verifier know its own references, tell different ones apart, and refuse what is no answer?
+"""Does the math verifier know its own golds, tell different ones apart, and refuse what is no answer?
 
 1. Every gold of MATH-500 and GSM8K must be accepted by the verifier: as it is, typeset otherwise, and by the grader
    alone, without the shortcut for equal texts.

@@ -90,6 +90,7 @@ def train(root: Path, changes: list[str]) -> tuple[int, list[tuple[float, float]
     written, memory = root / "run" / "timings.jsonl", []
     while run.poll() is None:
         if len(lines(written)) > len(memory):
+            time.sleep(1.0)  # the step is written down just before its memory is given back
             memory.append(resident(psutil.Process(run.pid)))
         time.sleep(0.2)
     return run.returncode, memory

@@ -30,7 +30,7 @@ def main() -> None:
     args = arguments(__doc__)
     rounds = 3 if args.quick else 20
     with bench() as table:
-        canary = Canary(table.sampler, table.score, slots=4)
+        canary = Canary(table.sampler, table.score, slots=4, dtype="float32")
         versions = {policy: table.publish(policy) for policy in Policy}
         canary.check(versions)
         print(f"noise on the base {canary.noise:.1e}, throw-away adapters {canary.effect:.2f}, ", end="")
@@ -214,7 +214,7 @@ def connection(url: str, root: Path, pair: Any, seed: int, nonce: str | None = N
         table.move(Policy.A, MOVE, seed=seed)
         pair.export(Policy.A, root / "same")
         table.sampler.publish(Policy.A, "a@000001-same", root / "same")
-        canary = Canary(table.sampler, table.score, slots=1)
+        canary = Canary(table.sampler, table.score, slots=1, dtype="float32")
         return canary._gap(Policy.A, canary._draw(["a@000001-same"])["a@000001-same"])
     finally:
         table.sampler.close()

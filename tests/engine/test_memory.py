@@ -19,10 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trl.kernels import chunked_logprob
 from trl.trainer import utils
 
+from agon.engine.batch import MULTIPLE, tensors
 from agon.engine.synthetic import random_base, worst_case
+from agon.engine.trl import TRLLearner
 from agon.types import Policy
 
-from .kit import make_learner, train
+from .kit import make_learner, model_config, train, train_config
 
 BOUND_GIB = 6.0
 KEEP_PAGES = {"MALLOC_MMAP_THRESHOLD_": str(2**32), "MALLOC_TRIM_THRESHOLD_": str(2**34)}
@@ -109,7 +111,39 @@ def test_a_learner_gives_memory_back_after_its_rehearsal_and_after_every_step(mo
     learner.rehearse(8, 8)
     assert given == ["cpu"]
     train(learner)
-    assert given == ["cpu"] * 4
+    assert given == ["cpu"] * (1 + 2 * 3)
+
+
+def widths(monkeypatch: pytest.MonkeyPatch, dtype: str) -> set[int]:
+    """Widths of all that a learner of this type computes on in a few steps of many lengths."""
+    seen: set[int] = set()
+
+    def spied(*args: Any) -> dict[str, torch.Tensor]:
+        batch = tensors(*args)
+        seen.update(batch[name].size(1) for name in ("prompt_ids", "completion_ids"))
+        return batch
+
+    monkeypatch.setattr("agon.engine.trl.tensors", spied)
+    base = random_base(num_hidden_layers=1).to(getattr(torch, dtype))
+    model = model_config(dtype=dtype)
+    train(TRLLearner(model, train_config(), total_steps=3, base=base))
+    return seen
+
+
+def test_half_precision_meets_few_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """oneDNN keeps kernels for each: a run of many lengths would grow without end."""
+    assert widths(monkeypatch, "bfloat16") == {MULTIPLE}
+    assert len(widths(monkeypatch, "float32")) > 4
+
+
+def test_wider_batches_learn_the_same() -> None:
+    moved = []
+    for multiple in (1, MULTIPLE):
+        learner = make_learner(total_steps=3, beta=0.05)
+        learner.trainer.multiple = multiple
+        train(learner)
+        moved.append([p.detach().clone() for policy in Policy for p in learner.pair.parameters(policy)])
+    assert max(float((one - two).abs().max()) for one, two in zip(*moved, strict=True)) < 1e-5
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])

@@ -99,6 +99,15 @@ def test_what_is_no_answer_is_an_error_of_the_engine(quick: None, value: Any) ->
         ask(url)
 
 
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_a_completion_that_was_broken_off_is_drawn_again(quick: None, reason: str) -> None:
+    answers = [message("half of", finish=reason), message(None, finish=reason), ANSWER]
+    with server(lambda path, body: (200, answers.pop(0))) as url:
+        assert ask(url).text == ANSWER["choices"][0]["message"]["content"]
+    with server(lambda path, body: (200, message("half of", finish=reason))) as url, pytest.raises(EngineError):
+        ask(url)
+
+
 def message(content: str | None, reasoning: str | None = None, finish: str = "stop") -> Any:
     told = {"content": content, "reasoning_content": reasoning}
     return {"choices": [{"message": told, "finish_reason": finish}], "usage": ANSWER["usage"]}

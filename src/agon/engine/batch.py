@@ -31,6 +31,9 @@ class Row:
 
 WIDTH = 2
 """The narrowest micro-batch: TRL 1.16 takes one column to mean one value per sequence, and would count masked rows."""
+MULTIPLE = 32
+"""Widths of micro-batches in half precision are multiples of this: few widths, and even ones. On CPUs oneDNN compiles
+kernels for every width it meets and keeps them, so that memory would grow with every new length; GPUs like it too."""
 
 FILLER = Row(prompt=(0,), completion=(0,), logprobs=None, advantage=None)
 
@@ -86,9 +89,10 @@ def portions(live: Sequence[Row], most: int, micro_batch: int) -> tuple[tuple[Ro
     return tuple(tuple(filled[i * size : (i + 1) * size]) for i in range(count))
 
 
-def tensors(rows: Sequence[Row], pad: int) -> dict[str, torch.Tensor]:
+def tensors(rows: Sequence[Row], pad: int, multiple: int = 1) -> dict[str, torch.Tensor]:
     """One micro-batch as TRL expects it: prompts padded on the left, completions on the right, masked rows masked."""
-    width = max(len(row.prompt) for row in rows), max(WIDTH, *(len(row.completion) for row in rows))
+    longest = max(len(row.prompt) for row in rows), max(WIDTH, *(len(row.completion) for row in rows))
+    width = [math.ceil(tokens / multiple) * multiple for tokens in longest]
     counts = [len(row.completion) if row.advantage is not None else 0 for row in rows]
     return {
         "prompt_ids": torch.tensor([_left(row.prompt, width[0], pad) for row in rows]),

@@ -160,7 +160,10 @@ class OpenAISampler:
             text = reply.read(LARGEST + 1)
         if len(text) > LARGEST:
             raise EngineError(f"{self.url}{path} sent more than {LARGEST >> 20} MiB", fix="lower max_completion_tokens")
-        return json.loads(text)
+        answer = json.loads(text)
+        if broken_off(answer):
+            raise ConnectionError("the server broke the completion off")
+        return answer
 
     def _wait(self, attempt: int, told: str | None) -> None:
         """Before the next try: as long as the server says, within reason, else longer each time."""
@@ -168,6 +171,12 @@ class OpenAISampler:
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._closed:
             time.sleep(0.1)
+
+
+def broken_off(answer: Any) -> bool:
+    """Whether a server that is ending handed out what it had so far: no completion, though it looks like one."""
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    return any(isinstance(c, dict) and c.get("finish_reason") in ("abort", "error") for c in choices or ())
 
 
 def from_chat(answer: Any, version: str) -> Completion:

@@ -39,7 +39,7 @@ from transformers import PrinterCallback, TrainerCallback, set_seed
 from agon.config import Model, Train
 from agon.engine.backend import check_backend, check_devices
 from agon.engine.base import Update
-from agon.engine.batch import Share, shares, tensors
+from agon.engine.batch import MULTIPLE, Share, shares, tensors
 from agon.engine.lora import Pair
 from agon.engine.memory import give_back
 from agon.engine.state import load_state, save_state
@@ -195,9 +195,10 @@ class _Hooks(TrainerCallback):
         learner = self.learner
         update = Update(state.global_step - 1, learner.trainer.finish())
         learner.step = state.global_step
-        give_back(args.device)
+        give_back(args.device)  # before the engine beside it wakes up
         if not learner._agree(self.after_step(update)):
             control.should_training_stop = True
+        give_back(args.device)  # what scoring for the canary left
 
 
 @dataclass(slots=True)
@@ -227,6 +228,7 @@ class PairTrainer(GRPOTrainer):
         # TRL 1.16 looks for an adapter called "default" when beta > 0: it is told 0, and the truth once it has looked
         self.beta = self.args.beta = train.beta
         self.pair, self.train_config = pair, train
+        self.multiple = 1 if pair.model.get_base_model().dtype == torch.float32 else MULTIPLE
         self.streams_for_step: StreamsForStep = _no_streams
         self.tally: dict[Policy, Tally] = {}
         self._micro: Micro | None = None
@@ -271,7 +273,8 @@ class PairTrainer(GRPOTrainer):
         tokens = self.gather(counts).view(-1, len(share.portions)).sum(0).tolist() if share.portions else []
         window = share.live / (self.accelerator.num_processes * share.size) if share.portions else 0.0
         for part, count in zip(share.portions, tokens, strict=True):
-            inputs = {key: value.to(self.args.device) for key, value in tensors(part, self._pad()).items()}
+            batch = tensors(part, self._pad(), self.multiple)
+            inputs = {key: value.to(self.args.device) for key, value in batch.items()}
             inputs["num_items_in_batch"] = torch.tensor(float(share.tokens), device=self.args.device)
             yield Micro(share.policy, inputs, 1.0 if self.loss_type == "dapo" else window, count)
 
