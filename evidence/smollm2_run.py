@@ -26,8 +26,8 @@ WARM = 5
 FLAT = 0.03
 """Growth of the learner from the fifth step to the last, as a share of its level, that we call flat."""
 POOL = 1024.0
-"""MiB of the engine's key-value cache. It is reserved at the start and touched block by block, so that a young engine
-seems to grow; it must not grow beyond this."""
+"""MiB of the engine's key-value cache. It is reserved at the start and touched block by block, and kernels are made for
+new widths, so that a young engine grows; it must not grow by more than this."""
 ROUNDING = 2.0
 """Engine and learner both round to bfloat16, each in its own order: on average they may differ by this many times what
 bfloat16 differs from float32 in one and the same implementation."""
