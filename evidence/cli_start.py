@@ -69,7 +69,7 @@ def main() -> None:
         "agon --help answers at once; a config with 3 mistakes is refused with all 3, exit code 2, no traceback",
         round(help_seconds, 3),
         HELP_GOAL,
-        helps and tells and help_seconds < HELP_GOAL and refusal_seconds < MISTAKES_GOAL,
+        holds=helps and tells and help_seconds < HELP_GOAL and refusal_seconds < MISTAKES_GOAL,
         unit="seconds",
         n=runs,
         slowest_help=round(max(seconds for seconds, _ in helped), 3),

@@ -79,7 +79,7 @@ def main() -> None:
         "a run stopped at any change to the disk resumes to the same files; a damaged newest checkpoint is passed over",
         {"differing": len(failures), "passed_over": told},
         {"differing": 0, "passed_over": cases},
-        not failures and told == cases,
+        holds=not failures and told == cases,
         moments=survived,
         steps=scenes.STEPS - first + 1,
         kinds_of_damage=len(DAMAGES),

@@ -84,7 +84,7 @@ def main() -> None:
         CLAIM,
         {"least_rise": round(min(rise), 3), "slowest_s": round(processor if quick else wall)},
         {"least_rise": MARGIN, "slowest_s": SECONDS},
-        min(rise) >= MARGIN and (processor if quick else wall) < SECONDS,
+        holds=min(rise) >= MARGIN and (processor if quick else wall) < SECONDS,
         n=int(found[0]["n"]),
         seeds=list(seeds),
         rises=[round(x, 3) for x in rise],

@@ -56,7 +56,7 @@ def main() -> None:
         "none is orphaned",
         {"seconds": round(seconds, 1), "same": all(same for same, _ in results.values()), "orphans": left},
         {"seconds": DEADLINE, "same": True, "orphans": dict.fromkeys(left, 0)},
-        seconds <= DEADLINE and all(same for same, _ in results.values()) and not any(left.values()),
+        holds=seconds <= DEADLINE and all(same for same, _ in results.values()) and not any(left.values()),
         n=len(results) + len(left),
         faults={name: round(took, 1) for name, (_, took) in results.items()},
         completions=len(whole),

@@ -148,7 +148,7 @@ def main() -> None:
         "the math verifier accepts its own golds, tells different ones apart, and pays no forbidden form",
         {"golds_accepted": accepted, "pairs_equal_unexplained": len(unexplained), "forbidden_paid": len(overpaid)},
         {"golds_accepted": ">= 0.999", "pairs_equal_unexplained": 0, "forbidden_paid": "0 of at least 60"},
-        accepted >= 0.999 and len(bad) >= 60 and not (unexplained or ungraded or overpaid or unpaid),
+        holds=accepted >= 0.999 and len(bad) >= 60 and not (unexplained or ungraded or overpaid or unpaid),
         golds=len(golds),
         golds_unaccepted=unaccepted,
         pairs=len(pairs),

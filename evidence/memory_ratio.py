@@ -32,7 +32,7 @@ def main() -> None:
         "memory of the second policy at Qwen3-0.6B shape, of an fp32 base: weights; weights with gradients and Adam",
         [round(weights / base, 4), round(whole / base, 4)],
         [WEIGHTS, ALL],
-        weights / base <= WEIGHTS and whole / base <= ALL,
+        holds=weights / base <= WEIGHTS and whole / base <= ALL,
         counted_without_a_step=args.quick,
     )
 

@@ -38,7 +38,7 @@ def main() -> None:
         "seconds and bytes to publish one adapter, against merging it and serialising the whole base",
         {"seconds": round(seconds, 4), "bytes": round(share, 4)},
         {"seconds": AIM, "bytes": AIM},
-        high <= AIM and share <= AIM,
+        holds=high <= AIM and share <= AIM,
         seconds_interval=[round(low, 4), round(high, 4)],
         n=pairs,
         hardware=hardware(),

@@ -42,7 +42,7 @@ def main() -> None:
         "completion tokens a second through the sampler, both adapters in one batch, against vLLM called bare",
         round(ratio, 4),
         f"lower end of the interval at least {AIM}",
-        low >= AIM,
+        holds=low >= AIM,
         interval=[round(low, 4), round(high, 4)],
         n=pairs,
         rows=f"{ROWS} of {SAMPLING.max_tokens} tokens",

@@ -53,7 +53,7 @@ def main() -> None:
         "learner seconds for both streams against a stock TRL GRPO step on the same tokens",
         round(ratio, 4),
         f"upper end of the interval at most {AIM}",
-        high <= AIM,
+        holds=high <= AIM,
         interval=[round(low, 4), round(high, 4)],
         n=pairs,
         rows=f"{GROUPS * SIZE} of {PROMPT} + {COMPLETION} tokens",

@@ -57,7 +57,7 @@ def main() -> None:
         "wall time of draft + challenge, streaming, against the critical-path bound of the same requests",
         {name: result["of bound"][0] for name, result in results.items()},
         f"upper ends of the intervals at most {AIM}",
-        all(result["of bound"][2] <= AIM for result in results.values()),
+        holds=all(result["of bound"][2] <= AIM for result in results.values()),
         n=rounds,
         bouts=PROBLEMS * GROUP,
         results=results,

@@ -166,7 +166,7 @@ def main() -> None:
         "arm grpo equals a plain trl.GRPOTrainer on the same completions and rewards: loss and adapter after 5 steps",
         worst,
         TOLERANCE,
-        worst <= TOLERANCE,
+        holds=worst <= TOLERANCE,
         cases=results,
         steps=STEPS,
     )

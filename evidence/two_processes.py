@@ -156,7 +156,7 @@ def main() -> None:
         "two processes equal one at the same global batch (largest weight difference, by optimizer)",
         worst,
         GOALS,
-        all(worst[o] <= GOALS[o] for o in GOALS) and apart == 0.0,
+        holds=all(worst[o] <= GOALS[o] for o in GOALS) and apart == 0.0,
         rates=RATES,
         without_goal={f"adamw at {STRESS:g}": max(stressed)} if stressed else {},
         ranks_apart=apart,

@@ -63,12 +63,12 @@ def _merged(pair: Pair, folder: Path) -> None:
         raise InputError(f"merging needs {', '.join(missing)}", fix=f"{install('train')}, or --to peft")
     from agon.config import Model
     from agon.engine.merge import merge
-    from agon.machines import base_path
+    from agon.machines import base_files
     from agon.types import Policy
 
-    base = base_path(Model(name=pair.info.base, revision=pair.info.base_revision))
+    base = base_files(Model(name=pair.info.base, revision=pair.info.base_revision))
     for policy in Policy:
-        merge(base, pair.info.base_revision, pair.adapter(policy), folder / policy.value)
+        merge(base, pair.adapter(policy), folder / policy.value)
         _shareable(folder / policy.value)
 
 
