@@ -41,7 +41,7 @@ Lengths = Sequence[tuple[int, int]]
 
 def main() -> None:
     args = arguments(__doc__)
-    rounds = 3 if args.quick else 20
+    rounds = 3 if args.quick else 40
     with bench({**SMALL, "num_hidden_layers": 4}, context=1024) as table:
         for policy in Policy:
             table.publish(policy)

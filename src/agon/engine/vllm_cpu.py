@@ -1,22 +1,25 @@
-"""LoRA on vLLM's CPU build: one matrix product per adapter in the batch, none for base rows.
+"""LoRA on vLLM's CPU build: rows sorted by adapter, two matrix products for each, none for rows of the base.
 
 vLLM 0.32's own CPU kernels gather a whole matrix per token, which is several times slower, and give the rows of the
 base the adapter in the last slot when both are in one batch (index -1 wraps around). Its sampler compiles one small
 function at the first token, which takes half a minute and saves nothing. The engine loads this module into its
 worker; GPUs have kernels of their own and never see it.
+
+No row is ever multiplied with another adapter's matrices, not even by zero: an adapter of NaNs spoils its own rows.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 import torch._dynamo
-from torch.nn.functional import linear
-from vllm.lora.ops.torch_ops import lora_ops
 from vllm.lora.punica_wrapper import punica_cpu
 
-Groups = list[tuple[int, torch.Tensor | None]]
-_groups: dict[tuple[int, int], Groups] = {}
-_update_metadata = punica_cpu.PunicaWrapperCPU.update_metadata
+Matrices = tuple[torch.Tensor | None, torch.Tensor, int]
+"""A and B of all slots, and the column of the output where theirs begins; no A where rows are of low rank already."""
 
 
 class GroupedLora:
@@ -24,69 +27,46 @@ class GroupedLora:
 
     def lora_kernels(self) -> str:
         """Which kernels the worker runs."""
-        return str(punica_cpu.bgmv_shrink.__module__)
+        return str(punica_cpu.PunicaWrapperCPU.__module__)
 
 
-def update_metadata(self: object, *args: object, **more: object) -> None:
-    """A new batch: the groups of the old one no longer hold."""
-    _groups.clear()
-    _update_metadata(self, *args, **more)
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Rows of a batch by adapter."""
+
+    order: torch.Tensor | None
+    """The rows that have an adapter, sorted by slot; None: all rows, as they are."""
+    spans: tuple[tuple[int, int, int], ...]
+    """Slot, first and last + 1 in that order."""
 
 
-def groups(slots: torch.Tensor) -> Groups:
-    """Each slot in use with its rows (None: all of them); base rows have slot -1 and are in no group."""
-    key = slots.data_ptr(), slots.shape[0]
-    if key not in _groups:
-        used = torch.unique(slots).tolist()
-        rows = [(slot, None if len(used) == 1 else (slots == slot).nonzero(as_tuple=True)[0]) for slot in used]
-        _groups[key] = [(slot, where) for slot, where in rows if slot >= 0]
-    return _groups[key]
+def grouped(slots: torch.Tensor) -> Grouped:
+    """Rows of each slot; those of the base have slot -1 and are in no span."""
+    used, counts = (found.tolist() for found in torch.unique(slots, return_counts=True))
+    spans, start = [], 0
+    for slot, count in zip(used, counts, strict=True):
+        if slot >= 0:
+            spans.append((slot, start, start + count))
+            start += count
+    if len(used) == 1:
+        return Grouped(None, tuple(spans))
+    return Grouped(slots.argsort(stable=True)[len(slots) - start :], tuple(spans))
 
 
-def bgmv_shrink(
-    inputs: torch.Tensor, weights: torch.Tensor, output: torch.Tensor, slots: torch.Tensor, scaling: float = 1.0
-) -> None:
-    """output = scaling * inputs @ A, by adapter."""
-    rank = weights.shape[-2]
-    output[:, :rank].zero_()
-    for slot, rows in groups(slots[: inputs.shape[0]]):
-        matrix = _matrix(weights, slot)
-        some = inputs if rows is None else inputs.index_select(0, rows)
-        low = linear(some.to(matrix.dtype), matrix).to(output.dtype).mul_(scaling)
-        if rows is None:
-            output[:, :rank] = low
-        else:
-            output[rows, :rank] = low
-
-
-def bgmv_expand(
-    inputs: torch.Tensor, weights: torch.Tensor, output: torch.Tensor, slots: torch.Tensor, add_inputs: bool = True
-) -> None:
-    """output += inputs @ B, by adapter."""
-    if not add_inputs:
-        output.zero_()
-    for slot, rows in groups(slots[: inputs.shape[0]]):
-        matrix = _matrix(weights, slot)
-        width = min(matrix.shape[0], output.shape[1])
-        some = inputs if rows is None else inputs.index_select(0, rows)
-        high = linear(some.to(matrix.dtype), matrix)[:, :width].to(output.dtype)
-        if rows is None:
-            output[:, :width] += high
-        else:
-            output[:, :width].index_add_(0, rows, high)
-
-
-def bgmv_expand_slice(
-    inputs: torch.Tensor,
-    weights: torch.Tensor,
-    output: torch.Tensor,
-    slots: torch.Tensor,
-    offset: int,
-    size: int,
-    add_inputs: bool = True,
-) -> None:
-    """The same into a slice of the output: merged projections hold several matrices side by side."""
-    bgmv_expand(inputs, weights, output[:, offset : offset + size], slots, add_inputs)
+def add(rows: Grouped, y: torch.Tensor, x: torch.Tensor, matrices: Iterable[Matrices], scale: float = 1.0) -> None:
+    """y += scale * x @ A @ B in place, each row with the matrices of its own slot."""
+    if not rows.spans:
+        return
+    given, made = (x, y) if rows.order is None else (x.index_select(0, rows.order), y.index_select(0, rows.order))
+    for low, high, column in matrices:
+        for slot, start, stop in rows.spans:
+            some, expand = given[start:stop], _matrix(high, slot)
+            if low is not None:
+                some = some @ _matrix(low, slot).T
+            width = min(expand.shape[0], made.shape[1] - column)
+            made[start:stop, column : column + width].addmm_(some.to(expand.dtype), expand[:width].T, alpha=scale)
+    if rows.order is not None:
+        y.index_copy_(0, rows.order, made)
 
 
 def _matrix(weights: torch.Tensor, slot: int) -> torch.Tensor:
@@ -94,8 +74,43 @@ def _matrix(weights: torch.Tensor, slot: int) -> torch.Tensor:
     return matrix.squeeze(0) if matrix.dim() == 3 else matrix
 
 
+class GroupedWrapper(punica_cpu.PunicaWrapperCPU):
+    """vLLM's LoRA layers call these; `grouped` is worked out once for a batch."""
+
+    tokens = sampled = Grouped(None, ())
+
+    def update_metadata(self, *args: Any, **more: Any) -> None:
+        super().update_metadata(*args, **more)
+        self.tokens, self.sampled = grouped(self.token_lora_indices), grouped(self.sampler_indices)
+
+    def add_lora_linear(
+        self,
+        y: torch.Tensor,
+        x: torch.Tensor,
+        lora_a_stacked: tuple[torch.Tensor, ...],
+        lora_b_stacked: tuple[torch.Tensor, ...],
+        scale: float,
+        output_slices: tuple[int, ...],
+        **more: Any,
+    ) -> None:
+        """Merged projections hold several matrices side by side: a slice of the output for each."""
+        columns = [sum(output_slices[:n]) for n in range(len(output_slices))]
+        add(self.tokens, y, x, zip(lora_a_stacked, lora_b_stacked, columns, strict=True), scale)
+
+    def add_lora_embedding(self, y: torch.Tensor, x: torch.Tensor, lora_b_stacked: torch.Tensor, **more: Any) -> None:
+        add(self.tokens, y, x, [(None, lora_b_stacked, 0)])
+
+    def add_lora_logits(
+        self,
+        y: torch.Tensor,
+        x: torch.Tensor,
+        lora_a_stacked: torch.Tensor,
+        lora_b_stacked: torch.Tensor,
+        scale: float,
+        **more: Any,
+    ) -> None:
+        add(self.sampled, y, x, [(lora_a_stacked, lora_b_stacked, 0)], scale)
+
+
 torch._dynamo.config.disable = True
-punica_cpu.PunicaWrapperCPU.update_metadata = update_metadata
-for _module in (lora_ops, punica_cpu):
-    for _kernel in (bgmv_shrink, bgmv_expand, bgmv_expand_slice):
-        setattr(_module, _kernel.__name__, _kernel)
+punica_cpu.PunicaWrapperCPU = GroupedWrapper
