@@ -110,7 +110,7 @@ def test_a_failed_engine_starts_again_with_the_right_versions(
     completions = drawn(sampler, *requests)
     assert [c.tokens.logprobs[0] for c in completions] == [-1.1, -1.1, -1.1, -1.2]
     assert engine.starts == 2, "one restart for all that waited"
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 20
 
 
 def test_an_adapter_that_does_not_load_in_time_is_loaded_by_the_next_engine(make: Make, adapters: Path) -> None:
@@ -195,7 +195,7 @@ def test_cancelling_a_sample_cancels_it_in_the_engine(make: Make) -> None:
             await task
 
     asyncio.run(give_up())
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + 20
     while sampler._drawing and time.monotonic() < deadline:
         time.sleep(0.01)
     assert sampler._drawing == 0
