@@ -25,10 +25,6 @@ Matrices = tuple[torch.Tensor | None, torch.Tensor, int]
 class GroupedLora:
     """What `worker_extension_cls` names: importing it puts the kernels in place."""
 
-    def lora_kernels(self) -> str:
-        """Which kernels the worker runs."""
-        return str(punica_cpu.PunicaWrapperCPU.__module__)
-
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
