@@ -171,7 +171,6 @@ def test_a_request_that_vllm_refuses_is_an_error_and_not_a_restart(run: Callable
 def test_a_restart_that_hangs_is_given_up_and_tried_again(
     run: Callable[..., VLLMSampler], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vllm_local, "START", 0.5)
     release, after = threading.Event(), Core()
 
     def hang() -> Core:
@@ -180,6 +179,7 @@ def test_a_restart_that_hangs_is_given_up_and_tried_again(
 
     sampler = run(Core(generate=failure("dead")), hang, after)
     publish(sampler, tmp_path)
+    monkeypatch.setattr(vllm_local, "START", 3.0)
     assert draw(sampler, "a@0-x").ids
     assert (after.adapters, sampler.life, sampler._failures) == (["a@0-x"], 1, 2)
     release.set()
