@@ -11,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 START = 900.0
@@ -34,10 +34,9 @@ def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(30)
-        finally:
-            end_group(process.pid)
+        end_group(process.pid)
 
 
 def await_health(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -27,6 +27,8 @@ GOAL = {
     "open_s": 3.0, "slowest_filter_ms": 200.0, "slowest_bout_ms": 1000.0,
     "scripts_run": 0, "elements_made": 0, "hidden_characters": 0, "overflows": 0, "errors": 0, "requests": 0,
 }  # fmt: skip
+TIMES = ("open_s", "slowest_filter_ms", "slowest_bout_ms")
+"""What `--quick` does not judge: it runs beside other work."""
 PWN = "window.pwned = (window.pwned || 0) + 1"
 HOSTILE = (
     f"</script><script>{PWN}</script><img src=x onerror='{PWN}'><img src='http://agon.invalid/leak.png'>"
@@ -95,7 +97,8 @@ def hostile(browser: Browser) -> dict[str, Any]:
     for _ in range(VIEWS // 2):
         for _ in range(2):
             found["slowest_bout_ms"] = max(found["slowest_bout_ms"], round(browser.js(OPENED), 1))
-            browser.js("new Promise((done) => setTimeout(done, 60))")
+            browser.js("new Promise((done) => setTimeout(done, 250))")
+            browser.until(SHOWN, 20)
             for name, question in (("elements_made", FOREIGN), ("hidden_characters", HIDDEN), ("overflows", WIDE)):
                 found[name] += browser.js(question)
             found["views"] += browser.js(SHOWN)
@@ -145,7 +148,8 @@ def main() -> None:
         page = write_viewer(open_source(run.path), folder / "page.html")
         print(f"{BOUTS} bouts in {page.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - began:.1f} s")
         value, caught = measure(page, folder, quick)
-    holds = caught and value["views"] == VIEWS and all(value[name] <= goal for name, goal in GOAL.items())
+    judged = {name: goal for name, goal in GOAL.items() if not (quick and name in TIMES)}
+    holds = caught and value["views"] == VIEWS and all(value[name] <= goal for name, goal in judged.items())
     verdict(CLAIM, value, GOAL, holds, n=BOUTS)
 
 

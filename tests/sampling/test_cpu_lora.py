@@ -105,11 +105,13 @@ def test_logits_follow_prompts_and_embeddings_follow_tokens(wrapper: Any) -> Non
     torch.testing.assert_close(y, expected)
 
 
-def test_half_precision_is_as_close_as_its_rounding() -> None:
+@pytest.mark.parametrize("output", [torch.bfloat16, torch.float32], ids=str)
+def test_half_precision_is_as_close_as_its_rounding(output: torch.dtype) -> None:
+    """Also where the head is in float32."""
     torch.manual_seed(0)
     slots = torch.tensor([0, 2, 0, -1, 2, 2])
     a, b = stacked(RANK, WIDE).bfloat16(), stacked(6, RANK).bfloat16()
-    x, y = torch.randn(6, WIDE).bfloat16(), torch.randn(6, 6).bfloat16()
+    x, y = torch.randn(6, WIDE).to(output), torch.randn(6, 6).to(output)
     expected = by_row(y.double(), x.double(), [a.double()], [b.double()], slots.tolist(), 1.0)
     add(grouped(slots), y, x, [(a, b, 0)])
     torch.testing.assert_close(y.double(), expected, rtol=0.03, atol=0.03)

@@ -118,7 +118,7 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def connect(server: Server, base: Path, ready: float = 5.0) -> VLLMSampler:
+def connect(server: Server, base: Path, ready: float = 60.0) -> VLLMSampler:
     return VLLMSampler(str(base / "base"), ServerEngine(f"http://127.0.0.1:{server.server_port}/v1", ready=ready))
 
 
@@ -196,13 +196,16 @@ def test_a_server_that_goes_away_in_the_middle_of_a_run_is_waited_for(server: Se
     timer = threading.Timer(0.5, lambda: back.append(Server(server.server_port).go()))
     timer.start()
     drawn = sampler.draw_all([Draw((1, 2), "a@0-x", 3, Sampling(max_tokens=2))])
+    timer.join()
     assert (drawn[0].ids, sampler.life, len(back[0].adapters)) == ((5, 5), 1, 1)
     sampler.close()
     back[0].end()
 
 
 def test_a_server_that_stays_away_stops_the_run_in_time(server: Server, base: Path) -> None:
-    sampler = connect(server, base, ready=0.3)
+    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}/v1")
+    sampler = VLLMSampler(str(base / "base"), engine)
+    engine._ready = 2.0
     server.end()
     with pytest.raises(EngineError, match=r"no vLLM server answers.*broke off") as stopped:
         sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])

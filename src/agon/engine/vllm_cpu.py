@@ -58,9 +58,11 @@ def add(rows: Grouped, y: torch.Tensor, x: torch.Tensor, matrices: Iterable[Matr
         for slot, start, stop in rows.spans:
             some, expand = given[start:stop], _matrix(high, slot)
             if low is not None:
-                some = some @ _matrix(low, slot).T
+                shrink = _matrix(low, slot)
+                some = some.to(shrink.dtype) @ shrink.T
             width = min(expand.shape[0], made.shape[1] - column)
-            made[start:stop, column : column + width].addmm_(some.to(expand.dtype), expand[:width].T, alpha=scale)
+            factors = some.to(made.dtype), expand[:width].T.to(made.dtype)  # a head may be wider than its adapter
+            made[start:stop, column : column + width].addmm_(*factors, alpha=scale)
     if rows.order is not None:
         y.index_copy_(0, rows.order, made)
 
