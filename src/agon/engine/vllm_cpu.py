@@ -61,7 +61,7 @@ def add(rows: Grouped, y: torch.Tensor, x: torch.Tensor, matrices: Iterable[Matr
                 shrink = _matrix(low, slot)
                 some = some.to(shrink.dtype) @ shrink.T
             width = min(expand.shape[0], made.shape[1] - column)
-            factors = some.to(made.dtype), expand[:width].T.to(made.dtype)  # a head may be wider than its adapter
+            factors = some.to(made.dtype), expand[:width].T.to(made.dtype)  # a head may be in float32
             made[start:stop, column : column + width].addmm_(*factors, alpha=scale)
     if rows.order is not None:
         y.index_copy_(0, rows.order, made)
