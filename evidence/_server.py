@@ -34,9 +34,11 @@ def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         os.killpg(process.pid, signal.SIGTERM)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(30)
-        end_group(process.pid)
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+        finally:
+            end_group(process.pid)
 
 
 def await_health(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -356,7 +356,7 @@ def main() -> None:
         "hostile answers cannot hang, corrupt or slow the math verifier beyond 3x",
         {name: measured[name] for name in goal},
         goal,
-        safe and in_time and disturbed == 0 and len(killed_at) == armed_ones,
+        holds=safe and in_time and disturbed == 0 and len(killed_at) == armed_ones,
         **figures,
         **ratios,
         killed_at_cpu_seconds=killed_at,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import _engine
-from _lib import arguments, hardware, ratio_interval, verdict
+from _lib import arguments, ratio_interval, verdict
 from agon.types import Policy
 
 AIM = 0.05
@@ -41,7 +41,6 @@ def main() -> None:
         holds=high <= AIM and share <= AIM,
         seconds_interval=[round(low, 4), round(high, 4)],
         n=pairs,
-        hardware=hardware(),
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from _engine import SMALL, Bench, ask, bench
-from _lib import arguments, hardware, ratio_interval, verdict
+from _lib import arguments, ratio_interval, verdict
 from agon.engine.vllm import Draw
 from agon.engine.vllm_local import parameters
 from agon.types import Policy, Request, Sampling, seed_for
@@ -47,7 +47,6 @@ def main() -> None:
         n=pairs,
         rows=f"{ROWS} of {SAMPLING.max_tokens} tokens",
         base=f"random, {SMALL['num_hidden_layers']} layers of {SMALL['hidden_size']}",
-        hardware=hardware(),
     )
 
 

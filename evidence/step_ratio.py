@@ -20,7 +20,7 @@ import random
 import torch
 from transformers import PrinterCallback, TrainerCallback
 
-from _lib import arguments, hardware, ratio_interval, verdict
+from _lib import arguments, ratio_interval, verdict
 from _rollouts import model_config, train_config
 from agon.config import Lora
 from agon.engine.base import Tokens
@@ -58,7 +58,6 @@ def main() -> None:
         n=pairs,
         rows=f"{GROUPS * SIZE} of {PROMPT} + {COMPLETION} tokens",
         base=f"random, {SIZES['num_hidden_layers']} layers of {SIZES['hidden_size']}, float32",
-        hardware=hardware(),
     )
 
 

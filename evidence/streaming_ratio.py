@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from _engine import SMALL, Bench, bench
-from _lib import arguments, hardware, ratio_interval, verdict
+from _lib import arguments, ratio_interval, verdict
 from agon.algorithm import play
 from agon.engine.vllm import Draw
 from agon.game.prompts import challenge_prompt, draft_prompt
@@ -61,7 +61,6 @@ def main() -> None:
         n=rounds,
         bouts=PROBLEMS * GROUP,
         results=results,
-        hardware=hardware(),
     )
 
 

@@ -48,6 +48,10 @@ HIDDEN = (
 )
 WIDE = "document.getElementById('bout').scrollWidth > document.getElementById('bout').clientWidth"
 SHOWN = "document.getElementById('bout').textContent.includes('</script><script>window.pwned')"
+SETTLED = (
+    "new Promise((done) => { const end = performance.now() + 20000; "
+    f"const look = () => {SHOWN} || performance.now() > end ? done() : setTimeout(look, 20); setTimeout(look, 60); }})"
+)
 TIMED = (
     "(() => {{ const began = performance.now(); {}; document.body.offsetHeight; return performance.now() - began; }})()"
 )
@@ -97,8 +101,7 @@ def hostile(browser: Browser) -> dict[str, Any]:
     for _ in range(VIEWS // 2):
         for _ in range(2):
             found["slowest_bout_ms"] = max(found["slowest_bout_ms"], round(browser.js(OPENED), 1))
-            browser.js("new Promise((done) => setTimeout(done, 250))")
-            browser.until(SHOWN, 20)
+            browser.js(SETTLED)
             for name, question in (("elements_made", FOREIGN), ("hidden_characters", HIDDEN), ("overflows", WIDE)):
                 found[name] += browser.js(question)
             found["views"] += browser.js(SHOWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 from transformers import PreTrainedTokenizerFast
@@ -13,6 +14,13 @@ from agon.types import BASE
 
 WEIGHTS = {"one": 0.1, "two": 0.2, "three": 0.3}
 """What each adapter adds to every log-prob, by the name of its folder."""
+
+
+def join_starting() -> None:
+    """Wait for the threads in which engines start."""
+    for thread in threading.enumerate():
+        if thread.name == "agon-vllm-start":
+            thread.join(20)
 
 
 class FakeEngine:

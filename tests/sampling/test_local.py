@@ -18,7 +18,7 @@ from agon.engine.vllm_local import LocalEngine, drawn
 from agon.errors import EngineError
 from agon.types import BASE, Policy, Sampling
 
-from .fake import tokenizer
+from .fake import join_starting, tokenizer
 
 WHOLE = 8
 
@@ -183,6 +183,4 @@ def test_a_restart_that_hangs_is_given_up_and_tried_again(
     assert draw(sampler, "a@0-x").ids
     assert (after.adapters, sampler.life, sampler._failures) == (["a@0-x"], 1, 2)
     release.set()
-    for thread in threading.enumerate():
-        if thread.name == "agon-vllm-start":
-            thread.join(20)
+    join_starting()

@@ -203,9 +203,8 @@ def test_a_server_that_goes_away_in_the_middle_of_a_run_is_waited_for(server: Se
 
 
 def test_a_server_that_stays_away_stops_the_run_in_time(server: Server, base: Path) -> None:
-    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}/v1")
-    sampler = VLLMSampler(str(base / "base"), engine)
-    engine._ready = 2.0
+    sampler = connect(server, base)
+    sampler.engine._ready = 2.0
     server.end()
     with pytest.raises(EngineError, match=r"no vLLM server answers.*broke off") as stopped:
         sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])

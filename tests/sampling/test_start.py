@@ -21,7 +21,7 @@ from agon.engine.vllm_leash import NAME, Leash, marked
 from agon.engine.vllm_local import LocalEngine
 from agon.errors import EngineError
 
-from .fake import tokenizer
+from .fake import join_starting, tokenizer
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
@@ -55,13 +55,6 @@ def base(tmp_path: Path) -> Iterator[str]:
     assert NAME not in os.environ
 
 
-def join(name: str) -> None:
-    """Wait for the threads of this name."""
-    for thread in threading.enumerate():
-        if thread.name == name:
-            thread.join(10)
-
-
 def gone(process: int, seconds: float = 10.0) -> bool:
     """Whether a process ends in time; a zombie has ended."""
     deadline = time.monotonic() + seconds
@@ -93,7 +86,7 @@ def test_an_engine_that_hangs_while_it_starts_is_an_error_in_time_and_leaves_not
     assert engine.child
     assert gone(engine.child)
     release.set()
-    join("agon-vllm-start")
+    join_starting()
     assert late.ended, "an engine that comes too late is shut down"
 
 

@@ -11,6 +11,6 @@ from agon.verify.math import MathVerifier
 
 @pytest.fixture(scope="session")
 def verifier() -> Iterator[MathVerifier]:
-    with MathVerifier(workers=2, deadline=2.0) as shared:
+    with MathVerifier(workers=2) as shared:
         yield shared
     assert shared.workers() == ()

@@ -68,7 +68,7 @@ def test_a_hostile_answer_is_safe_and_cheap(verifier: MathVerifier, answer: str)
     [verdict] = verifier.verify_many([row("", "42", answer)])
     assert verdict.reason in SAFE
     assert verifier.counters["jobs"] - jobs <= 1
-    assert time.process_time() - start < 3
+    assert time.process_time() - start < 1
 
 
 def test_m17_to_m20_pairs(verifier: MathVerifier) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -56,20 +57,15 @@ def add(rows: Grouped, y: torch.Tensor, x: torch.Tensor, matrices: Iterable[Matr
     given, made = (x, y) if rows.order is None else (x.index_select(0, rows.order), y.index_select(0, rows.order))
     for low, high, column in matrices:
         for slot, start, stop in rows.spans:
-            some, expand = given[start:stop], _matrix(high, slot)
+            some, expand = given[start:stop], high[slot, 0]
             if low is not None:
-                shrink = _matrix(low, slot)
+                shrink = low[slot, 0]
                 some = some.to(shrink.dtype) @ shrink.T
             width = min(expand.shape[0], made.shape[1] - column)
             factors = some.to(made.dtype), expand[:width].T.to(made.dtype)  # a head may be in float32
             made[start:stop, column : column + width].addmm_(*factors, alpha=scale)
     if rows.order is not None:
         y.index_copy_(0, rows.order, made)
-
-
-def _matrix(weights: torch.Tensor, slot: int) -> torch.Tensor:
-    matrix = weights[slot]
-    return matrix.squeeze(0) if matrix.dim() == 3 else matrix
 
 
 class GroupedWrapper(punica_cpu.PunicaWrapperCPU):
@@ -92,7 +88,7 @@ class GroupedWrapper(punica_cpu.PunicaWrapperCPU):
         **more: Any,
     ) -> None:
         """Merged projections hold several matrices side by side: a slice of the output for each."""
-        columns = [sum(output_slices[:n]) for n in range(len(output_slices))]
+        columns = accumulate((0, *output_slices[:-1]))
         add(self.tokens, y, x, zip(lora_a_stacked, lora_b_stacked, columns, strict=True), scale)
 
     def add_lora_embedding(self, y: torch.Tensor, x: torch.Tensor, lora_b_stacked: torch.Tensor, **more: Any) -> None:
