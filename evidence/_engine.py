@@ -83,7 +83,7 @@ class Bench:
 def random_checkpoint(folder: Path, **sizes: Any) -> Path:
     """A Qwen3 of random weights, large enough that every adapter shows, with a small byte-level tokenizer."""
     from agon.engine.synthetic import random_base
-    from agon.engine.tiny import build_tokenizer, save, token_settings
+    from agon.engine.tiny.checkpoint import build_tokenizer, save, token_settings
 
     tokenizer = build_tokenizer(["What is one and one? Count to ten, then solve the problem."])
     settings = {"max_position_embeddings": 2048, "initializer_range": 0.15, **token_settings(tokenizer), **sizes}
@@ -99,7 +99,7 @@ def build(base: Path) -> Any:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from agon.engine.lora import build_pair
+    from agon.engine.adapters import build_pair
 
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     return build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
@@ -110,8 +110,8 @@ def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float 
     """A random base, a pair over it, and a running engine; all gone at the end."""
     import torch
 
-    from agon.engine.vllm import VLLMSampler
-    from agon.engine.vllm_local import LocalEngine
+    from agon.engine.vllm.local import LocalEngine
+    from agon.engine.vllm.sampler import VLLMSampler
 
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agon.disk import provenance
+from agon.rundir import provenance
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Literal
 
-PRELOAD = ["agon.engine.trl", "agon.engine.synthetic"]
+PRELOAD = ["agon.engine.trl.learner", "agon.engine.synthetic"]
 
 
 def run_world(

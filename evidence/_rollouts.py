@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from agon.config import Lora, Model, Train
-from agon.engine.base import Tokens
 from agon.engine.synthetic import random_tokens
 from agon.game.advantage import advantages
+from agon.protocols import Tokens
 
 VOCABULARY = 64
 

@@ -24,7 +24,8 @@ def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
     words = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
     words += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
     words += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
-    words += ["--worker-extension-cls", "agon.engine.vllm_cpu.GroupedLora", "--host", "127.0.0.1", "--port", str(port)]
+    words += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
+    words += ["--host", "127.0.0.1", "--port", str(port)]
     settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
     settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
     command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *words]

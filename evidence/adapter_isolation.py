@@ -20,7 +20,7 @@ from transformers import TrainerCallback
 from _lib import arguments, verdict
 from _rollouts import live_group, model_config, reward, train_config
 from agon.engine.synthetic import random_base, rollout, stream
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.learner import TRLLearner
 from agon.game.advantage import advantages
 from agon.types import Policy, Stream
 

@@ -23,8 +23,7 @@ from tests.rundir import faults, scenes
 from tests.rundir.crashes import Strike, crash_everywhere
 from tests.rundir.damages import DAMAGES, damage
 
-from agon import checkpoint
-from agon.disk import files
+from agon.rundir import checkpoint, files
 
 
 def crash(strike: Strike, first: int) -> int:

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from _lib import arguments, verdict
-from agon.eval.statistics import t_interval
+from agon.eval.intervals import t_interval
 from agon.report.curve import curve
 
 CLAIM = "for each of 3 seeds the demo's dev reward rises by at least 0.15, within 3 minutes on two cores"

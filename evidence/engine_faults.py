@@ -18,8 +18,8 @@ from typing import Any
 
 from _engine import Bench, ask, bench
 from _lib import arguments, verdict
-from agon.engine.canary import Canary
-from agon.engine.vllm_leash import mark_of, marked
+from agon.engine.vllm.canary import Canary
+from agon.engine.vllm.orphans import mark_of, marked
 from agon.types import Completion, Policy, Request, Sampling
 
 PATIENCE = 30.0

@@ -19,9 +19,9 @@ from _lib import ROOT, arguments, verdict
 SUITE = [
     "tests/game",
     "tests/paper",
-    "tests/text/test_parse.py",
-    "tests/text/test_peek.py",
-    "tests/text/test_prompts.py",
+    "tests/game/test_parse.py",
+    "tests/game/test_peek.py",
+    "tests/game/test_prompts.py",
 ]
 
 

@@ -20,9 +20,9 @@ import time
 from pathlib import Path
 
 from _lib import ROOT, arguments, verdict
-from agon.checkpoint import folders, newest
-from agon.disk.bouts import files_in
 from agon.rundir import read_bouts
+from agon.rundir.bouts import files_in
+from agon.rundir.checkpoint import folders, newest
 
 OVERRIDES = [
     "data.train.take=60", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=2", "game.group_size=2",

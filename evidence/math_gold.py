@@ -20,9 +20,9 @@ from collections.abc import Iterator
 from _lib import arguments, data_dir, verdict
 from agon.types import Reason, Verdict
 from agon.verify import Verifier, load_verifier
-from agon.verify.forms import squeeze, words
-from agon.verify.pool import Limits, Pool
-from agon.verify.probes import forbidden, paid, row
+from agon.verify.math.notation import squeeze, words
+from agon.verify.math.probes import forbidden, paid, row
+from agon.verify.workers.pool import Limits, Pool
 
 Row = tuple[str, str]
 """Question and gold."""
@@ -66,7 +66,7 @@ def refused(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[str
 
 def by_grader_alone(golds: list[str]) -> list[str]:
     """Golds that the comparison itself does not find equal to themselves."""
-    pool = Pool("agon.verify.grader:judge", Limits(workers=2))
+    pool = Pool("agon.verify.math.equality:judge", Limits(workers=2))
     outcomes = [(gold, pool.submit(gold, gold)) for gold in golds if words(gold) is None]
     found = [f"grader alone, gold {gold!r}: {future.result()}" for gold, future in outcomes]
     pool.close()

@@ -25,8 +25,8 @@ from typing import Any
 
 from _lib import arguments, ratio_interval, verdict
 from agon.types import Reason, Verdict
-from agon.verify.math import MathVerifier, decide
-from agon.verify.probes import row
+from agon.verify.math.probes import row
+from agon.verify.math.verifier import MathVerifier, decide
 from math_gold import retypeset, rows
 
 Triple = tuple[str, str, str]

@@ -42,7 +42,7 @@ def counted() -> tuple[int, int, int, int]:
     import torch
 
     from agon.config import Init, Lora
-    from agon.engine.lora import build_pair
+    from agon.engine.adapters import build_pair
     from agon.engine.synthetic import random_base
 
     with torch.device("meta"):
@@ -70,7 +70,7 @@ def stepped(sizes: dict[str, Any]) -> tuple[Any, int]:
 
     from agon.config import Model, Train
     from agon.engine.synthetic import random_base, random_tokens, rollout, stream
-    from agon.engine.trl import TRLLearner
+    from agon.engine.trl.learner import TRLLearner
 
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.bfloat16)

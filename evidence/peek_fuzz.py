@@ -24,7 +24,8 @@ from _lib import ROOT, arguments, verdict
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(ROOT))
-from tests.text import families, hostile
+from tests.engine import families
+from tests.game import hostile
 
 from agon.engine.render import Renderer
 from agon.game.parse import parse, well_formed

@@ -49,7 +49,7 @@ def build(sizes: dict[str, Any]) -> Any:
     import torch
 
     from agon.config import Init, Lora
-    from agon.engine.lora import build_pair
+    from agon.engine.adapters import build_pair
     from agon.engine.synthetic import random_base
 
     torch.set_num_threads(1)

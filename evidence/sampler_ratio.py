@@ -16,8 +16,8 @@ from typing import Any
 
 from _engine import SMALL, Bench, ask, bench
 from _lib import arguments, ratio_interval, verdict
-from agon.engine.vllm import Draw
-from agon.engine.vllm_local import parameters
+from agon.engine.vllm.local import parameters
+from agon.engine.vllm.sampler import Draw
 from agon.types import Policy, Request, Sampling, seed_for
 
 AIM = 0.97

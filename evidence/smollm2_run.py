@@ -143,9 +143,9 @@ def rounding(run: Path) -> float:
     from transformers import AutoModelForCausalLM
 
     from agon.config import load
+    from agon.engine.build import base_path
     from agon.engine.render import Renderer
     from agon.game.prompts import draft_prompt
-    from agon.machines import base_path
     from agon.rundir import RunDir, read_bouts
     from agon.types import Problem
 

@@ -15,9 +15,9 @@ from typing import Any
 from _engine import RANK, TINY, Bench, bench, build, random_checkpoint
 from _lib import arguments, verdict
 from _server import vllm_server
-from agon.engine.canary import Canary
-from agon.engine.vllm import VLLMSampler
-from agon.engine.vllm_http import ServerEngine
+from agon.engine.vllm.canary import Canary
+from agon.engine.vllm.sampler import VLLMSampler
+from agon.engine.vllm.server import ServerEngine
 from agon.errors import EngineError
 from agon.types import Policy
 

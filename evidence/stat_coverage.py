@@ -16,7 +16,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 
 from _lib import arguments, verdict
-from agon.eval import statistics as st
+from agon.eval import intervals as st
 
 NOMINAL, LOW, HIGH = 0.95, 0.93, 0.97
 SEED = 2026

@@ -23,10 +23,10 @@ from transformers import PrinterCallback, TrainerCallback
 from _lib import arguments, ratio_interval, verdict
 from _rollouts import model_config, train_config
 from agon.config import Lora
-from agon.engine.base import Tokens
 from agon.engine.synthetic import random_base, random_tokens, rollout, stream
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.learner import TRLLearner
 from agon.game.advantage import advantages
+from agon.protocols import Tokens
 from agon.types import Policy, Stream
 
 AIM = 1.05

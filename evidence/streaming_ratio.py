@@ -18,7 +18,7 @@ from typing import Any
 from _engine import SMALL, Bench, bench
 from _lib import arguments, ratio_interval, verdict
 from agon.algorithm import play
-from agon.engine.vllm import Draw
+from agon.engine.vllm.sampler import Draw
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.game.rules import Game
 from agon.types import Completion, Policy, Problem, Reason, Request, Sampling, Verdict, seed_for

@@ -19,11 +19,11 @@ from typing import NamedTuple
 import torch
 
 from _lib import arguments, verdict
-from agon.data import tabletop
-from agon.data.worked import operations_of, recap, truth
+from agon.data.tabletop import problems as tabletop
+from agon.data.tabletop.lessons import operations_of, recap, truth
 from agon.engine.hf import HFSampler
-from agon.engine.tiny import tiny_base
-from agon.eval.statistics import Interval, clustered
+from agon.engine.tiny.checkpoint import tiny_base
+from agon.eval.intervals import Interval, clustered
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.types import Completion, Problem, Prompt, Request, Sampling, Verdict, seed_for

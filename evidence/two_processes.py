@@ -75,7 +75,7 @@ def work(rank: int, world: int, jobs: list[Job]) -> list[dict[str, Any]]:
 
 def train(rank: int, world: int, job: Job) -> dict[str, Any]:
     from agon.engine.synthetic import random_base, stream
-    from agon.engine.trl import TRLLearner
+    from agon.engine.trl.learner import TRLLearner
 
     share = GROUPS // world
     mine = range(rank * share, (rank + 1) * share)

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agon.engine.base import Sampler, Verify
 from agon.game.advantage import advantages
 from agon.game.prompts import draft_prompt
 from agon.game.rules import Game
+from agon.protocols import Sampler, Verify
 from agon.types import Bout, Completion, Played, Policy, Problem, Prompt, Request, Rollout, Stream, seed_for
 
 

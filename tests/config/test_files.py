@@ -10,8 +10,8 @@ import pytest
 from agon.arms import ARMS
 from agon.cli.init import recipes
 from agon.config import diff, load
+from agon.config.explain import explain
 from agon.config.read import read
-from agon.config.words import explain
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = ROOT / "configs" / "paper"

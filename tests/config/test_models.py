@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from agon import data
 from agon.arms import ARMS, ROOT, resolve
 from agon.config import PRESETS, Config, GameConfig, diff, json_schema, resolved
+from agon.config.explain import explain, names, sections
 from agon.config.rules import RULES
-from agon.config.words import explain, names, sections
 
 from .scenes import config
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agon.diagnose import Log, Row, diagnose
 from agon.diagnose.dead import Cause, causes
-from agon.diagnose.words import MEANING, findings
+from agon.diagnose.findings import MEANING, findings
 
 ALIVE = (Row((2.0, 0.5), 2.5, True, False), Row((0.0, 0.0), 0.0, False, False))
 

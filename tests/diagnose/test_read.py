@@ -14,9 +14,9 @@ import pytest
 from agon.cli.diagnose import add_arguments, run
 from agon.cli.parser import Parser
 from agon.diagnose import Columns, Diagnosis, diagnose, read
-from agon.disk import bouts
 from agon.errors import DataError
 from agon.game.rules import Game
+from agon.rundir import bouts
 from tests.game import world
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agon.diagnose import Diagnosis, Log, Row, Term, diagnose
-from agon.diagnose.log import normalise, snap
+from agon.diagnose.groups import normalise, snap
 from agon.diagnose.terms import MIN_REPEATS
 
 FEW = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0])

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from agon.config import Model, Train
-from agon.engine.base import Tokens, Update
 from agon.engine.synthetic import random_base, random_tokens, rollout, stream
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.learner import TRLLearner
+from agon.protocols import Tokens, Update
 from agon.types import Policy, Rollout, Stream
 
 VOCABULARY = 64

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agon.engine.base import Tokens
-from agon.engine.batch import FILLER, Row, portions, rows_of, shares, tensors
 from agon.engine.synthetic import rollout, stream
+from agon.engine.trl.batch import FILLER, Row, portions, rows_of, shares, tensors
 from agon.errors import EngineError
+from agon.protocols import Tokens
 from agon.types import Policy
 
 from .kit import masked, rows

@@ -19,8 +19,8 @@ from transformers import Trainer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer
 
-from agon.engine.tally import TRL_METRICS
-from agon.engine.trl import PairTrainer
+from agon.engine.trl.learner import PairTrainer
+from agon.engine.trl.metrics import TRL_METRICS
 from agon.types import Policy
 
 from .kit import make_learner, train
@@ -141,9 +141,8 @@ def test_callbacks_may_set_the_step_at_which_training_begins() -> None:
 
 def test_trl_is_imported_without_vllm() -> None:
     """TRL asks `trl.import_utils.is_vllm_available` at import; when that moves, a start costs twice as long again."""
-    code = (
-        "import sys, agon.engine.trl, trl.import_utils as gate; print('vllm' in sys.modules, gate.is_vllm_available())"
-    )
+    code = "import sys, agon.engine.trl.learner, trl.import_utils as gate\n"
+    code += "print('vllm' in sys.modules, gate.is_vllm_available())"
     quiet = os.environ | {"HF_HUB_OFFLINE": "1"}
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, env=quiet)
     installed = importlib.util.find_spec("vllm") is not None

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from agon.engine.backend import check_backend, check_devices
-from agon.engine.base import Tokens
 from agon.engine.synthetic import random_base, rollout, stream, worst_case
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.backend import check_backend, check_devices
+from agon.engine.trl.learner import TRLLearner
 from agon.errors import CheckpointError, ConfigError, EngineError
+from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
 
 from .kit import both, distance, equal, make_learner, masked, model_config, moments, rows, train, train_config, weights

@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 
 from agon.config import Init, Lora
-from agon.engine.lora import Pair, build_pair, linear_targets
+from agon.engine.adapters import Pair, build_pair, linear_targets
 from agon.engine.synthetic import random_base
 from agon.errors import CheckpointError, ConfigError
 from agon.types import Policy

@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trl.kernels import chunked_logprob
 from trl.trainer import utils
 
-from agon.engine.batch import MULTIPLE, tensors
 from agon.engine.synthetic import random_base, worst_case
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.batch import MULTIPLE, tensors
+from agon.engine.trl.learner import TRLLearner
 from agon.types import Policy
 
 from .kit import make_learner, model_config, train, train_config
@@ -37,7 +37,7 @@ import torch
 torch.set_num_threads(1)
 from agon.config import Lora, Model, Train
 from agon.engine.synthetic import random_base, worst_case
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.learner import TRLLearner
 from agon.types import Policy
 
 VOCABULARY, TOKENS = 151_936, 15_000
@@ -80,7 +80,7 @@ class Largest(TorchDispatchMode):
 HOLES = """
 import json
 import torch
-from agon.engine.memory import give_back
+from agon.engine.trl.memory import give_back
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
@@ -105,7 +105,7 @@ def test_what_was_freed_goes_back_to_the_system() -> None:
 
 def test_a_learner_gives_memory_back_after_its_rehearsal_and_after_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[str] = []
-    monkeypatch.setattr("agon.engine.trl.give_back", lambda device: given.append(device.type))
+    monkeypatch.setattr("agon.engine.trl.learner.give_back", lambda device: given.append(device.type))
     learner = make_learner(total_steps=3)
     learner.rehearse(8, 8)
     assert given == ["cpu"]
@@ -122,7 +122,7 @@ def widths(monkeypatch: pytest.MonkeyPatch, dtype: str) -> set[int]:
         seen.update(batch[name].size(1) for name in ("prompt_ids", "completion_ids"))
         return batch
 
-    monkeypatch.setattr("agon.engine.trl.tensors", spied)
+    monkeypatch.setattr("agon.engine.trl.learner.tensors", spied)
     base = random_base(num_hidden_layers=1).to(getattr(torch, dtype))
     model = model_config(dtype=dtype)
     train(TRLLearner(model, train_config(), total_steps=3, base=base))

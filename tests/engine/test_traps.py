@@ -15,9 +15,9 @@ from peft import LoraConfig, get_peft_model
 from transformers import Trainer
 from trl import GRPOTrainer
 
-from agon.engine.base import Tokens
 from agon.engine.synthetic import random_base, rollout, stream
-from agon.engine.trl import PairTrainer, TRLLearner
+from agon.engine.trl.learner import PairTrainer, TRLLearner
+from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
 
 from .kit import both, equal, make_learner, masked, model_config, rows, train, train_config, weights

@@ -9,7 +9,7 @@ import pytest
 
 from agon.cli import main
 from agon.errors import InputError
-from agon.eval import statistics
+from agon.eval import intervals
 from agon.eval.compare import compare
 from agon.eval.result import Result
 from agon.eval.verdicts import in_markdown, plain
@@ -28,7 +28,7 @@ def test_one_run_each_is_the_exact_mcnemar_test_on_the_same_problems() -> None:
     found = compare([result("grpo", set(range(10))), result("agon", set(range(5, 30)))])
     (pair,) = found.pairs
     assert (pair["only_first"], pair["only_second"]) == (5, 20)
-    assert pair["p"] == pair["p_holm"] == statistics.mcnemar(5, 20)
+    assert pair["p"] == pair["p_holm"] == intervals.mcnemar(5, 20)
     assert pair["difference"]["value"] == pytest.approx(15 / 40)
     told = plain(found)
     assert "It solves 20 that grpo cascade does not, and misses 5" in told
@@ -43,7 +43,7 @@ def test_no_difference_comes_with_what_would_have_been_missed() -> None:
 
 def test_a_family_is_adjusted_together() -> None:
     found = compare([result("grpo", set()), *(result(arm, set(range(7))) for arm in ("coop", "agon", "margin"))])
-    assert [pair["p_holm"] for pair in found.pairs] == [pytest.approx(3 * statistics.mcnemar(0, 7))] * 3
+    assert [pair["p_holm"] for pair in found.pairs] == [pytest.approx(3 * intervals.mcnemar(0, 7))] * 3
 
 
 def test_seeds_decide_where_there_are_several_and_the_bootstrap_is_descriptive() -> None:
@@ -53,7 +53,7 @@ def test_seeds_decide_where_there_are_several_and_the_bootstrap_is_descriptive()
     (pair,) = found.pairs
     values = list(pair["differences"].values())
     assert values == pytest.approx([(10 + seed) / 40 for seed in range(4)])
-    wanted = statistics.t_interval(values)
+    wanted = intervals.t_interval(values)
     assert (pair["difference"]["low"], pair["difference"]["high"]) == (wanted.low, wanted.high)
     assert pair["bootstrap"]["descriptive"]
     assert found.sides[0]["over"] == "seeds"

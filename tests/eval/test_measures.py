@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from agon.eval import measures, statistics
-from agon.eval.divergence import adapter_distance
+from agon.eval import intervals, measures
+from agon.eval.distance import adapter_distance
 from agon.eval.joint import joint, overlap
 from agon.eval.result import measured
 
@@ -45,7 +45,7 @@ def test_conversions_are_of_wrong_drafts_and_regressions_of_right_ones() -> None
     found = measures.exchange(ROWS)
     assert (found["conversion"]["count"], found["conversion"]["of"]) == (1, 3)
     assert (found["regression"]["count"], found["regression"]["of"]) == (1, 2)
-    exact = statistics.clopper_pearson(1, 3)
+    exact = intervals.clopper_pearson(1, 3)
     assert (found["conversion"]["low"], found["conversion"]["high"]) == (exact.low, exact.high)
     assert found["empty_peek"]["count"] == 1
 
@@ -91,13 +91,13 @@ def test_a_share_over_repeated_problems_covers_at_its_level() -> None:
     for _ in range(400):
         chance = rng.beta(1, 1, 100)
         sizes = rng.integers(1, 6, 100)
-        found = statistics.rate([(rng.random(n) < p).tolist() for n, p in zip(sizes, chance, strict=True)])
+        found = intervals.rate([(rng.random(n) < p).tolist() for n, p in zip(sizes, chance, strict=True)])
         hits += found.low <= 0.5 <= found.high
     assert 0.92 <= hits / 400 <= 0.98
 
 
 def test_a_share_without_spread_is_not_certain() -> None:
-    found = statistics.rate([[False, False]] * 20)
+    found = intervals.rate([[False, False]] * 20)
     assert (found.low, found.value) == (0, 0)
     assert found.high > 0.1
 

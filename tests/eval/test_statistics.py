@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
-from agon.eval import statistics as s
+from agon.eval import intervals as s
 
 outcomes = st.lists(st.booleans(), min_size=2, max_size=60)
 

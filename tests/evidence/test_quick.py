@@ -22,7 +22,7 @@ LEFT_OUT = {
         "a few timings, which other work here upsets",
     ),
     "engine_faults": "starts several engines, a minute each",
-    "smollm2_run": "a training on a real engine, minutes on busy cores; tests/sampling starts one already",
+    "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",
     "demo_learns": "a whole training, minutes on busy cores; tests/report/test_demo.py goes the same way in two steps",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
 }

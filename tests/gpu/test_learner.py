@@ -11,7 +11,7 @@ import torch
 from _processes import run_world
 from agon.config import Lora, Model, Train
 from agon.engine.synthetic import random_base, worst_case
-from agon.engine.trl import TRLLearner
+from agon.engine.trl.learner import TRLLearner
 from agon.types import Policy
 from two_processes import Job, compare, work
 

@@ -13,7 +13,7 @@ import torch
 from _engine import QWEN3_06B, random_checkpoint
 from agon.config import Config
 from agon.engine.synthetic import worst_case
-from agon.machines import Machines, build
+from agon.training.machines import Machines, build
 from agon.types import Policy
 
 pytestmark = pytest.mark.gpu

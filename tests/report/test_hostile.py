@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from agon.cli import main
+from agon.report.escape import escape, tame
 from agon.report.rows import open_source
 from agon.report.viewer import render
-from agon.report.words import escape, tame
 from agon.rundir import read_bouts
 
 from . import scenes

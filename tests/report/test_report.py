@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agon.cli import main
-from agon.eval.statistics import t_interval
+from agon.eval.intervals import t_interval
 from agon.report import paper
 from agon.report.cells import BY_KEY, METHODS, cell
 from agon.report.collect import HELD_OUT, Run, Setting, collect

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agon.disk import files
+from agon.rundir import files
 
 CHANGES = ("open", "write", "sendfile", "fsync", "rename", "replace", "mkdir", "unlink", "remove", "rmdir", "ftruncate")
 STRUCK = 99

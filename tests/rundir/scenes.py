@@ -11,10 +11,8 @@ from typing import Any
 
 import yaml
 
-from agon import checkpoint
-from agon.disk import files
-from agon.disk.pair import PairInfo, read_pair
-from agon.rundir import RunDir
+from agon.rundir import RunDir, checkpoint, files
+from agon.rundir.pair import PairInfo, read_pair
 from agon.types import Direction, Policy
 
 STEPS, KEEP, PINNED = 4, 2, (2,)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agon.disk import bouts as bouts_file
-from agon.disk.bouts import COLUMNS
 from agon.errors import RunDirError, RunError
 from agon.rundir import RunDir, read_bouts
+from agon.rundir import bouts as bouts_file
+from agon.rundir.bouts import COLUMNS
 from agon.types import Bout, Completion, Message, Policy, Problem, Prompt, Quote, Reason, Reward, Rollout, Verdict
 
 from . import scenes

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agon import checkpoint
-from agon.checkpoint import MANIFEST, Manifest
 from agon.errors import CheckpointError
+from agon.rundir import checkpoint
+from agon.rundir.checkpoint import MANIFEST, Manifest
 
 from . import scenes
 from .damages import damage

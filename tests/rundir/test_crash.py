@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from agon import checkpoint
-from agon.disk import files
 from agon.errors import CheckpointError, RunError
-from agon.rundir import RunDir
+from agon.rundir import RunDir, checkpoint, files
 
 from . import faults, scenes
 from .crashes import crash_everywhere, steps_from, undisturbed

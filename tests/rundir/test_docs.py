@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agon.disk.bouts import BONUS, COLUMNS, HEAD, ROLLOUT, SEEN
 from agon.rundir import MAY_CHANGE
-from tests.train.records import record
+from agon.rundir.bouts import BONUS, COLUMNS, HEAD, ROLLOUT, SEEN
+from tests.training.records import record
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rundir.md").read_text()
 NAMED = set(re.findall(r"`([\w.]+)`", PAGE))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agon.disk.log import Log
 from agon.errors import RunDirError
+from agon.rundir.step_log import Log
 
 from .scenes import record
 

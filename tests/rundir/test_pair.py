@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from agon.disk.pair import Pair, check_adapter, read_pair, write_pair
 from agon.errors import RunDirError
+from agon.rundir.pair import Pair, check_adapter, read_pair, write_pair
 from agon.types import Direction, Policy
 
 from . import scenes

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from agon.disk.files import weights_hash
 from agon.errors import CheckpointError, RunDirError
 from agon.rundir import RunDir, config_hash
+from agon.rundir.files import weights_hash
 
 from . import scenes
 from .scenes import CONFIG

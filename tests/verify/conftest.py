@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agon.verify.math import MathVerifier
+from agon.verify.math.verifier import MathVerifier
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from agon.types import Completion, Reason
-from agon.verify.answer import one_answer
-from agon.verify.prefilter import Finding
+from agon.verify.math.answer import one_answer
+from agon.verify.math.gate import Finding
 
 
 def said(text: str, *, boxed_answers: bool = False) -> str | Reason:

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from agon.types import Reason
-from agon.verify.math import MathVerifier
-from agon.verify.probes import row
+from agon.verify.math.probes import row
+from agon.verify.math.verifier import MathVerifier
 
 ROWS = [("", f"{k}+x", f"x+{k + k % 2}") for k in range(12)]
 EXPECTED = [k % 2 == 0 for k in range(12)]

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from agon.types import Completion, Problem, Reason
-from agon.verify.math import MathVerifier
-from agon.verify.probes import row
+from agon.verify.math.probes import row
+from agon.verify.math.verifier import MathVerifier
 
 DIGITS = "7" * 1_000_000
 HOSTILE = {

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from agon.errors import VerifierError
-from agon.verify.crew import Crew
-from agon.verify.pool import Limits, Pool
+from agon.verify.workers.pool import Limits, Pool
+from agon.verify.workers.supervisor import Crew
 
 JUDGE = "tests.verify.saboteur:judge"
 
@@ -133,7 +133,7 @@ def test_a_bug_in_the_watching_thread_is_infra_and_the_next_job_finds_a_new_one(
 
 ORPHAN = """
 import sys, time
-from agon.verify.pool import Limits, Pool
+from agon.verify.workers.pool import Limits, Pool
 pool = Pool("tests.verify.saboteur:judge", Limits(workers=2, deadline=60))
 pool.submit("work", None).result()
 hanging = [pool.submit("hang", None), pool.submit("sleep", None)]

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agon.types import Reason
-from agon.verify import forms, units
-from agon.verify.math import MathVerifier, decide
-from agon.verify.prefilter import limits, refuse
-from agon.verify.probes import forbidden, paid, row
+from agon.verify.math import notation, units
+from agon.verify.math.gate import limits, refuse
+from agon.verify.math.probes import forbidden, paid, row
+from agon.verify.math.verifier import MathVerifier, decide
 
 DATA = Path(os.environ.get("AGON_DATA") or Path(__file__).parents[3] / "shared" / "data")
 
@@ -101,7 +101,7 @@ def test_the_golds_of_math_500_are_accepted_and_never_filtered() -> None:
         gold = json.loads(line)["answer"]
         assert limits(gold, gold) == ""
         assert decide(gold, rf"$\displaystyle {gold}$.").reason is Reason.CORRECT  # type: ignore[union-attr]
-        if forms.words(gold) is None:
+        if notation.words(gold) is None:
             assert refuse(gold, gold) is None
 
 
@@ -124,10 +124,10 @@ def test_the_gate_takes_linear_time(unit: str) -> None:
 @given(st.integers(-(10**9), 10**9), st.integers(1, 10**6))
 @settings(max_examples=200, deadline=None)
 def test_numbers_are_read_exactly(top: int, bottom: int) -> None:
-    read = forms.number(rf"{'-' if top < 0 else ''}\frac{{{abs(top)}}}{{{bottom}}}")
+    read = notation.number(rf"{'-' if top < 0 else ''}\frac{{{abs(top)}}}{{{bottom}}}")
     assert read is not None
     assert read.value * bottom == top
-    integer = forms.number(f"{top:,}")
+    integer = notation.number(f"{top:,}")
     assert integer is not None
     assert integer.value == top
 
@@ -135,11 +135,11 @@ def test_numbers_are_read_exactly(top: int, bottom: int) -> None:
 def test_a_decimal_stands_for_a_fraction_only_to_six_digits() -> None:
     rng = random.Random(0)
     for _ in range(200):
-        gold = forms.number(f"{rng.randint(1, 999)}/{rng.randint(1, 999) * 7 + 1}")
+        gold = notation.number(f"{rng.randint(1, 999)}/{rng.randint(1, 999) * 7 + 1}")
         assert gold is not None
         value = float(gold.value)
-        assert gold.value.denominator == 1 or forms.same_number(gold, forms.number(f"{value:.9f}"))  # type: ignore[arg-type]
-        assert not forms.same_number(gold, forms.number(f"{value * 1.001:.9f}"))  # type: ignore[arg-type]
+        assert gold.value.denominator == 1 or notation.same_number(gold, notation.number(f"{value:.9f}"))  # type: ignore[arg-type]
+        assert not notation.same_number(gold, notation.number(f"{value * 1.001:.9f}"))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

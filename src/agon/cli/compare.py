@@ -39,8 +39,8 @@ def _file(path: Path) -> Path:
     if not path.is_dir():
         return path
     from agon.config import load
+    from agon.config.game import game_of
     from agon.eval.systems import headline
-    from agon.schedule import game_of
 
     if not (path / "config.yaml").is_file():
         found = sorted(str(file) for file in path.rglob("*.json"))[:3]

@@ -74,7 +74,7 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    from agon.config.words import explain
+    from agon.config.explain import explain
 
     found = [explain(key) for key in _keys(args.key)]
     if args.json:
@@ -86,7 +86,7 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _keys(word: str) -> list[str]:
     """A dotted key as it is, or every key that ends in the word."""
-    from agon.config.words import did_you_mean, names
+    from agon.config.explain import did_you_mean, names
     from agon.errors import InputError
 
     known = names()

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the diagnosis of every stream in the log."""
     from agon.diagnose import diagnose, read
-    from agon.diagnose.words import findings, table
+    from agon.diagnose.findings import findings, table
 
     found = [diagnose(log, args.scale) for log in read(args.log, columns(args))]
     if args.json:

@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when every trial is there, 130 when interrupted: the same command goes on."""
-    from agon.disk.lock import locked
     from agon.eval.evaluate import throw_away
     from agon.eval.target import find, problems_of
+    from agon.rundir.lock import locked
     from agon.verify import check_verifier
 
     _check(args)
@@ -96,7 +96,7 @@ def _hold(args: argparse.Namespace, target: Target, evaluation: Evaluation) -> b
     import asyncio
 
     from agon.eval.machines import machines
-    from agon.interrupt import Interrupt, Interrupted
+    from agon.training.interrupt import Interrupt, Interrupted
 
     if not evaluation.missing():
         return True
@@ -111,7 +111,7 @@ def _hold(args: argparse.Namespace, target: Target, evaluation: Evaluation) -> b
 
 def _report(args: argparse.Namespace, target: Target, asked: Asked, evaluation: Evaluation) -> None:
     from agon.eval.derived import derive
-    from agon.eval.words import summary
+    from agon.eval.summary import summary
 
     measured = evaluation.finish()
     results, pair, notes = derive(evaluation, measured, target, _direction(args, target), args.divergence)

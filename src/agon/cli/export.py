@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agon.errors import InputError, install
 
 if TYPE_CHECKING:
-    from agon.disk.pair import Pair
+    from agon.rundir.pair import Pair
 
 FORMS = ("peft", "merged")
 
@@ -24,11 +24,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the folder whole or not at all."""
-    from agon.disk.files import TEMPORARY, building, sync_tree, telling
-    from agon.disk.pair import read_pair
     from agon.report.card import card
     from agon.report.collect import read_run
-    from agon.report.words import tame
+    from agon.report.escape import tame
+    from agon.rundir.files import TEMPORARY, building, sync_tree, telling
+    from agon.rundir.pair import read_pair
 
     pair, measured = read_pair(args.run), read_run(args.run)
     out = args.out or args.run / f"export-{args.to}"
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _adapters(pair: Pair, folder: Path) -> None:
     """The pair as it is: both adapters and the facts about them."""
-    from agon.disk.pair import FACTS
+    from agon.rundir.pair import FACTS
     from agon.types import Policy
 
     for policy in Policy:
@@ -62,8 +62,8 @@ def _merged(pair: Pair, folder: Path) -> None:
     if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
         raise InputError(f"merging needs {', '.join(missing)}", fix=f"{install('train')}, or --to peft")
     from agon.config import Model
+    from agon.engine.build import base_files
     from agon.engine.merge import merge
-    from agon.machines import base_files
     from agon.types import Policy
 
     base = base_files(Model(name=pair.info.base, revision=pair.info.base_revision))

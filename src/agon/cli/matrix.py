@@ -30,8 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when every cell is done, 1 when one failed, 130 when interrupted: the same command goes on."""
-    from agon.disk.lock import locked
     from agon.matrix import cells
+    from agon.rundir.lock import locked
     from agon.verify import check_verifier
 
     if args.slots < 1:
@@ -48,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
 def _local(args: argparse.Namespace, made: list[Cell]) -> int:
     import asyncio
 
-    from agon.interrupt import Interrupt, Interrupted
     from agon.matrix.local import run
     from agon.matrix.report import write_report
+    from agon.training.interrupt import Interrupt, Interrupted
 
     failures: list[str] = []
     with asyncio.Runner() as runner, Interrupt() as interrupt:
@@ -68,8 +68,8 @@ def _local(args: argparse.Namespace, made: list[Cell]) -> int:
 
 
 def _slurm(args: argparse.Namespace, made: list[Cell]) -> int:
-    from agon.disk.files import write
     from agon.matrix.slurm import script
+    from agon.rundir.files import write
 
     again = ["agon", "matrix", args.config, *args.overrides, "--arms", args.arms, "--seeds", args.seeds]
     again += ["--launcher", "slurm", "--slots", str(args.slots), "--out", str(args.out)]

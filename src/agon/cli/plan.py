@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agon.cli.parser import config_arguments, json_argument, print_json
 
 if TYPE_CHECKING:
-    from agon.plan import Cell, Section
+    from agon.training.plan import Cell, Section
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from agon.config import load, resolved
 
     config = load(args.config, args.overrides)
-    from agon.plan import plan  # after the config is known to be sound: a mistake is answered sooner
+    from agon.training.plan import plan  # after the config is known to be sound: a mistake is answered sooner
 
     sections = plan(config)
     if args.json:

@@ -22,7 +22,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError("scipy is not installed", fix=install("eval", "plot"))
     from agon.report.collect import collect
     from agon.report.document import write_report
-    from agon.report.words import tame
+    from agon.report.escape import tame
 
     runs = collect(args.runs)
     out = args.out or (args.runs[0] / "report" if len(args.runs) == 1 else Path("report"))

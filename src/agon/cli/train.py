@@ -31,11 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when the run reached its end, 130 when it was interrupted and saved."""
     from agon.data import splits
-    from agon.machines import build
-    from agon.schedule import Schedule
-    from agon.scoreboard import scoreboard
-    from agon.trackers import check
-    from agon.train import Training
+    from agon.training.display import scoreboard
+    from agon.training.loop import Training
+    from agon.training.machines import build
+    from agon.training.schedule import Schedule
+    from agon.training.trackers import check
     from agon.verify import check_verifier
 
     config, where = _target(args)
@@ -116,7 +116,7 @@ class Silent:
 
 
 def _manifest(config: Config, parts: Splits) -> dict[str, Any]:
-    from agon.machines import base_hash
+    from agon.engine.build import base_hash
 
     counts = {name: len(problems) for name, problems in parts.parts.items()}
     return {

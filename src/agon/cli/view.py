@@ -17,9 +17,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and say where it is; a browser opens it with a double click."""
+    from agon.report.escape import tame
     from agon.report.rows import Steps, open_source
     from agon.report.viewer import write_viewer
-    from agon.report.words import tame
 
     source = open_source(args.source, Steps.read(args.steps) if args.steps else None)
     out = args.out or (args.source / "report.html" if args.source.is_dir() else args.source.with_suffix(".html"))

@@ -12,9 +12,9 @@ from pydantic_core import ErrorDetails
 
 from agon.arms import ARMS, resolve
 from agon.config import PRESETS, Config, flat, resolved
+from agon.config.explain import defaults, did_you_mean, sections, suggest_key
 from agon.config.read import Key, Place, Written, merge, parse, read
 from agon.config.rules import broken_rules
-from agon.config.words import defaults, did_you_mean, sections, suggest_key
 from agon.errors import ConfigError
 
 COMMAND_LINE = Place("command line")

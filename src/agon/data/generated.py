@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agon.data import tabletop
 from agon.data.split import Pool, unique
+from agon.data.tabletop import problems as tabletop
 from agon.data.text import gold_text, key, make_problem, question_text
 from agon.errors import DataError, install
 from agon.types import Problem

@@ -5,7 +5,7 @@ Works on any GRPO log with a group id and reward columns; nothing else of Agon i
 group-constant term cancels, a group-wise affine one rescales, an action-independent one has no expected gradient.
 """
 
-from agon.diagnose.log import Log, Row
+from agon.diagnose.groups import Log, Row
 from agon.diagnose.read import Columns, read
 from agon.diagnose.report import Diagnosis, diagnose
 from agon.diagnose.terms import Term

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
-from agon.diagnose.log import Group, Log, column, varies
+from agon.diagnose.groups import Group, Log, column, varies
 
 
 class Cause(StrEnum):

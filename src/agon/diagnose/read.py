@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agon.diagnose.log import Log, Row
+from agon.diagnose.groups import Log, Row
 from agon.errors import DataError
 
 Record = Mapping[str, Any]

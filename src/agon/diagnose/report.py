@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agon.diagnose.dead import Cause, causes
-from agon.diagnose.log import Group, Log, Scale, normalise, totals, varies
+from agon.diagnose.groups import Group, Log, Scale, normalise, totals, varies
 from agon.diagnose.terms import Term, terms
 
 AGREES = 0.01

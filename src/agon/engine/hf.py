@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agon.engine.base import Tokens
 from agon.engine.render import Rendered, Renderer
 from agon.errors import AgonError, EngineError
+from agon.protocols import Tokens
 from agon.types import BASE, Completion, Policy, Request, Sampling
 
 KEPT = 2
@@ -38,7 +38,7 @@ class _Job:
 
 
 class HFSampler:
-    """Implements `agon.engine.base.Sampler`."""
+    """Implements `agon.protocols.Sampler`."""
 
     def __init__(self, base_path: str, *, dtype: str = "float32", device: str = "cpu") -> None:
         import torch

@@ -38,7 +38,7 @@ LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 class OpenAISampler:
-    """Implements `agon.engine.base.Sampler`. `base` is what the server calls the bare base; a version's default name is
+    """Implements `agon.protocols.Sampler`. `base` is what the server calls the bare base; a version's default name is
     its own."""
 
     def __init__(

@@ -31,7 +31,7 @@ class Event:
 
 
 class ScriptedSampler:
-    """Implements `agon.engine.base.Sampler`; `events` tells afterwards what started and ended when."""
+    """Implements `agon.protocols.Sampler`; `events` tells afterwards what started and ended when."""
 
     def __init__(self, answer: Callable[[Request], str]) -> None:
         self.answer = answer

@@ -44,7 +44,7 @@ def shape_of(model: Model, path: str) -> Shape:
     from torch import nn
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    from agon.engine.lora import adapted
+    from agon.engine.adapters import adapted
 
     try:
         where = {"revision": model.revision, "local_files_only": not Path(path).is_dir() and not hub_answers()}

@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from agon.engine.base import Tokens
+from agon.protocols import Tokens
 from agon.types import Completion, Policy, Problem, Prompt, Reason, Rollout, Stream, StreamName, Verdict
 
 PROBLEM = Problem(id="synthetic", question="", answer="")

@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from agon.engine.base import Sampler, Verify
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
+from agon.protocols import Sampler, Verify
 from agon.types import BASE, Completion, Policy, Problem, Prompt, Request, Sampling, Verdict, seed_for
 
 

@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from agon.errors import InputError
-from agon.eval import statistics
+from agon.eval import intervals
 from agon.eval.measures import interval
 from agon.eval.result import Result
 
@@ -63,7 +63,7 @@ def compare(results: Sequence[Result]) -> Comparison:
     problems, notes = common(results)
     notes += differing(results)
     pairs = [pair(sides[0], other, problems) for other in sides[1:]]
-    adjusted = statistics.holm([1.0 if each["p"] is None else each["p"] for each in pairs])
+    adjusted = intervals.holm([1.0 if each["p"] is None else each["p"] for each in pairs])
     for each, p in zip(pairs, adjusted, strict=True):
         each["p_holm"] = None if each["p"] is None else p
         each["decided"] = each["p"] is not None and p < ALPHA
@@ -130,8 +130,8 @@ def describe(side: Side, problems: Sequence[str]) -> dict[str, Any]:
     told: dict[str, Any] = {"label": side.label, "values": values}
     if len(values) == 1:
         (seed,) = side.results
-        return told | {"pass": interval(statistics.rate(side.outcomes(seed, problems))), "over": "problems"}
-    return told | {"pass": _finite(statistics.t_interval(list(values.values()), floor=0, ceiling=1)), "over": "seeds"}
+        return told | {"pass": interval(intervals.rate(side.outcomes(seed, problems))), "over": "problems"}
+    return told | {"pass": _finite(intervals.t_interval(list(values.values()), floor=0, ceiling=1)), "over": "seeds"}
 
 
 def pair(first: Side, second: Side, problems: Sequence[str]) -> dict[str, Any]:
@@ -154,16 +154,16 @@ def _by_seed(first: Side, second: Side, seeds: Sequence[int | None], problems: S
         "test": "Student's t over seed-paired differences",
         "seeds": len(seeds),
         "differences": differences,
-        "difference": _finite(statistics.t_interval(values)),
-        "bootstrap": _finite(statistics.bootstrap(values)) | {"descriptive": len(seeds) < statistics.FEW_SEEDS},
-        "p": statistics.t_test(values),
+        "difference": _finite(intervals.t_interval(values)),
+        "bootstrap": _finite(intervals.bootstrap(values)) | {"descriptive": len(seeds) < intervals.FEW_SEEDS},
+        "p": intervals.t_test(values),
         "detectable": _detectable(values),
     }
 
 
 def _by_problem(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]]) -> dict[str, Any]:
     if all(len(each) == 1 for each in (*first, *second)):
-        found = statistics.paired([each[0] for each in first], [each[0] for each in second])
+        found = intervals.paired([each[0] for each in first], [each[0] for each in second])
         disagree = (found.only_first + found.only_second) / found.n
         return {
             "test": "exact McNemar",
@@ -171,25 +171,25 @@ def _by_problem(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]
             "only_second": found.only_second,
             "difference": _finite(found.difference),
             "p": found.p_value,
-            "detectable": _number(statistics.detectable(found.n, disagree)) if disagree else None,
+            "detectable": _number(intervals.detectable(found.n, disagree)) if disagree else None,
         }
-    differences = statistics.differences(first, second)
+    differences = intervals.differences(first, second)
     return {
         "test": "Student's t over per-problem differences",
-        "difference": _finite(statistics.paired_clustered(first, second)),
-        "p": statistics.t_test(differences),
+        "difference": _finite(intervals.paired_clustered(first, second)),
+        "p": intervals.t_test(differences),
         "detectable": _detectable(differences),
     }
 
 
 def _detectable(differences: Sequence[float]) -> float | None:
     """The smallest effect that would be found; None where nothing varies."""
-    if len(differences) < 2 or statistics.agree(differences):
+    if len(differences) < 2 or intervals.agree(differences):
         return None
-    return _number(statistics.detectable_across_seeds(stdev(differences), len(differences)))
+    return _number(intervals.detectable_across_seeds(stdev(differences), len(differences)))
 
 
-def _finite(found: statistics.Interval) -> dict[str, float | None]:
+def _finite(found: intervals.Interval) -> dict[str, float | None]:
     return {name: _number(value) for name, value in interval(found).items() if value is not None}
 
 

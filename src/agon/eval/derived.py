@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agon.disk.files import write_json
-from agon.eval.divergence import adapter_distance
+from agon.eval.distance import adapter_distance
 from agon.eval.evaluate import Evaluation, both_policies, chosen_cascade, post_hoc_cascade, single_pass
+from agon.rundir.files import write_json
 from agon.types import Policy
 
 if TYPE_CHECKING:

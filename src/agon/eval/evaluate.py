@@ -14,14 +14,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from agon.disk.files import write_json
 from agon.errors import RunDirError
 from agon.eval import measures
 from agon.eval.cascade import Seat, System, Table, answer, numbers_of
+from agon.eval.intervals import optimism
 from agon.eval.records import Record, Records, first_stage, key, of_problems
 from agon.eval.result import SCHEMA, measured, score
-from agon.eval.statistics import optimism
 from agon.eval.systems import SYSTEMS
+from agon.rundir.files import write_json
 from agon.types import Direction, Policy, Problem
 
 Outcomes = Mapping[str, Sequence[bool | None]]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from agon.engine.base import Sampler
+from agon.engine.build import base_files, build_sampler, context_of
 from agon.engine.render import Renderer
 from agon.errors import ConfigError, InputError, RunDirError
 from agon.eval.cascade import Table
 from agon.eval.target import Target, adapters
 from agon.game.prompts import draft_prompt
-from agon.machines import base_files, build_sampler, context_of
+from agon.protocols import Sampler
 from agon.types import BASE, Policy, Problem, Sampling
 
 PROMPTS = 64
@@ -99,7 +99,7 @@ def model_names(target: Target, names: str) -> dict[str, str]:
 
 def policy_kl(target: Target, problems: Sequence[Problem]) -> Mapping[str, Any]:
     """KL between A and B, and of each from the base, on completions of the plain prompts of these problems."""
-    from agon.engine.divergence import policy_divergence
+    from agon.engine.policy_kl import policy_divergence
 
     prompts = [draft_prompt(problem) for problem in problems[:PROMPTS]]
     folders = {policy.value: folder for policy, (_, folder) in adapters(target).items()}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from agon.eval import statistics
+from agon.eval import intervals
 from agon.eval.joint import joint, overlap
 from agon.eval.records import Record, graded
 
@@ -26,11 +26,11 @@ def share(records: Iterable[Record], event: Callable[[Record], bool]) -> dict[st
         by_problem[record["problem"]].append(event(record))
     happened = sum(map(sum, by_problem.values()))
     return {"count": happened, "of": sum(map(len, by_problem.values()))} | interval(
-        statistics.rate(list(by_problem.values()))
+        intervals.rate(list(by_problem.values()))
     )
 
 
-def interval(found: statistics.Interval | None) -> dict[str, float | None]:
+def interval(found: intervals.Interval | None) -> dict[str, float | None]:
     """An interval as JSON knows it."""
     return {name: None if found is None else getattr(found, name) for name in ("value", "low", "high")}
 
@@ -118,5 +118,5 @@ def complementarity(first: Outcomes, second: Outcomes) -> dict[str, Any]:
     """How far two policies fail on the same problems, sample by sample: error overlap, Yule's Q, oracle union."""
     pairs = {p: list(zip(first[p], second[p], strict=False)) for p in first if p in second}
     counts = joint(pair for each in pairs.values() for pair in each)
-    either = statistics.rate([[a or b for a, b in each] for each in pairs.values()])
+    either = intervals.rate([[a or b for a, b in each] for each in pairs.values()])
     return counts | {"oracle_union": interval(either)} | overlap(counts)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agon.disk.bouts import utf8
-from agon.disk.files import sync, telling, write_all
 from agon.errors import RunDirError
 from agon.eval.cascade import Drawn, Trial, Turn
 from agon.game.peek import leaks
+from agon.rundir.bouts import utf8
+from agon.rundir.files import sync, telling, write_all
 from agon.types import Completion, Problem, Reason, Verdict
 
 Record = Mapping[str, Any]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.errors import RunDirError
-from agon.eval import measures, statistics
+from agon.eval import intervals, measures
 from agon.eval.records import Record, graded
 
 SCHEMA = 1
@@ -41,9 +41,9 @@ def score(outcomes: Mapping[str, Sequence[bool | None]]) -> dict[str, Any]:
         "trials": trials,
         "correct": correct,
         "ungraded": sum(map(len, outcomes.values())) - trials,
-        "pass": measures.interval(statistics.rate(list(known.values()))),
+        "pass": measures.interval(intervals.rate(list(known.values()))),
         "interval": "exact (Clopper-Pearson)" if single else "clustered by problem",
-        "wilson": measures.interval(statistics.wilson(correct, trials) if single and trials else None),
+        "wilson": measures.interval(intervals.wilson(correct, trials) if single and trials else None),
     }
 
 

@@ -17,8 +17,8 @@ from agon.types import Policy, Problem
 
 if TYPE_CHECKING:
     from agon.config import Config, Source
-    from agon.disk.pair import Pair
     from agon.game.rules import Game
+    from agon.rundir.pair import Pair
 
 OWN = ("eval.", "sampler.", "verifier=")
 """What may be set on the command line for a run: how it is measured, never what it was trained on."""
@@ -45,7 +45,7 @@ class Target:
 
     def settings(self, engine: str) -> dict[str, Any]:
         """All that a trial depends on, besides its problem and its number: trials of one file agree in it."""
-        from agon.machines import base_hash
+        from agon.engine.build import base_hash
 
         config = self.config
         versions = {p.value: v for p, v in self.pair.info.versions.items()} if self.pair else {}
@@ -87,9 +87,9 @@ def _brought(given: str, config: Path | None) -> Path:
 
 def _run(path: Path, overrides: Sequence[str]) -> Target:
     from agon.config import load
-    from agon.disk.pair import read_pair
+    from agon.config.game import game_of
     from agon.rundir import RunDir
-    from agon.schedule import game_of
+    from agon.rundir.pair import read_pair
 
     RunDir.open(path)
     foreign = [word for word in overrides if not word.startswith(OWN)]
@@ -110,8 +110,8 @@ def _run(path: Path, overrides: Sequence[str]) -> Target:
 def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     from agon.arms import ARMS
     from agon.config import Config, load, resolved
-    from agon.disk.pair import read_pair
-    from agon.schedule import game_of
+    from agon.config.game import game_of
+    from agon.rundir.pair import read_pair
 
     pair = read_pair(path)
     raw = resolved(load(file, overrides))
@@ -127,7 +127,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
 
 
 def _check_pair(pair: Pair, config: Config) -> None:
-    from agon.machines import base_hash
+    from agon.engine.build import base_hash
 
     if pair.info.base != config.model.name:
         message = f"{pair.path} was trained on {pair.info.base}, the config names {config.model.name}"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agon.eval.compare import Comparison
-from agon.eval.words import markdown, percent, points, probability, table
+from agon.eval.summary import markdown, percent, points, probability, table
 
 
 def plain(found: Comparison) -> str:

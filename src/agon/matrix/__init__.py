@@ -46,8 +46,8 @@ class Cell:
     @property
     def result(self) -> Path:
         """The result that stands for this cell."""
+        from agon.config.game import game_of
         from agon.eval.systems import headline
-        from agon.schedule import game_of
 
         name = headline(game_of(self.config)) if self.trains else UNTRAINED[self.arm]
         return self.folder / "evals" / "held_out" / f"{name}.json"
@@ -73,9 +73,9 @@ class Cell:
 
     def trained(self) -> bool:
         """Whether the newest checkpoint is the last one."""
-        from agon.checkpoint import newest
         from agon.rundir import RunDir
-        from agon.schedule import Schedule
+        from agon.rundir.checkpoint import newest
+        from agon.training.schedule import Schedule
 
         if not (self.folder / "manifest.json").is_file():
             return False
@@ -116,7 +116,7 @@ def cells(source: Path, overrides: Sequence[str], arms: Sequence[str], seeds: Se
 def check_budget(made: Sequence[Cell]) -> None:
     """Arms may differ in their own fields alone, and must draw the same number of rollouts for every problem."""
     from agon.config import flat, resolved
-    from agon.schedule import game_of
+    from agon.config.game import game_of
 
     budgets = set()
     for cell in made:

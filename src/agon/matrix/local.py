@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agon.disk.lock import locked
 from agon.errors import RunDirError
 from agon.matrix import Cell
+from agon.rundir.lock import locked
 
 POLL = 2.0
 Say = Callable[[str], None]

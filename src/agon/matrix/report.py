@@ -9,13 +9,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from agon.disk.files import write, write_json
 from agon.eval.compare import Comparison, compare
 from agon.eval.joint import over_training
 from agon.eval.result import Result, read_result
+from agon.eval.summary import markdown, points, probability, whole
 from agon.eval.verdicts import rate_of, sentences
-from agon.eval.words import markdown, points, probability, whole
 from agon.matrix import Cell
+from agon.rundir.files import write, write_json
 
 
 def write_report(made: Sequence[Cell], folder: Path) -> dict[str, Any]:

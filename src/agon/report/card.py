@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agon.disk.pair import PairInfo
 from agon.report.cells import Number
 from agon.report.collect import Run
-from agon.report.ours import share
+from agon.report.escape import escape
+from agon.report.extra_tables import share
 from agon.report.tables import kilo, markdown
-from agon.report.words import escape
+from agon.rundir.pair import PairInfo
 from agon.types import Direction, Policy
 
 USE = {
@@ -43,7 +43,7 @@ challenger = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="CHALLENGER"
 
 The prompts that were measured are those of `agon.game.prompts`.""",
 }
-TINY = ("from peft import PeftModel", "from agon.engine.tiny import tiny_base\nfrom peft import PeftModel")
+TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
 """The toy is no name on a hub: it ships with the package."""
 SYSTEMS = {
     "cascade": "the pair, in its direction",

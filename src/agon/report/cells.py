@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from agon.eval.statistics import t_interval
+from agon.eval.intervals import t_interval
 from agon.report.collect import Run
 
 MISSING = "missing"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agon.disk.files import telling, write
-from agon.report import figures, ours, tables
+from agon.report import extra_tables, figures, tables
 from agon.report.collect import Run, Setting
-from agon.report.words import escape
+from agon.report.escape import escape
+from agon.rundir.files import telling, write
 
 PAGE = "report.md"
 READ = """\
@@ -45,7 +45,7 @@ def settings(runs: Sequence[Run]) -> list[Setting]:
 
 
 def _runs(runs: Sequence[Run]) -> str:
-    return f"## Runs and what they spent\n\n{ours.budget_table(runs)}"
+    return f"## Runs and what they spent\n\n{extra_tables.budget_table(runs)}"
 
 
 def stems(found: Sequence[Setting]) -> dict[Setting, str]:
@@ -83,11 +83,11 @@ def section(runs: Sequence[Run], setting: Setting, folder: Path, stem: str | Non
 
 def _ours(here: Sequence[Run]) -> Iterator[str]:
     """What the paper does not measure."""
-    yield f"### Directions\n\n{ours.direction_table(here)}"
-    yield f"### What the second stage does\n\n{ours.exchange_table(here)}"
-    yield f"### How far A and B fail together\n\n{ours.pair_table(here)}"
-    yield f"### How far apart A and B are\n\n{ours.distance_table(here)}"
-    yield f"### Tokens for one right answer\n\n{ours.cost_table(here)}"
+    yield f"### Directions\n\n{extra_tables.direction_table(here)}"
+    yield f"### What the second stage does\n\n{extra_tables.exchange_table(here)}"
+    yield f"### How far A and B fail together\n\n{extra_tables.pair_table(here)}"
+    yield f"### How far apart A and B are\n\n{extra_tables.distance_table(here)}"
+    yield f"### Tokens for one right answer\n\n{extra_tables.cost_table(here)}"
 
 
 def across(runs: Sequence[Run]) -> Iterator[str]:

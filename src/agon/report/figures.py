@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from agon.errors import InputError, install
-from agon.eval.statistics import t_interval, wilson
+from agon.eval.intervals import t_interval, wilson
 from agon.report import paper
 from agon.report.cells import Cell, cell
 from agon.report.collect import HELD_OUT, Run, Setting
+from agon.report.escape import tame
 from agon.report.labels import Mark, place
-from agon.report.words import tame
 
 BLUE, GOLD, GREY, INK = "#6366F1", "#F59E0B", "#9CA3AF", "#1F2337"
 BARS = ("zero-shot", "grpo", "moa", "coop", "agon")

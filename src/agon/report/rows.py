@@ -71,7 +71,7 @@ def _bouts(path: Path, steps: Steps) -> Iterator[Row]:
 
 
 def _files(path: Path) -> list[Path]:
-    from agon.disk.bouts import files_in
+    from agon.rundir.bouts import files_in
 
     found = list(files_in(path / "bouts" if (path / "bouts").is_dir() else path).values())
     if not found:

@@ -14,7 +14,7 @@ from statistics import fmean
 from agon.report import paper
 from agon.report.cells import BY_KEY, METHODS, MISSING, Cell, cell
 from agon.report.collect import HELD_OUT, Run, Setting
-from agon.report.words import escape
+from agon.report.escape import escape
 
 MAIN = tuple(paper.MAIN)
 OURS = ("hidden-drafts", "mispaired")

@@ -13,9 +13,9 @@ import re
 from importlib import resources
 from pathlib import Path
 
-from agon.disk.files import replacing, telling, write_new
 from agon.report.payload import pack
 from agon.report.rows import Source
+from agon.rundir.files import replacing, telling, write_new
 
 SCRIPTS = ("dom.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
 PLACE = re.compile(r"\{\{([a-z-]+)\}\}")

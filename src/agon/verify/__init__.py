@@ -27,7 +27,7 @@ def load_verifier(name: str, workers: int | None = None, *, boxed_answers: bool 
     `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block.
     """
     if name == "math":
-        from agon.verify.math import MathVerifier
+        from agon.verify.math.verifier import MathVerifier
 
         return MathVerifier(workers=workers, boxed_answers=boxed_answers)
     if ":" in name:

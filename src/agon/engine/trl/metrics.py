@@ -1,0 +1,66 @@
+"""What a step did to one policy: sums of this process while it runs, metrics over all processes when it ends."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+import torch
+
+from agon.engine.trl.batch import Gather, Share
+
+TRL_METRICS = {
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_low": "clip_ratio/low_mean",
+    "clip_high": "clip_ratio/high_mean",
+}
+"""What TRL measures in a micro-batch, by our name: means over live tokens of all processes."""
+
+SUMS = ("loss", "gap_tokens", "gap_sum", "ratio_sum", "gap_max")
+"""What this process adds up over a step; `finish` reduces it over all processes."""
+
+
+class Tally:
+    """One policy's numbers of one step."""
+
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        self.sums: defaultdict[str, float] = defaultdict(float)
+
+    def add_trl(self, logged: Mapping[str, list[float]], tokens: int) -> None:
+        """What TRL logged for a micro-batch, weighed by its live tokens."""
+        for name, key in TRL_METRICS.items():
+            if values := logged.get(key):
+                self.sums[name] += values[-1] * tokens
+
+    def add_gap(self, gap: torch.Tensor, ratio: torch.Tensor, known: torch.Tensor) -> None:
+        """How far the learner's log-probabilities are from the sampler's: what betrays a stale or swapped adapter."""
+        self.sums["gap_tokens"] += float(known.sum())
+        self.sums["gap_sum"] += float((gap.abs() * known).sum())
+        self.sums["ratio_sum"] += float((ratio * known).sum())
+        self.sums["gap_max"] = max(self.sums["gap_max"], float((gap.abs() * known).max()))
+
+    def finish(self, gather: Gather) -> dict[str, float]:
+        """The metrics; every process must call it."""
+        mine = torch.tensor([self.sums[name] for name in SUMS], dtype=torch.float64)
+        world = gather(mine).view(-1, len(SUMS))
+        loss, known, gap, ratio, _ = world.sum(0).tolist()
+        metrics = self._counts()
+        if self.share.live:
+            metrics |= {"loss": loss / len(world), "grad_norm": self.sums["grad_norm"]}
+            metrics |= {name: self.sums[name] / max(self.share.tokens, 1) for name in TRL_METRICS if name in self.sums}
+        if known:
+            metrics |= {"logp_diff_mean": gap / known, "logp_diff_max": float(world[:, -1].max())}
+            metrics |= {"importance_mean": ratio / known}
+        return {name: float(value) for name, value in metrics.items()}
+
+    def _counts(self) -> dict[str, float]:
+        return {
+            "rows": self.share.rows,
+            "masked_rows": self.share.rows - self.share.live,
+            "tokens": self.share.tokens,
+            "micro_batches": len(self.share.portions),
+            "updated": self.share.live > 0,
+            "learning_rate": self.sums["learning_rate"],
+        }

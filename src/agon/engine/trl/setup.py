@@ -1,0 +1,93 @@
+"""Our config in the words of TRL, transformers and PEFT: arguments, base, optimizer, and the stubs TRL insists on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Trainer, get_scheduler
+
+from agon.config import Model, Train
+from agon.engine.adapters import Pair, build_pair
+from agon.engine.trl.stock import GRPOConfig
+from agon.types import Policy
+
+SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
+PATIENCE = 4 * 3600
+"""Seconds that a process waits for the others: each plays its own problems, and long completions are uneven."""
+OPTIMIZERS = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
+
+
+def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, scratch: str) -> GRPOConfig:
+    """Our config in TRL's words. Batch arithmetic is ours, so TRL's own is set to its smallest legal values."""
+    return GRPOConfig(
+        output_dir=scratch,
+        seed=train.seed,
+        max_steps=total_steps,
+        per_device_train_batch_size=2,
+        num_generations=2,
+        gradient_accumulation_steps=1,
+        optim=OPTIMIZERS[optimizer],
+        learning_rate=train.learning_rate,
+        lr_scheduler_type=SCHEDULES[train.schedule],
+        warmup_steps=train.warmup,
+        weight_decay=0.0,
+        max_grad_norm=float("inf") if train.clip_norm is None else train.clip_norm,
+        loss_type=train.loss,
+        beta=0.0,
+        temperature=train.temperature,
+        max_completion_length=train.max_completion_tokens,
+        router_aux_loss_coef=0.0,
+        gradient_checkpointing=train.gradient_checkpointing,
+        gradient_checkpointing_kwargs={"use_reentrant": False},
+        bf16=model.dtype == "bfloat16" and torch.accelerator.is_available(),
+        use_cpu=not torch.accelerator.is_available(),
+        ddp_find_unused_parameters=True,
+        ddp_timeout=PATIENCE,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+
+
+def load_base(model: Model) -> Any:
+    return AutoModelForCausalLM.from_pretrained(model.name, revision=model.revision, dtype=getattr(torch, model.dtype))
+
+
+def make_pair(base: Any, model: Model, seed: int) -> Pair:
+    """The adapters, whose directories name the base as the config does (never as a path of this machine's cache)."""
+    pair = build_pair(base, model.lora, model.init, seed)
+    for config in pair.model.peft_config.values():
+        config.base_model_name_or_path, config.revision = model.name, model.revision
+    return pair
+
+
+def place(pair: Pair, args: GRPOConfig) -> None:
+    """Put the pair where it trains, with checkpointing as in training: the HF loop turns it on only when it starts."""
+    pair.model.to(args.device)
+    if args.gradient_checkpointing:
+        pair.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
+
+
+def make_optimizer(pair: Pair, args: GRPOConfig) -> torch.optim.Optimizer:
+    """TRL's optimizer over explicit lists, one group per policy: a scan of `requires_grad` would miss one of them."""
+    kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
+    groups = [{"params": pair.parameters(policy), "weight_decay": args.weight_decay} for policy in Policy]
+    return kind(groups, **settings)
+
+
+def make_scheduler(optimizer: torch.optim.Optimizer, args: GRPOConfig) -> Any:
+    """Stock schedule with warmup, over both policies alike."""
+    return get_scheduler(args.lr_scheduler_type, optimizer, args.get_warmup_steps(args.max_steps), args.max_steps)
+
+
+def stub_tokenizer(pair: Pair) -> PreTrainedTokenizerFast:
+    """TRL insists on a tokenizer. No text enters the learner, so this one knows padding and end and nothing else."""
+    config = pair.model.config.get_text_config()
+    pad = config.pad_token_id if config.pad_token_id is not None else 0
+    end = config.eos_token_id[0] if isinstance(config.eos_token_id, list) else config.eos_token_id
+    vocabulary = {"<pad>": pad, "<end>": end if end not in (None, pad) else pad + 1}
+    core = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
+    return PreTrainedTokenizerFast(tokenizer_object=core, pad_token="<pad>", eos_token="<end>", unk_token="<pad>")

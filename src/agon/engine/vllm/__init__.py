@@ -1,0 +1,1 @@
+"""vLLM as the sampler: in this process, or behind an HTTP server."""

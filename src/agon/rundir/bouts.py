@@ -1,0 +1,168 @@
+"""Bouts on disk: one parquet file per step, one row per bout, written whole or not at all. Columns: docs/rundir.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agon.errors import RunDirError
+from agon.game.peek import leaks
+from agon.rundir.files import make_folder, replacing, telling
+from agon.types import Bout, Prompt, Rollout
+
+FILE = re.compile(r"step_(\d{6,})\.parquet")
+
+HEAD = {
+    "step": "int64",
+    "arm": "string",
+    "problem_id": "string",
+    "question": "string",
+    "answer": "string",
+    "index": "int32",
+    "rival": "int32",
+    "drafter": "string",
+    "challenger": "string",
+}
+ROLLOUT = {
+    "text": "string",
+    "opened": "bool_",
+    "version": "string",
+    "prompt_tokens": "int32",
+    "tokens": "int32",
+    "finish": "string",
+    "reason": "string",
+    "detail": "string",
+    "correct": "bool_",
+    "well_formed": "bool_",
+    "reward": "float64",
+    "reward_correctness": "float64",
+    "reward_format": "float64",
+    "advantage": "float64",
+}
+SEEN = {"peek": "string", "peek_leak": "bool_", "challenge_prompt": "string"}
+BONUS = dict.fromkeys(("reward_conversion", "reward_margin", "reward_tiebreak"), "float64")
+COLUMNS: dict[str, str] = {
+    **HEAD,
+    **{f"draft_{name}": kind for name, kind in ROLLOUT.items()},
+    **SEEN,
+    **{f"challenge_{name}": kind for name, kind in {**ROLLOUT, **BONUS}.items()},
+}
+"""Every column with the name of its pyarrow type, in order."""
+
+
+def file_of(folder: Path, step: int) -> Path:
+    """Where the bouts of a step stand."""
+    return folder / f"step_{step:06d}.parquet"
+
+
+def files_in(folder: Path) -> dict[int, Path]:
+    """The files of bouts in a folder by step, in order; files with other names are not ours."""
+    named = ((FILE.fullmatch(path.name), path) for path in folder.glob("step_*"))
+    return dict(sorted((int(match.group(1)), path) for match, path in named if match))
+
+
+def write(folder: Path, step: int, bouts: Sequence[Bout], arm: str) -> Path:
+    """Write the bouts of one step in one move; a second write of the same step replaces the first."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pylist([row(step, bout, arm) for bout in bouts], schema=schema())
+    path = file_of(folder, step)
+    with telling(f"{path.name} was not written"):
+        make_folder(folder)
+        with replacing(path) as temporary:
+            pq.write_table(table, temporary, compression="zstd")
+    return path
+
+
+def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
+    """The bouts of some files as one pyarrow Table, in the order of the files."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = list(columns or COLUMNS)
+    tables = [schema().empty_table().select(names)]
+    for path in files:
+        try:
+            tables.append(pq.read_table(path, columns=names, partitioning=None))
+        except (pa.ArrowException, OSError) as error:
+            fix = "delete the file and resume the run, or read the other steps one by one"
+            raise RunDirError(f"{path} cannot be read: {error}", fix=fix) from error
+    try:
+        return pa.concat_tables(tables)
+    except pa.ArrowException as error:
+        fix = "name a run, its bouts folder, or one file in it"
+        raise RunDirError(f"these are not files of bouts: {error}", fix=fix) from error
+
+
+def schema() -> Any:
+    """COLUMNS as a pyarrow schema."""
+    import pyarrow as pa
+
+    return pa.schema([(name, getattr(pa, kind)()) for name, kind in COLUMNS.items()])
+
+
+def row(step: int, bout: Bout, arm: str) -> dict[str, Any]:
+    """One bout as a row; a column that is not in it is null."""
+    draft, challenge = bout.draft, bout.challenge
+    head = {
+        "step": step,
+        "arm": arm,
+        "problem_id": draft.problem.id,
+        "question": utf8(draft.problem.question),
+        "answer": utf8(draft.problem.answer),
+        "index": draft.index,
+        "rival": bout.rival,
+        "drafter": draft.policy.value,
+    }
+    found = head | _prefixed("draft_", _rollout(draft))
+    if challenge is None:
+        return found
+    seen = {
+        "challenger": challenge.policy.value,
+        "peek": None if bout.peek is None else utf8(bout.peek),
+        "peek_leak": None if bout.peek is None else leaks(bout.peek, draft.problem.answer),
+        "challenge_prompt": text_of(challenge.prompt),
+    }
+    return found | seen | _prefixed("challenge_", _rollout(challenge) | _bonus(challenge))
+
+
+def _prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
+    return {prefix + name: value for name, value in values.items()}
+
+
+def _rollout(rollout: Rollout) -> dict[str, Any]:
+    completion, verdict, reward = rollout.completion, rollout.verdict, rollout.reward
+    return {
+        "text": utf8(completion.text),
+        "opened": completion.opened,
+        "version": completion.version,
+        "prompt_tokens": completion.prompt_tokens,
+        "tokens": completion.generated_tokens,
+        "finish": completion.finish,
+        "reason": verdict.reason.value,
+        "detail": utf8(verdict.detail),
+        "correct": verdict.correct,
+        "well_formed": verdict.well_formed,
+        "reward": reward.total if reward else None,
+        "reward_correctness": reward.correctness if reward else None,
+        "reward_format": reward.format if reward else None,
+        "advantage": rollout.advantage,
+    }
+
+
+def _bonus(challenge: Rollout) -> dict[str, float | None]:
+    reward = challenge.reward
+    return {name: getattr(reward, name.removeprefix("reward_")) if reward else None for name in BONUS}
+
+
+def text_of(prompt: Prompt) -> str:
+    """A prompt to read: its messages in order, each under its role."""
+    return utf8("\n\n".join(f"[{message.role}]\n{message.text}" for message in prompt.messages))
+
+
+def utf8(text: str) -> str:
+    """The text as UTF-8 can hold it: a lone surrogate becomes U+FFFD."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

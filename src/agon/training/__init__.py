@@ -1,0 +1,1 @@
+"""Everything one training run does: the loop, its machines, what it logs, shows and checks."""

@@ -1,0 +1,231 @@
+"""What a config will cost, said before anything is started: a list of sections, each a small table.
+
+The numbers come from what training itself uses (its schedule, the rules of the game, the systems of an evaluation
+point), so that a plan cannot promise one run and start another. Tokens are upper bounds: every completion at its cap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agon.arms import ARMS
+from agon.config import Config, Data, Source
+from agon.errors import ConfigError, install
+
+Cell = int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A titled table. With one column, a row is a label and its value."""
+
+    title: str
+    rows: dict[str, tuple[Cell, ...]]
+    columns: tuple[str, ...] = ("",)
+
+    def as_dict(self) -> dict[str, Any]:
+        if len(self.columns) == 1:
+            return {label: cells[0] for label, cells in self.rows.items()}
+        return {label: dict(zip(self.columns, cells, strict=True)) for label, cells in self.rows.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Problems in each split; None where a remote source is taken whole and nobody has counted it yet."""
+
+    train: int | None
+    dev: int | None
+    held_out: int | None
+
+
+def plan(config: Config) -> list[Section]:
+    """Every section, in reading order."""
+    counts = count(config.data)
+    _check(config, counts)
+    return [make(config, counts) for make in SECTIONS]
+
+
+def count(data: Data) -> Counts:
+    """As the config says; where it says "all", by reading the sources if they are local."""
+    if any(source.take is None and source.path is not None for source in (data.train, data.dev, data.held_out)):
+        from agon.data import splits
+
+        found = splits(data)
+        return Counts(len(found.train), len(found.dev), len(found.held_out))
+    return Counts(data.train.take, data.dev.take, data.held_out.take)
+
+
+def _check(config: Config, counts: Counts) -> None:
+    size = config.train.problems_per_step
+    if counts.train is not None and counts.train < size:
+        raise ConfigError(
+            f"train.problems_per_step is {size}, and there are {counts.train} training problems: not one step",
+            fix="lower train.problems_per_step or raise data.train.take",
+        )
+
+
+def _run(config: Config, counts: Counts) -> Section:
+    from agon.verify import NO_CODE
+
+    model, data = config.model, config.data
+    note: dict[str, tuple[Cell, ...]] = {"note": (NO_CODE,)} if config.verifier == "code" else {}
+    return Section(
+        "run",
+        {
+            "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
+            "base": (f"{model.name}, {model.dtype}, LoRA rank {model.lora.rank}",),
+            "train": (_source(data.train, counts.train),),
+            "dev": (_source(data.dev, counts.dev),),
+            "held-out": (_source(data.held_out, counts.held_out),),
+            "verifier": (config.verifier,),
+            "sampler": (config.sampler.engine,),
+            **note,
+        },
+    )
+
+
+def _source(source: Source, number: int | None) -> str:
+    name = " from ".join(filter(None, (source.preset, source.path)))
+    return f"{name}, {'all' if number is None else f'{number:,}'} problems"
+
+
+def _steps(config: Config, counts: Counts) -> Section:
+    from agon.training.schedule import Schedule
+
+    train = config.train
+    rows: dict[str, tuple[Cell, ...]] = {"problems per step": (train.problems_per_step,), "epochs": (train.epochs,)}
+    if counts.train is None:
+        return Section("steps", {**rows, "steps": (train.max_steps,)})
+    schedule = Schedule.of(config, counts.train)
+    rows |= {
+        "steps": (schedule.total,),
+        "problems left over each epoch": (counts.train % train.problems_per_step,),
+        "evaluation points": (len(schedule.points),),
+        "checkpoints": (sum(schedule.saves(done) for done in range(1, schedule.total + 1)),),
+    }
+    return Section("steps", rows)
+
+
+def total_steps(config: Config, counts: Counts) -> int | None:
+    """Steps of the whole run, or None when the number of problems is not known."""
+    from agon.training.schedule import Schedule
+
+    return config.train.max_steps if counts.train is None else Schedule.of(config, counts.train).total
+
+
+def _budget(config: Config, counts: Counts) -> Section:
+    """Section 4.5 of the paper: every arm draws 2N rollouts per problem under the same cap."""
+    from agon.config.game import game_of
+
+    game, train, steps = game_of(config), config.train, total_steps(config, counts)
+    drafts, challenges = game.drafts_per_problem, game.group_size if game.two_stages else 0
+
+    def row(draft: int, challenge: int, times: int | None = 1) -> tuple[Cell, ...]:
+        return tuple(None if times is None else n * times for n in (draft, challenge, draft + challenge))
+
+    in_step = drafts * train.problems_per_step, challenges * train.problems_per_step
+    in_tokens = in_step[0] * train.max_completion_tokens, in_step[1] * train.max_completion_tokens
+    peeks = in_step[1] * train.max_peek_tokens if game.shown else 0
+    return Section(
+        "training budget",
+        {
+            "rollouts per problem": row(drafts, challenges),
+            "rollouts per step": row(*in_step),
+            "rollouts": row(*in_step, steps),
+            "generated tokens, at most": row(*in_tokens, steps),
+            "peek tokens to prefill, at most": row(0, peeks, steps),
+        },
+        ("draft", "challenge", "both"),
+    )
+
+
+def _learner(config: Config, counts: Counts) -> Section:
+    from agon.config.game import game_of
+
+    game, train = game_of(config), config.train
+    rows = game.drafts_per_problem * train.problems_per_step
+    streams = 2 if game.two_stages else 1
+    return Section(
+        "learner",
+        {
+            "streams per step": (streams,),
+            "rows per stream": (rows,),
+            "rows per forward pass": (train.micro_batch,),
+            "forward passes per step, at most": (streams * -(-rows // train.micro_batch),),
+        },
+    )
+
+
+def _evaluation(config: Config, counts: Counts) -> Section:
+    """On dev, at every point: each draft is drawn once and serves every cascade that starts from it."""
+    from agon.config.game import game_of
+    from agon.eval.points import systems
+    from agon.training.schedule import Schedule
+    from agon.types import Policy
+
+    wanted = systems(game_of(config), {policy: f"{policy.value}@first" for policy in Policy})
+    pairs = [system for system in wanted.values() if isinstance(system, tuple)]
+    drafters = {system[0] if isinstance(system, tuple) else system for system in wanted.values()}
+    per_problem = (len(drafters) + len(pairs)) * config.eval.samples
+    known = counts.train is not None and counts.dev is not None
+    points = len(Schedule.of(config, counts.train or 0).points) if known else None
+    total = None if points is None else points * (counts.dev or 0) * per_problem
+    return Section(
+        "evaluation on dev along the run",
+        {
+            "systems": (", ".join(wanted),),
+            "points": (points,),
+            "completions per problem and point": (per_problem,),
+            "completions": (total,),
+            "generated tokens, at most": (None if total is None else total * config.eval.max_completion_tokens,),
+        },
+    )
+
+
+def _memory(config: Config, counts: Counts) -> Section:
+    """Learner memory by part, before anything is loaded; the worst-case step of `agon train` then proves it."""
+    from agon.engine.build import base_path
+    from agon.errors import EngineError
+
+    try:
+        from agon.engine.shapes import shape_of
+
+        shape = shape_of(config.model, base_path(config.model))
+    except ImportError:
+        return Section("memory", {"not known": (f"{install('train')} to estimate it",)})
+    except EngineError as error:
+        return Section("memory", {"not known": (error.message,)})
+    policies = 2 if config.game.opponent == "rival" else 1
+    width = 2 if config.model.dtype == "bfloat16" else 4
+    adapters = 4 * shape.adapter_parameters * policies
+    parts = {"base": width * shape.base_parameters, "adapters": adapters, "gradients": adapters, "Adam": 2 * adapters}
+    parts["activations, at most"] = _activations(config, shape.layers, shape.hidden, shape.widest, width)
+    rows: dict[str, tuple[Cell, ...]] = {name: (_bytes(size),) for name, size in parts.items()}
+    return Section(
+        "memory of the learner and traffic, estimated",
+        {
+            "base parameters": (shape.base_parameters,),
+            "parameters of one adapter": (shape.adapter_parameters,),
+            **rows,
+            "together": (_bytes(sum(parts.values())),),
+            "published per step": (_bytes(adapters),),
+        },
+    )
+
+
+def _activations(config: Config, layers: int, hidden: int, widest: int, width: int) -> int:
+    """One micro-batch of the longest rows: a hidden state per layer (all of them kept without checkpointing), and one
+    layer's inside, about 4 of its widest tensors and 8 of its hidden states."""
+    train = config.train
+    tokens = train.micro_batch * (train.max_completion_tokens + train.max_peek_tokens)
+    inside = tokens * (4 * widest + 8 * hidden) * width
+    return tokens * hidden * layers * width + inside * (1 if train.gradient_checkpointing else layers)
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
+
+
+SECTIONS: tuple[Callable[[Config, Counts], Section], ...] = (_run, _steps, _budget, _learner, _memory, _evaluation)

@@ -1,0 +1,52 @@
+"""Exactly one answer: the `<answer>` block after the last `</think>`, with a box in it taken off."""
+
+from __future__ import annotations
+
+import re
+
+from agon.game.parse import Box, boxes, parse, without
+from agon.types import Completion, Reason
+from agon.verify.math.gate import Finding
+
+_DELIMITERS = re.compile(r"\\[()\[\]]|\$")
+
+
+def one_answer(completion: Completion, *, boxed_answers: bool = False) -> str | Finding:
+    """The answer that a completion commits to, or why there is not exactly one.
+
+    Copies of one answer count as one. With `boxed_answers`, a box after the reasoning stands in for a missing block.
+    """
+    parsed = parse(completion)
+    found = parsed.answers or (parsed.boxed if boxed_answers else ())
+    distinct = list(dict.fromkeys(" ".join(text.split()) for text in found if text.strip()))
+    if not distinct:
+        return Finding(Reason.NO_ANSWER, _why_none(completion, parsed.closed))
+    if len(distinct) > 1:
+        return Finding(Reason.AMBIGUOUS, f"{len(distinct)} different answers")
+    return _unbox(distinct[0])
+
+
+def _why_none(completion: Completion, closed: bool) -> str:
+    if completion.finish == "length":
+        return "cut off before an answer"
+    return "no answer after the reasoning" if closed else "reasoning was never closed"
+
+
+def _unbox(text: str) -> str | Finding:
+    """The content of the boxes in a block, if they agree and nothing else in it could be an answer."""
+    found = boxes(text)
+    while found and all(box.closed for box in found):
+        contents = {" ".join(text[box.inner : box.stop].split()) for box in found}
+        if len(contents) > 1:
+            return Finding(Reason.AMBIGUOUS, f"{len(contents)} different boxes")
+        if _states_more(text, found):
+            return Finding(Reason.AMBIGUOUS, "values outside the box")
+        text = contents.pop()
+        found = boxes(text)
+    return text
+
+
+def _states_more(text: str, found: list[Box]) -> bool:
+    """Whether digits or mathematics stand outside the boxes; words may."""
+    outside = _DELIMITERS.sub(" ", " ".join(without(text, [(box.start, box.end) for box in found])))
+    return bool(re.search(r"[\d\\=<>]", outside))

@@ -1,0 +1,155 @@
+"""Equality of two answers, decided by math-verify. Runs only inside a worker process, never in the caller's.
+
+Numbers are compared as rationals; tuples item by item; sets and lists as bags, so that `42, 42` is not 42. What is left
+goes to math-verify with its own SIGALRM timers off: the clock is the parent's, and it kills. Letters keep their case
+(math-verify's default makes `R` and `r` one symbol), and units are ours (its list takes the `d` off `3d`).
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+from typing import Any
+
+from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_latex
+from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+from math_verify import verify
+from math_verify.grader import should_treat_as_complex
+from sympy import Float
+
+from agon.verify.math.notation import NEAR, Group, Leaf, Node, read, same_number, words
+
+_NORMALIZE = NormalizationConfig(
+    basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
+)
+_CONVERT = ConversionConfig(lowercase_symbols=False)
+
+logging.getLogger("math_verify").setLevel(logging.ERROR)
+
+
+_WARM = (
+    (r"\frac{1}{2}+\sqrt{3}", r"\frac{1+2\sqrt{3}}{2}"),
+    ("x^2+2x+1", "(x+1)^2"),
+    (r"\cot x", r"\frac{\cos x}{\sin x}"),
+    ("y = 2x - 3", "y - 2x = -3"),
+    (r"(-\infty, 2) \cup [3, \infty)", r"[3,\infty) \cup (-\infty,2)"),
+    (r"\begin{pmatrix} 1 \\ -2 \end{pmatrix}", r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}"),
+    (r"11\pi", r"12\pi"),
+)
+
+
+class Unreadable(Exception):
+    """An expression that does not parse."""
+
+
+def judge(gold: str, answer: str | None) -> tuple[str, str]:
+    """(outcome, detail): `bad_gold` or `good` for a gold alone, else `correct`, `wrong`, `unparsable` or `bad_gold`."""
+    try:
+        check(read(gold), gold)
+    except Unreadable as error:
+        return "bad_gold", str(error)
+    if answer is None:
+        return "good", ""
+    try:
+        return ("correct", "") if same(read(gold), read(answer)) else ("wrong", "")
+    except Unreadable as error:
+        return "unparsable", str(error)
+
+
+def warm() -> None:
+    """Fill the parser's tables before workers are forked, so that a fresh worker is as fast as an old one."""
+    for gold, answer in _WARM:
+        judge(gold, answer)
+
+
+def check(node: Node, text: str) -> None:
+    """Raise Unreadable unless every value of a gold parses."""
+    if words(text) is not None:
+        return
+    if isinstance(node, Group):
+        for item in node.items:
+            check(item, "")
+    elif node.number is None and not node.base:
+        expression(node.text)
+
+
+def same(gold: Node, answer: Node) -> bool:
+    """Whether an answer states what the gold states."""
+    if isinstance(gold, Group) and isinstance(answer, Group):
+        return _same_groups(gold, answer)
+    gold, answer = _only(gold), _only(answer)
+    if isinstance(gold, Leaf) and isinstance(answer, Leaf):
+        return _same_leaves(gold, answer)
+    return _equal(_source(gold), _source(answer))
+
+
+@lru_cache(maxsize=2_000)
+def expression(text: str) -> Any:
+    """The sympy object that a LaTeX text denotes."""
+    source = normalize_latex(text, _NORMALIZE)
+    try:
+        found = latex2sympy(
+            source,
+            is_real=not should_treat_as_complex(source),
+            convert_degrees=False,
+            normalization_config=None,
+            conversion_config=_CONVERT,
+        )
+    except (MemoryError, RecursionError) as error:
+        raise Unreadable(type(error).__name__) from None
+    except Exception as error:
+        raise Unreadable(" ".join(str(error).split())[:80] or type(error).__name__) from None
+    if found is None:
+        raise Unreadable("nothing to compare")
+    return found
+
+
+def _same_groups(gold: Group, answer: Group) -> bool:
+    if len(gold.items) != len(answer.items):
+        return False
+    if gold.ordered:
+        return gold.brackets == answer.brackets and all(map(same, gold.items, answer.items))
+    left = list(answer.items)
+    for item in gold.items:
+        match = next((other for other in left if same(item, other)), None)
+        if match is None:
+            return False
+        left.remove(match)
+    return True
+
+
+def _same_leaves(gold: Leaf, answer: Leaf) -> bool:
+    if gold.base or answer.base:
+        return gold.text == answer.text
+    if gold.number and answer.number:
+        return same_number(gold.number, answer.number)
+    if "=" in answer.text and gold.symbol:
+        return _equal(gold.whole, answer.whole)
+    return _equal(gold.text, answer.text)
+
+
+def _equal(gold: str, answer: str) -> bool:
+    """math-verify's judgement, and for floats our own: six places alone would pay 0.0000671 for 0.0000672."""
+    one, other = expression(gold), expression(answer)
+    if not verify(one, other, timeout_seconds=None, allow_set_relation_comp=True):
+        return False
+    if isinstance(one, Float) or isinstance(other, Float):
+        try:
+            return bool(abs(one - other) <= NEAR * abs(one))
+        except TypeError:
+            return True
+    return True
+
+
+def _only(node: Node) -> Node:
+    """The one value of a set that has one."""
+    return node.items[0] if isinstance(node, Group) and node.brackets == "{}" and len(node.items) == 1 else node
+
+
+def _source(node: Node) -> str:
+    """A group as LaTeX again, for comparison with something that is not a group (an inequality, a named set)."""
+    if isinstance(node, Leaf):
+        return node.text
+    inner = ", ".join(_source(item) for item in node.items)
+    opening, closing = (r"\{", r"\}") if node.brackets in ("", "{}") else (node.brackets[0], node.brackets[-1])
+    return f"{opening}{inner}{closing}"

@@ -1,0 +1,208 @@
+"""The cheap gate in front of math-verify: what is refused unread, and why.
+
+Everything here is linear in the text and runs in the caller's process. Two kinds of rule:
+
+    limits   what could hang or crash a worker (length, nesting, digits, towers, factorials)
+    forms    what math-verify would pay for and we do not: the unevaluated question, `41=42`, a percent sign that nobody
+             asked for, a set for a point, two values for one. An operator is allowed only where the gold has it.
+
+The gold itself is never filtered by the forms: an answer that is written like the gold has already been accepted.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+
+from agon.types import Reason
+from agon.verify.math import units
+from agon.verify.math.notation import Group, Leaf, Node, clean, leaves, read, squeeze
+from agon.verify.math.operators import Profile, profile
+
+MAX_CHARS = 1000
+MAX_NESTING = 40
+MAX_DIGITS = 59
+MAX_ITEMS = 64
+
+_IMPLIED = {
+    "root": {"power"},
+    "power": {"root", "fraction"},
+    "trigonometric": {"fraction"},
+    "power of a symbol": {"power", "root", "fraction"},
+    "exponential": {"power"},
+    "binomial": {"fraction", "factorial", "sum of terms"},
+    "relation": {"set operation"},
+    "set operation": {"relation"},
+}
+
+
+_EXPONENT = re.compile(r"\^\s*\{?\s*[-+(]*\s*(\d{3,})")
+_FACTORIAL = re.compile(r"!\s*[)\]}]*\s*!|\d{4}\s*!")
+_EXP = frozenset({"exponential", "hyperbolic"})
+_STRANGE = frozenset(("Nd", "Nl", "No", "Cf", "Cc", "Co", "Cs", "Cn", "Mn", "Me", "So", "Sk", "Lm"))
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The reason of a verdict, and what exactly was found."""
+
+    reason: Reason
+    detail: str
+
+
+def limits(text: str, gold: str = "") -> str:
+    """What makes `text` too dangerous or too strange to read, or an empty string. `gold` licenses its own sizes."""
+    if len(text) > MAX_CHARS:
+        return f"longer than {MAX_CHARS} characters"
+    if sign := _strange(text):
+        return f"character U+{ord(sign):04X}"
+    if _nesting(text) > MAX_NESTING:
+        return f"nested deeper than {MAX_NESTING}"
+    joined = re.sub(r"(?<=\d)[\s,]+(?=\d)|\\[!,;: ]|\{,\}", "", text)
+    return _sizes(joined, gold)
+
+
+def refuse(gold: str, answer: str, question: str = "") -> Finding | None:
+    """The rule that an answer breaks against this gold, or None when math-verify may see it."""
+    asked, given = profile(gold), profile(answer)
+    for rule in (_shape, _percent, _unit):
+        if found := rule(read(gold), read(answer), question):
+            return found
+    if extra := _extra(asked, given, read(gold)):
+        return Finding(Reason.UNPARSABLE, extra)
+    if given.operators and squeeze(answer) in _segments(question):
+        return Finding(Reason.UNPARSABLE, "repeats the question")
+    return None
+
+
+def speaks_of_percent(text: str) -> bool:
+    """Whether a percent sign in the answer could have been asked for."""
+    return "%" in text or "percent" in text.lower()
+
+
+def _licensed(asked: Profile, gold: Node) -> set[str]:
+    """The operators that an answer may have against this gold: the gold's own and their other spellings."""
+    licensed = set(asked.operators) | {"power of a symbol"}
+    licensed |= {more for label in asked.operators for more in _IMPLIED.get(label, ())}
+    licensed |= {"fraction"} if asked.decimal else set()
+    licensed |= {"relation", "set operation"} if _is_interval(asked, gold) else set()
+    return licensed | ({"relation"} if _is_curve(gold) else set())
+
+
+def _is_interval(asked: Profile, gold: Node) -> bool:
+    return (isinstance(gold, Group) and gold.ordered) or "set operation" in asked.operators
+
+
+def _is_curve(gold: Node) -> bool:
+    """`y = 2x + 3` may be answered by an equation; `x = 5` asks for 5."""
+    return isinstance(gold, Leaf) and bool(gold.symbol) and gold.number is None
+
+
+def _extra(asked: Profile, given: Profile, gold: Node) -> str:
+    """The first thing that the answer has and the gold licenses nowhere."""
+    if label := next(iter(sorted(given.operators - _licensed(asked, gold))), ""):
+        return f"{label} where the gold has none"
+    if name := next(iter(sorted(given.patterns - asked.patterns)), ""):
+        return name
+    if unknown := sorted(given.unknown - asked.unknown):
+        return f"command \\{unknown[0]}"
+    if given.tower > max(1, asked.tower):
+        return "tower of powers"
+    known = asked.variables | set(gold.symbol if _is_curve(gold) else "") | set("e" if _EXP & asked.operators else "")
+    foreign = given.variables - known
+    if foreign and not (_is_interval(asked, gold) and "relation" in given.operators):
+        return f"variable {min(foreign)} that the gold does not have"
+    return ""
+
+
+def _shape(gold: Node, answer: Node, _: str) -> Finding | None:
+    """One value for one value; a set is not a tuple where the gold is ordered; brackets are part of the answer."""
+    if isinstance(answer, Leaf):
+        return _leaf_shape(gold, answer)
+    if len(answer.items) > MAX_ITEMS or any(isinstance(item, Leaf) and not item.text for item in answer.items):
+        return Finding(Reason.UNPARSABLE, "not a list of values")
+    if isinstance(gold, Leaf):
+        if answer.brackets == "{}" and len(answer.items) == 1:
+            return _leaf_shape(gold, answer.items[0]) if isinstance(answer.items[0], Leaf) else None
+        if {"relation", "set operation"} & profile(gold.whole).operators or "\\mathbb" in gold.text:
+            return None
+        return _wrong(gold, answer) if answer.brackets else Finding(Reason.AMBIGUOUS, "several values for one")
+    if gold.brackets != answer.brackets and (gold.ordered or answer.ordered):
+        return _wrong(gold, answer)
+    if len(gold.items) != len(answer.items):
+        return Finding(Reason.WRONG, f"{len(answer.items)} values, the gold has {len(gold.items)}")
+    return None
+
+
+def _leaf_shape(gold: Node, answer: Leaf) -> Finding | None:
+    """A symbol in front must be the gold's, if it has one; a number base its own, or 10; no chains of equations."""
+    if gold.symbol and answer.symbol and gold.symbol != answer.symbol:
+        return Finding(Reason.WRONG, f"{answer.symbol} where the gold gives {gold.symbol}")
+    if isinstance(gold, Leaf) and answer.base not in ("", gold.base, "" if gold.base else "10"):
+        return Finding(Reason.WRONG, f"base {answer.base}")
+    if answer.whole.count("=") > max(1, sum(leaf.whole.count("=") for leaf in leaves(gold))):
+        return Finding(Reason.UNPARSABLE, "chain of equations")
+    return None
+
+
+def _wrong(gold: Node, answer: Node) -> Finding:
+    names = [node.brackets or "a bare list" if isinstance(node, Group) else "a value" for node in (answer, gold)]
+    return Finding(Reason.WRONG, f"{names[0]} where the gold is {names[1]}")
+
+
+def _percent(gold: Node, answer: Node, question: str) -> Finding | None:
+    """A percent sign counts only if the gold or the question speaks of percent."""
+    licensed = any(leaf.percent for leaf in leaves(gold)) or speaks_of_percent(question)
+    if licensed or not any(leaf.percent for leaf in leaves(answer)):
+        return None
+    return Finding(Reason.WRONG, "percent sign that neither gold nor question has")
+
+
+def _unit(gold: Node, answer: Node, _: str) -> Finding | None:
+    """Units are optional; two known ones must agree."""
+    for one, other in zip(leaves(gold), leaves(answer), strict=False):
+        if units.clash(one.unit, other.unit):
+            return Finding(Reason.WRONG, f"{other.unit} where the gold is in {one.unit}")
+    return None
+
+
+def _strange(text: str) -> str:
+    """The first character that looks like another one or like nothing: foreign digits, zero-width, direction marks."""
+    if text.isascii() and text.isprintable():
+        return ""
+    return next((sign for sign in text if _is_strange(sign)), "")
+
+
+def _is_strange(sign: str) -> bool:
+    if sign.isascii() or sign in "½¼¾²³°":
+        return sign < " " and sign not in "\n\t\r"
+    return unicodedata.category(sign) in _STRANGE or "\uff00" <= sign <= "\uffef"
+
+
+def _nesting(text: str) -> int:
+    depth = deepest = 0
+    for sign in text:
+        depth += (sign in "([{") - (sign in ")]}")
+        deepest = max(deepest, depth)
+    return deepest + text.count("\\sqrt\\sqrt") + text.count("\\frac\\frac")
+
+
+def _sizes(text: str, gold: str) -> str:
+    """Long digit runs, long exponents and big or nested factorials, unless the gold has the like."""
+    if any(len(run) > MAX_DIGITS and run not in gold for run in re.findall(r"\d{4,}", text)):
+        return f"more than {MAX_DIGITS} digits in a row"
+    longest = max((len(exponent) for exponent in _EXPONENT.findall(gold)), default=0)
+    for exponent in _EXPONENT.findall(text):
+        if len(exponent) > max(2, longest) or (len(exponent) > 3 and exponent not in gold):
+            return f"exponent of {len(exponent)} digits"
+    return "big factorial" if _FACTORIAL.search(text) and not _FACTORIAL.search(gold) else ""
+
+
+@lru_cache(maxsize=4_000)
+def _segments(question: str) -> frozenset[str]:
+    """Every expression between dollar signs in a question, squeezed, without a trailing `=` or `?`."""
+    found = re.findall(r"\$\$?([^$]{1,1000})\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)", question, re.DOTALL)
+    parts = [part for groups in found for part in groups if part]
+    return frozenset(squeeze(clean(part).rstrip("=?. ")) for part in parts)

@@ -1,0 +1,210 @@
+"""The math verifier: one answer, a cheap gate, and math-verify in processes that can be killed (docs/verifiers.md).
+
+Most rows end here, without a worker: the answer is written like the gold, both are plain numbers, or the gate refuses
+it. The rest is decided by `grader.judge` in a worker. Whether a gold is any good is asked once per gold, so that a bad
+one gives `bad_gold` for every completion and is masked, never scored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Generator, Iterable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from agon.game.parse import well_formed
+from agon.types import Completion, Problem, Reason, Verdict
+from agon.verify.base import Verifier
+from agon.verify.math.answer import one_answer
+from agon.verify.math.gate import Finding, limits, refuse
+from agon.verify.math.notation import Leaf, read, same_number, squeeze, words
+from agon.verify.math.operators import profile
+from agon.verify.workers.pool import Limits, Pool
+from agon.verify.workers.supervisor import Outcome
+
+T = TypeVar("T")
+Question = tuple[str, str | None]
+Steps = Generator[Question, Outcome, Finding]
+
+_CORRECT = Finding(Reason.CORRECT, "")
+_WRONG = Finding(Reason.WRONG, "")
+_REASONS = {
+    "correct": Reason.CORRECT,
+    "wrong": Reason.WRONG,
+    "unparsable": Reason.UNPARSABLE,
+    "crashed": Reason.UNPARSABLE,
+    "bad_gold": Reason.BAD_GOLD,
+    "timeout": Reason.TIMEOUT,
+    "infra": Reason.INFRA,
+}
+
+
+class MathVerifier(Verifier):
+    """math-verify behind a gate and a clock; `cache` is the number of remembered verdicts."""
+
+    def __init__(
+        self, *, workers: int | None = None, boxed_answers: bool = False, deadline: float = 2.0, cache: int = 100_000
+    ) -> None:
+        self._boxed_answers = boxed_answers
+        self._pool = Pool("agon.verify.math.equality:judge", Limits(workers or _cores(), deadline))
+        self._verdicts: Memory[Finding] = Memory(cache)
+        self._golds: Memory[Finding] = Memory(cache)
+        self._rows = self._cached = 0
+        self._pool.start()
+
+    async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
+        row = self._row(problem, completion)
+        finding = _advance(row, None)
+        while isinstance(finding, tuple):
+            outcome = await asyncio.wrap_future(self._pool.submit(*finding))
+            finding = _advance(row, outcome)
+        return _verdict(finding, completion)
+
+    def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
+        rows = [(self._row(problem, completion), completion) for problem, completion in pairs]
+        findings = [_advance(row, None) for row, _ in rows]
+        while waiting := self._ask(findings):
+            for index, future in waiting.items():
+                findings[index] = _advance(rows[index][0], future.result())
+        return [_verdict(finding, rows[index][1]) for index, finding in enumerate(findings)]
+
+    def self_test(self) -> list[str]:
+        from agon.verify.math.probes import failures
+
+        return failures(self)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        pool = self._pool.counters
+        return {
+            "rows": self._rows,
+            "cached": self._cached,
+            "jobs": pool.jobs,
+            "killed": pool.killed,
+            "restarted": pool.restarted,
+            "retried": pool.retried,
+        }
+
+    def workers(self) -> tuple[int, ...]:
+        """Process ids of the nursery and the workers that are alive."""
+        return self._pool.workers()
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _ask(self, findings: list[Question | Finding]) -> dict[int, Future[Outcome]]:
+        return {i: self._pool.submit(*finding) for i, finding in enumerate(findings) if isinstance(finding, tuple)}
+
+    def _row(self, problem: Problem, completion: Completion) -> Steps:
+        """One row: yields what a worker must be asked, returns the finding."""
+        self._rows += 1
+        gold = problem.answer.strip() if isinstance(problem.answer, str) else ""
+        if flaw := limits(gold, gold) if gold else "empty":
+            return Finding(Reason.BAD_GOLD, flaw)
+        answer = one_answer(completion, boxed_answers=self._boxed_answers)
+        finding = answer if isinstance(answer, Finding) else decide(gold, answer, problem.question)
+        if finding is None and not isinstance(answer, Finding):
+            finding = yield from self._compare(gold, answer)
+        assert finding is not None
+        return (yield from self._with_gold(gold, finding))
+
+    def _compare(self, gold: str, answer: str) -> Steps:
+        """What math-verify says of a pair; remembered, unless the machine failed."""
+        key = _key(gold, answer)
+        if known := self._verdicts.get(key):
+            self._cached += 1
+            return known
+        finding = _finding((yield gold, answer))
+        if finding.reason in (Reason.CORRECT, Reason.WRONG, Reason.UNPARSABLE):
+            self._golds.put(_key(gold), _CORRECT)
+        if finding.reason is not Reason.INFRA:
+            self._verdicts.put(key, finding)
+        return finding
+
+    def _with_gold(self, gold: str, finding: Finding) -> Steps:
+        """The finding, unless the gold itself is no good: then no answer to it can be judged."""
+        if finding.reason in (Reason.BAD_GOLD, Reason.INFRA) or obviously_good(gold):
+            return finding
+        known = self._golds.get(_key(gold))
+        if known is None:
+            known = _finding((yield gold, None))
+            if known.reason is Reason.TIMEOUT or known.reason is Reason.UNPARSABLE:
+                known = Finding(Reason.BAD_GOLD, known.detail)
+            if known.reason is not Reason.INFRA:
+                self._golds.put(_key(gold), known)
+        return finding if known.reason is Reason.CORRECT else known
+
+
+def decide(gold: str, answer: str, question: str = "") -> Finding | None:
+    """The finding on a pair if it takes no mathematics, else None."""
+    if flaw := limits(answer, gold):
+        return Finding(Reason.UNPARSABLE, flaw)
+    if squeeze(gold) == squeeze(answer):
+        return _CORRECT
+    if (expected := words(gold)) is not None:
+        return _decide_words(expected, answer)
+    if refusal := refuse(gold, answer, question):
+        return refusal
+    one, other = read(gold), read(answer)
+    if isinstance(one, Leaf) and isinstance(other, Leaf) and one.number and other.number:
+        return _CORRECT if same_number(one.number, other.number) else _WRONG
+    return None
+
+
+def _decide_words(expected: str, answer: str) -> Finding:
+    """The finding where the gold is words."""
+    if words(answer) is None and profile(answer).operators:
+        return Finding(Reason.UNPARSABLE, "mathematics where the gold is words")
+    said = words(answer) or squeeze(answer).strip("()").lower()
+    return _CORRECT if said == expected else _WRONG
+
+
+def obviously_good(gold: str) -> bool:
+    """Whether a gold is words or a plain number, and needs no parser to be a gold."""
+    node = read(gold)
+    return (isinstance(node, Leaf) and node.number is not None) or words(gold) is not None
+
+
+class Memory(Generic[T]):
+    """The last `size` to `2 * size` values by key; two plain dicts, so that threads and forks need no lock."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._young: dict[bytes, T] = {}
+        self._old: dict[bytes, T] = {}
+
+    def get(self, key: bytes) -> T | None:
+        return self._young.get(key) or self._old.get(key)
+
+    def put(self, key: bytes, value: T) -> None:
+        if len(self._young) >= self._size:
+            self._old, self._young = self._young, {}
+        self._young[key] = value
+
+
+def _advance(row: Steps, outcome: Outcome | None) -> Question | Finding:
+    """Run a row up to its next question or its end."""
+    try:
+        return next(row) if outcome is None else row.send(outcome)
+    except StopIteration as end:
+        finding: Finding = end.value
+        return finding
+
+
+def _finding(outcome: Outcome) -> Finding:
+    return _CORRECT if outcome.name == "good" else Finding(_REASONS[outcome.name], outcome.detail)
+
+
+def _verdict(finding: Question | Finding, completion: Completion) -> Verdict:
+    assert isinstance(finding, Finding)
+    return Verdict(finding.reason is Reason.CORRECT, well_formed(completion), finding.reason, finding.detail)
+
+
+def _key(*texts: str) -> bytes:
+    return hashlib.sha256("\x1f".join(texts).encode(errors="surrogatepass")).digest()
+
+
+def _cores() -> int:
+    return min(8, len(os.sched_getaffinity(0)))

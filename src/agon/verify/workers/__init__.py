@@ -1,0 +1,1 @@
+"""Killable processes for checks that may hang, crash or eat memory."""

@@ -1,0 +1,135 @@
+"""`agon eval` on a run as it stands on disk: in this process, over a URL, twice, and on what must be refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.cli import main
+from agon.config import load, resolved
+from agon.data import splits
+from agon.engine.render import Renderer
+from agon.engine.tiny.checkpoint import tiny_base
+from agon.game.prompts import PROMPTS_HASH
+from agon.rundir import RunDir
+from agon.rundir.pair import PairInfo
+from agon.types import Direction, Policy
+from tests.engine.serving import VERSIONS, adapters, serving
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "agon.yaml"
+SIZES = ["data.train.take=8", "data.dev.take=4", "data.held_out.take=6", "eval.temperature=0.0", "eval.top_p=1.0"]
+SIZES += ["eval.max_completion_tokens=64", "train.max_peek_tokens=64"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has a pair."""
+    root = tmp_path_factory.mktemp("runs")
+    config = load(CONFIG, SIZES)
+    manifest = {"data": {"hashes": splits(config.data).hashes}}
+    run = RunDir.create(root, "tiny", resolved(config), manifest)
+    folders = adapters(tmp_path_factory.mktemp("adapters"))
+    template = Renderer.load(str(tiny_base())).hash
+    info = PairInfo(VERSIONS, "agon:tiny", PROMPTS_HASH, template, direction=Direction.BA, facts={"arm": "agon"})
+    run.write_pair(folders[Policy.A], folders[Policy.B], info)
+    return run.path
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made, tmp_path / "run"))
+
+
+def evaluated(run: Path, *words: str) -> dict[str, Any]:
+    assert main(["eval", str(run), *words]) == 0
+    folder = run / "evals" / "held_out"
+    return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+
+
+def test_a_run_is_evaluated_as_it_deploys_and_over_a_url_alike(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from agon.engine.hf import HFSampler
+
+    here = evaluated(run)
+    told = capsys.readouterr()
+    assert here.keys() == {"ab", "ba", "a", "b", "cascade", "pair"}
+    assert here["cascade"]["outcomes"] == here["ba"]["outcomes"]
+    assert here["cascade"]["direction"]["chosen"] == "ba"
+    assert "A drafts, B answers" in told.out
+    assert "B drafts, A answers" in told.out
+    assert "24 of 24 trials" in told.err
+    assert 0 < abs(here["pair"]["weights"]["cosine"]) < 1
+
+    engine = HFSampler(str(tiny_base()))
+    for policy in Policy:
+        engine.publish(policy, VERSIONS[policy], run / "pair" / policy.value)
+    shutil.rmtree(run / "evals")
+    with serving(engine) as url:
+        over = evaluated(run, "--url", url, "--names", "base=tiny")
+    engine.close()
+    assert {n: r["outcomes"] for n, r in over.items() if n != "pair"} == {
+        n: r["outcomes"] for n, r in here.items() if n != "pair"
+    }
+    capsys.readouterr()
+
+    again = evaluated(run, "--url", "http://127.0.0.1:9/v1")
+    assert again == over, "nothing is missing, so nobody is asked"
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["eval", *words]) == 2
+    told = capsys.readouterr().err
+    assert len([line for line in told.splitlines() if line.startswith(("error:", "fix:"))]) == 2
+    return told
+
+
+def test_code_that_a_run_names_is_not_imported(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "config.yaml"
+    path.write_text(path.read_text().replace("verifier: math", "verifier: os:system"))
+    assert "name it yourself: agon eval" in refused(capsys, str(run))
+
+
+def test_data_that_is_not_the_runs_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["data"]["hashes"]["held_out"] = "0" * 16
+    path.write_text(json.dumps(manifest))
+    assert "held_out is not what it was" in refused(capsys, str(run))
+
+
+def test_a_pair_of_other_prompts_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "pair" / "agon.json"
+    path.write_text(path.read_text().replace(PROMPTS_HASH, "0" * 16))
+    assert "other prompts" in refused(capsys, str(run))
+
+
+def test_a_pair_of_another_base_under_the_same_name_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "pair" / "agon.json"
+    path.write_text(path.read_text().replace('"sha256": null', f'"sha256": "{"0" * 64}"', 1))
+    assert "are not those" in refused(capsys, str(run))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["train.seed=1"], "was trained as it was"),
+        (["--system", "self-refine"], "self-cascade"),
+        (["--system", "nothing"], "there is no system"),
+        (["--samples", "0"], "--samples must be at least 1"),
+        (["--names", "a=x"], "add --url"),
+        (["--config", "x.yaml"], "brings its own config"),
+        (["--data", "nothing"], "nothing"),
+    ],
+)
+def test_mistakes_are_answered_in_two_lines(
+    run: Path, capsys: pytest.CaptureFixture[str], words: list[str], told: str
+) -> None:
+    assert told in refused(capsys, str(run), *words)
+
+
+def test_a_pair_or_model_needs_a_config(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--config" in refused(capsys, str(run / "pair"))
+    assert "--config" in refused(capsys, "agon:tiny")

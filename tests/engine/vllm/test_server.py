@@ -1,0 +1,274 @@
+"""The sampler over HTTP against a small server that speaks vLLM's words, and the addresses it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.engine.vllm import sampler as vllm
+from agon.engine.vllm import server as module
+from agon.engine.vllm.sampler import Draw, VLLMSampler
+from agon.engine.vllm.server import ServerEngine, check_address
+from agon.errors import ConfigError, EngineError
+from agon.types import BASE, Message, Policy, Prompt, Request, Sampling
+
+from .fake import tokenizer
+
+METRICS = "vllm:generation_tokens_total{} 3.0\nvllm:prompt_tokens_total{} 4.0\n"
+
+
+class Server(ThreadingHTTPServer):
+    """Remembers what it was asked; refuses a name that it knows, or does not know, as vLLM does."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.adapters: dict[str, str] = {}
+        self.ever: list[str] = []
+        self.asked: list[dict[str, Any]] = []
+        self.failures: list[int] = []
+        self.finish = ["length"]
+        self.metrics: tuple[int, str] = 200, METRICS
+        self.raw, self.stuck = False, ""
+
+    def go(self) -> Server:
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def end(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        card = {"id": "the-base", "max_model_len": 640}
+        answers: dict[str, tuple[int, Any]] = {"/health": (200, ""), "/metrics": self.server.metrics}
+        if self.path == self.server.stuck:
+            threading.Event().wait(20)
+        self.answer(*answers.get(self.path, (200, {"data": [card]})))
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        getattr(self, self.path.rsplit("/", 1)[-1])(body)
+
+    def load_lora_adapter(self, body: dict[str, Any]) -> None:
+        if body["lora_name"] in self.server.adapters:
+            return self.answer(400, {"error": "already loaded"})
+        if not Path(body["lora_path"]).is_dir():
+            return self.answer(404, {"error": "no such folder"})
+        self.server.adapters[body["lora_name"]] = body["lora_path"]
+        self.server.ever.append(body["lora_name"])
+        return self.answer(200, "Success")
+
+    def unload_lora_adapter(self, body: dict[str, Any]) -> None:
+        known = self.server.adapters.pop(body["lora_name"], None)
+        self.answer(200, "Success") if known else self.answer(404, {"error": "cannot be found"})
+
+    def completions(self, body: dict[str, Any]) -> None:
+        if body["top_p"] < 0.01:  # one token is left, so that its processed log-prob is 0
+            return self.drawn(body["max_tokens"], -0.5 if self.server.raw else 0.0, "length")
+        self.server.asked.append(body)
+        if self.server.failures:
+            return self.answer(self.server.failures.pop(), {"error": "broken"})
+        if body["model"] not in {"the-base", *self.server.adapters}:
+            return self.answer(404, {"error": "does not exist"})
+        finish = self.server.finish.pop() if len(self.server.finish) > 1 else self.server.finish[0]
+        return self.drawn(body["max_tokens"], -0.5, finish)
+
+    def drawn(self, count: int, logprob: float, finish: str) -> None:
+        logprobs = {"token_logprobs": [logprob] * count}
+        self.answer(200, {"choices": [{"token_ids": [5] * count, "logprobs": logprobs, "finish_reason": finish}]})
+
+    def answer(self, status: int, body: Any) -> None:
+        text = body if isinstance(body, str) else json.dumps(body)
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *words: Any) -> None: ...
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    made = Server().go()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(vllm, "GRACE", 0.0)
+    monkeypatch.setattr(module, "POLL", 0.05)
+    tokenizer().save_pretrained(tmp_path / "base")
+    for name in ("one", "two", "three", "four"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text("{}")
+    return tmp_path
+
+
+def connect(server: Server, base: Path, ready: float = 60.0) -> VLLMSampler:
+    return VLLMSampler(str(base / "base"), ServerEngine(f"http://127.0.0.1:{server.server_port}/v1", ready=ready))
+
+
+def test_ids_go_in_and_out_and_every_setting_is_said_aloud(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    sampler.publish(Policy.A, "a@0-x", base / "one")
+    request = Request(Prompt((Message("user", ("Count.",)),)), Policy.A, 7, Sampling(0.9, 1.0, 4))
+    completion = asyncio.run(sampler.sample(request))
+    sampler.close()
+    asked = server.asked[0]
+    assert completion.version == "a@0-x"
+    assert completion.tokens.completion_ids == (5,) * 4
+    assert completion.tokens.logprobs == (-0.5,) * 4
+    assert tuple(asked["prompt"]) == completion.tokens.prompt_ids
+    assert (asked["seed"], asked["temperature"], asked["top_k"], asked["repetition_penalty"]) == (7, 0.9, 0, 1.0)
+    assert asked["model"].startswith("a@0-x+")
+    assert server.adapters == {}, "a closed sampler leaves no adapter behind"
+
+
+def test_a_resumed_run_never_reuses_a_name_on_a_live_server(server: Server, base: Path) -> None:
+    for _ in range(2):
+        sampler = connect(server, base)
+        sampler.publish(Policy.A, "a@0-x", base / "one")
+        sampler.close()
+    assert len(set(server.ever)) == 2
+
+
+def test_the_base_is_asked_for_by_its_own_name(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    sampler.draw_all([Draw((1, 2), BASE, 0, Sampling(max_tokens=2))])
+    sampler.close()
+    assert server.asked[0]["model"] == "the-base"
+    assert sampler.engine.context == 640
+
+
+def test_a_servers_failure_is_retried_with_the_same_versions(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    sampler.publish(Policy.A, "a@0-x", base / "one")
+    server.failures = [500, 503]
+    drawn = sampler.draw_all([Draw((1, 2), "a@0-x", 3, Sampling(max_tokens=2))])
+    sampler.close()
+    assert drawn[0].ids == (5, 5)
+    assert [asked["seed"] for asked in server.asked] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("finish", ["abort", "error"])
+def test_a_completion_that_a_server_broke_off_is_drawn_again(server: Server, base: Path, finish: str) -> None:
+    sampler = connect(server, base)
+    server.finish = ["stop", finish]
+    drawn = sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])
+    sampler.close()
+    assert drawn[0].finish == "stop"
+    assert ([asked["seed"] for asked in server.asked], sampler.life) == ([3, 3], 1)
+
+
+def test_a_server_that_was_started_again_while_idle_gets_its_adapters_back(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    sampler.publish(Policy.B, "b@0-x", base / "one")
+    for step, name in enumerate(("two", "three")):
+        sampler.publish(Policy.A, f"a@{step}-x", base / name)
+    server.adapters.clear()
+    sampler.publish(Policy.A, "a@2-x", base / "four")
+    assert sampler.life == 0, "what is to be forgotten may be forgotten"
+    sampler.draw_all([Draw((1, 2), "b@0-x", 3, Sampling(max_tokens=2))])
+    assert sampler.life == 1, "the canary will ask after it"
+    assert sorted(Path(path).name for path in server.adapters.values()) == ["four", "one", "three"]
+    sampler.close()
+
+
+def test_a_server_that_goes_away_in_the_middle_of_a_run_is_waited_for(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    sampler.publish(Policy.A, "a@0-x", base / "one")
+    server.end()
+    back = list[Server]()
+    timer = threading.Timer(0.5, lambda: back.append(Server(server.server_port).go()))
+    timer.start()
+    drawn = sampler.draw_all([Draw((1, 2), "a@0-x", 3, Sampling(max_tokens=2))])
+    timer.join()
+    assert (drawn[0].ids, sampler.life, len(back[0].adapters)) == ((5, 5), 1, 1)
+    sampler.close()
+    back[0].end()
+
+
+def test_a_server_that_stays_away_stops_the_run_in_time(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    sampler.engine._ready = 2.0
+    server.end()
+    with pytest.raises(EngineError, match=r"no vLLM server answers.*broke off") as stopped:
+        sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])
+    sampler.close()
+    assert "--resume" in stopped.value.fix
+
+
+def test_a_refusal_is_an_error_with_a_fix(server: Server, base: Path) -> None:
+    sampler = connect(server, base)
+    server.failures = [400]
+    with pytest.raises(EngineError, match="400") as refused:
+        sampler.draw_all([Draw((1, 2), BASE, 0, Sampling(max_tokens=2))])
+    sampler.close()
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in refused.value.fix
+
+
+def test_a_server_that_is_not_there_is_said_in_time(base: Path) -> None:
+    with pytest.raises(EngineError, match="no vLLM server answers"):
+        VLLMSampler(str(base / "base"), ServerEngine("http://127.0.0.1:9", ready=0.2))
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])
+def test_a_server_that_hangs_before_it_has_said_what_it_serves_is_said_in_time(
+    server: Server, base: Path, path: str
+) -> None:
+    server.stuck = path
+    with pytest.raises(EngineError, match="no vLLM server answers"):
+        connect(server, base, ready=0.3)
+
+
+@pytest.mark.parametrize("metrics", [(200, "vllm:num_requests_running{} 0.0\n"), (404, "not here")])
+def test_a_server_whose_work_cannot_be_watched_is_refused(server: Server, base: Path, metrics: tuple[int, str]) -> None:
+    server.metrics = metrics
+    with pytest.raises(EngineError, match="counts no tokens") as refused:
+        connect(server, base)
+    assert "--disable-log-stats" in refused.value.fix
+
+
+def test_a_server_with_log_probs_of_another_distribution_is_refused(server: Server, base: Path) -> None:
+    server.raw = True
+    with pytest.raises(EngineError, match="not those of the distribution") as refused:
+        connect(server, base)
+    assert "processed_logprobs" in refused.value.fix
+
+
+def test_no_proxy_of_the_environment_comes_between(server: Server, base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    connect(server, base).close()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "http://localhost:8000/v1", "http://[::1]:8000"])
+def test_this_machine_is_always_allowed(url: str) -> None:
+    check_address(url, None)
+
+
+def test_other_machines_need_their_network_named() -> None:
+    with pytest.raises(ConfigError, match="neither this machine") as refused:
+        check_address("http://10.1.2.3:8000", None)
+    assert "sampler.network" in refused.value.fix
+    with pytest.raises(ConfigError, match="neither this machine"):
+        check_address("http://10.1.2.3:8000", "192.168.0.0/16")
+    check_address("http://10.1.2.3:8000", "10.0.0.0/8")
+    with pytest.raises(ConfigError, match="not an address"):
+        check_address("localhost", None)

@@ -1,0 +1,160 @@
+"""Trackers are imported only when named, and a run does not die of one.
+
+The fakes below have the shape of the packages' public calls (checked by hand against trackio 0.43, wandb 0.31 and
+tensorboard 2.21); the packages themselves are not part of the development environment.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.errors import InputError
+from agon.rundir import RunDir
+from agon.training.display import scoreboard
+from agon.training.trackers import TRACKERS, Trackers, check, numbers
+from tests.rundir import scenes
+
+from .records import POINT, record, timing
+
+Calls = list[tuple[Any, ...]]
+
+
+class FakeRun:
+    def __init__(self, calls: Calls, broken: bool = False) -> None:
+        self.calls, self.broken = calls, broken
+
+    def log(self, values: dict[str, float], step: int) -> None:
+        if self.broken:
+            raise ConnectionError("no route to host")
+        self.calls.append(("log", step, values))
+
+
+def fake_package(monkeypatch: pytest.MonkeyPatch, name: str, broken: bool = False) -> Calls:
+    calls: Calls = []
+
+    def init(**given: Any) -> FakeRun:
+        print("a greeting")
+        calls.append(("init", given))
+        return FakeRun(calls, broken)
+
+    def finish() -> None:
+        print("a farewell")
+        calls.append(("finish",))
+
+    package = types.ModuleType(name)
+    package.init, package.finish = init, finish  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, name, package)
+    return calls
+
+
+class FakeWriter:
+    calls: Calls
+
+    def __init__(self, logdir: str) -> None:
+        self.calls.append(("writer", logdir))
+
+    def add_scalar(self, tag: str, data: float, step: int) -> None:
+        self.calls.append(("scalar", tag, data, step))
+
+    def flush(self) -> None:
+        self.calls.append(("flush",))
+
+    def close(self) -> None:
+        self.calls.append(("close",))
+
+
+def fake_tensorboard(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    FakeWriter.calls = []
+    summary = types.ModuleType("tensorboard.summary")
+    summary.Writer = FakeWriter  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tensorboard", types.ModuleType("tensorboard"))
+    monkeypatch.setitem(sys.modules, "tensorboard.summary", summary)
+    return FakeWriter.calls
+
+
+@pytest.mark.parametrize("name", ["trackio", "wandb"])
+def test_every_number_of_a_step_is_sent(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_package(monkeypatch, name)
+    trackers = Trackers([name], "first", tmp_path, {"arm": "agon"})
+    assert trackers.log(3, record(3), {"timing": timing(3)}) == []
+    assert trackers.close() == []
+    given = calls[0][1]
+    assert (given["project"], given["name"], given["config"]) == ("agon", "first", {"arm": "agon"})
+    assert ("dir" in given) == (name == "wandb")
+    kind, step, values = calls[1]
+    assert (kind, step, values["standalone/solo_rate"]) == ("log", 3, 0.4)
+    assert values["update/a/grad_norm"] == 0.2
+    assert values["timing/seconds/play"] == 6.0
+    assert calls[2] == ("finish",)
+
+
+def test_tensorboard_writes_into_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_tensorboard(monkeypatch)
+    trackers = Trackers(["tensorboard"], "first", tmp_path, {})
+    trackers.log(3, record(3))
+    trackers.close()
+    assert calls[0] == ("writer", str(tmp_path / "tensorboard"))
+    assert ("scalar", "competitive/conversions", 9.0, 3) in calls
+    assert calls[-2:] == [("flush",), ("close",)]
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_a_missing_package_is_told_with_what_to_type(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (name, f"{name}.summary"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(InputError, match=f"report_to names {name}") as refused:
+        Trackers([name], "first", tmp_path, {})
+    assert refused.value.fix.startswith(f"pip install {name}")
+    with pytest.raises(InputError, match=f"report_to names {name}"):
+        check([name])
+
+
+def test_a_tracker_that_cannot_start_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_package(monkeypatch, "wandb")
+    monkeypatch.setattr(sys.modules["wandb"], "init", lambda **given: 1 / 0)
+    with pytest.raises(InputError, match="wandb did not start"):
+        Trackers(["wandb"], "first", tmp_path, {})
+
+
+def test_a_run_goes_on_without_a_tracker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_package(monkeypatch, "wandb", broken=True)
+    calls = fake_package(monkeypatch, "trackio")
+    trackers = Trackers(["wandb", "trackio"], "first", tmp_path, {})
+    assert trackers.log(0, record(0)) == ["wandb failed and is left behind, the run goes on: no route to host"]
+    assert trackers.log(1, record(1)) == []
+    assert [call[1] for call in calls if call[0] == "log"] == [0, 1]
+
+
+def test_no_tracker_writes_on_stdout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_package(monkeypatch, "trackio")
+    run: RunDir = scenes.new_run(tmp_path)
+    watch = scoreboard(5, json=True, trackers=["trackio"], run=run)
+    watch.step(record(0), timing(0))
+    watch.point(POINT)
+    watch.close()
+    out, err = capsys.readouterr()
+    assert [list(json.loads(line)) for line in out.splitlines()] == [["step", "timing"], ["point"]]
+    assert "a greeting" in err
+    assert "a farewell" in err
+
+
+def test_only_the_first_process_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = fake_package(monkeypatch, "wandb")
+    monkeypatch.setenv("RANK", "1")
+    scoreboard(5, json=False, trackers=["wandb"], run=scenes.new_run(tmp_path))
+    assert calls == []
+
+
+def test_numbers_are_named_by_their_path_and_words_are_left_out() -> None:
+    tree = {"step": 3, "drafter": "a", "none": None, "in": {"x": 1, "deep": {"y": 0.5, "step": 2}}, "list": [1]}
+    assert numbers(tree) == {"in/x": 1.0, "in/deep/y": 0.5, "in/deep/step": 2.0}
