@@ -9,8 +9,7 @@ import pytest
 
 from agon.cli import demo, find, main
 from agon.report.curve import curve
-
-from .studies import make_study
+from tests.report.studies import make_study
 
 
 def test_the_closing_words_tell_what_is_on_disk_and_name_real_commands(tmp_path: Path) -> None:

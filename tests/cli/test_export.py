@@ -13,9 +13,8 @@ from agon.report.card import card, results, use
 from agon.report.collect import read_run
 from agon.rundir.pair import PairInfo, read_pair, write_pair
 from agon.types import Direction, Policy
+from tests.report.studies import make_study
 from tests.rundir.scenes import write_adapter
-
-from .studies import make_study
 
 INFO = PairInfo(
     {policy: f"{policy.value}@000030-5f3c9a1e" for policy in Policy},

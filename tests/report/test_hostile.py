@@ -90,8 +90,7 @@ def test_hostile_names_are_neither_markup_nor_orders(run: Path, capsys: pytest.C
 def test_a_card_of_hostile_names_is_plain(run: Path) -> None:
     from agon.report.card import card
     from agon.report.collect import read_run
-
-    from .test_export import INFO
+    from tests.cli.test_export import INFO
 
     text = card(read_run(run), INFO, "peft")
     assert printable(text)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agon.rundir import MAY_CHANGE
 from agon.rundir.bouts import BONUS, COLUMNS, HEAD, ROLLOUT, SEEN
+from agon.rundir.directory import MAY_CHANGE
 from tests.training.records import record
 
 PAGE = (Path(__file__).parents[2] / "docs" / "rundir.md").read_text()

@@ -187,7 +187,7 @@ def test_no_color_is_honoured() -> None:
             capture_output=True,
             text=True,
             check=True,
-            cwd=Path(module.__file__).parents[2],
+            cwd=Path(module.__file__).parents[3],
         ).stderr
         for extra in ({}, {"NO_COLOR": "1"})
     )

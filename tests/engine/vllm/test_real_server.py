@@ -30,7 +30,7 @@ from agon.types import BASE, Direction, Policy, Sampling
 from tests.engine.serving import VERSIONS, adapters
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CONTEXT, CLOSE, MOVED = 1024, 1e-4, 1e-2
 """Tokens of context; nats within which two engines agree in float32, and beyond which a policy is another."""
 SETTINGS = ["data.train.take=8", "data.dev.take=4", "data.held_out.take=8", "eval.temperature=0.0", "eval.top_p=1.0"]

@@ -36,7 +36,7 @@ SIZES: dict[str, Any] = {
 
 def tiny_base() -> Path:
     """The folder of the checkpoint that ships with the package."""
-    return Path(__file__).resolve().parent.parent / "assets" / "tiny"
+    return Path(__file__).resolve().parents[2] / "assets" / "tiny"
 
 
 def random_base(folder: Path, architecture: str = "qwen3", seed: int = 0, **sizes: Any) -> Path:
