@@ -19,12 +19,12 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
     "--disable-component-update", "--disable-sync", "--disable-default-apps", "--remote-debugging-pipe", "--mute-audio",
 )  # fmt: skip
-INSTALL = "no Chromium here; on Debian: apt-get install -y chromium (or put chromium on PATH)"
+INSTALL = "Chromium is not installed; on Debian: apt-get install -y chromium (or put chromium on PATH)"
 
 
 def chromium() -> str | None:
     """The browser on this machine, if there is one."""
-    return next((found for name in NAMES if (found := shutil.which(name))), None)
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 class Browser:
@@ -38,9 +38,9 @@ class Browser:
         ours_in, theirs_out = os.pipe()
         theirs_in, ours_out = os.pipe()
         script = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
-        words = ["bash", "-c", script, program, *FLAGS, f"--user-data-dir={self._home.name}", "about:blank"]
+        argv = ["bash", "-c", script, program, *FLAGS, f"--user-data-dir={self._home.name}", "about:blank"]
         quiet = subprocess.DEVNULL
-        self._process = subprocess.Popen(words, pass_fds=(theirs_in, theirs_out), stdout=quiet, stderr=quiet)
+        self._process = subprocess.Popen(argv, pass_fds=(theirs_in, theirs_out), stdout=quiet, stderr=quiet)
         os.close(theirs_in)
         os.close(theirs_out)
         self._in, self._out, self._buffer = ours_in, ours_out, b""
@@ -62,7 +62,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """One command of the DevTools protocol; what arrives meanwhile is kept in `events`."""
+        """Send one command of the DevTools protocol and return its result; other messages go to `events`."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": params}
         if self._session:
@@ -80,22 +80,22 @@ class Browser:
         end = time.monotonic() + seconds
         while b"\0" not in self._buffer:
             if not select.select([self._in], [], [], max(0, end - time.monotonic()))[0]:
-                raise TimeoutError("the browser does not answer")
+                raise TimeoutError("the browser does not respond")
             data = os.read(self._in, 1 << 20)
             if not data:
-                raise RuntimeError("the browser has gone")
+                raise RuntimeError("the browser has exited")
             self._buffer += data
         line, _, self._buffer = self._buffer.partition(b"\0")
         return dict(json.loads(line))
 
     def size(self, width: int, height: int, dark: bool = False) -> None:
-        """Width and height of the window, and the colour scheme that the reader prefers."""
+        """Set the size of the window and the preferred colour scheme."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         feature = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def open(self, path: Path, ready: str) -> float:
-        """Open a file and wait until `ready` is true; seconds from the start of the navigation."""
+        """Open a file and wait until `ready` is true; return the seconds since the start of the navigation."""
         began = time.monotonic()
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.until(ready)
@@ -123,11 +123,11 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def requests(self) -> list[str]:
-        """The address of every request that the page has tried."""
+        """The URL of every request that the page has made."""
         self.js("1")
         sent = [event["params"] for event in self.events if event.get("method") == "Network.requestWillBeSent"]
         return [str(params["request"]["url"]) for params in sent]
 
     def picture(self, path: Path) -> None:
-        """A PNG of what is in the window."""
+        """Write a PNG of the window."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))

@@ -14,7 +14,7 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from agon.config import Init, Lora
-from agon.types import Message, Policy, Prompt, Quote
+from agon.types import Message, Policy, Prompt, Quote, Version
 
 TINY: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "head_dim": 32}
 SMALL: dict[str, Any] = {
@@ -38,17 +38,17 @@ class Bench:
     root: Path
     count: int = 0
 
-    def export(self, policy: Policy) -> tuple[str, Path]:
+    def export(self, policy: Policy) -> tuple[Version, Path]:
         """Write the policy as it is now, under a version name and a folder of its own."""
         self.count += 1
-        version = f"{policy.value}@{self.count:06d}-{self.pair.hash(policy)[:8]}"
+        version = Version.of(policy, self.count, self.pair.hash(policy)[:8])
         folder = self.root / "published" / version
         self.pair.export(policy, folder)
         return version, folder
 
-    def publish(self, policy: Policy) -> str:
+    def publish(self, policy: Policy) -> Version:
         version, folder = self.export(policy)
-        self.sampler.publish(policy, version, folder)
+        self.sampler.publish(version, folder)
         return version
 
     def move(self, policy: Policy, size: float, seed: int) -> None:
@@ -71,13 +71,13 @@ class Bench:
     def _forward(self, rows: Any) -> list[list[float]]:
         import torch
 
-        found = []
+        scored = []
         for row in rows:
             ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
             with torch.no_grad():
                 logps = self.pair.model(ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
-            found.append(logps.gather(1, torch.tensor(row.completion_ids).unsqueeze(1)).squeeze(1).tolist())
-        return found
+            scored.append(logps.gather(1, torch.tensor(row.completion_ids).unsqueeze(1)).squeeze(1).tolist())
+        return scored
 
 
 def random_checkpoint(folder: Path, **sizes: Any) -> Path:
@@ -110,6 +110,7 @@ def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float 
     """A random base, a pair over it, and a running engine; all gone at the end."""
     import torch
 
+    from agon.engine.fleet import Fleet
     from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
 
@@ -120,12 +121,12 @@ def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float 
         base = str(random_checkpoint(root / "base", **sizes))
         pair = build(Path(base))
         engine = LocalEngine(base, dtype="float32", context=context, rank=RANK, max_loras=4, memory=0.4)
-        sampler = VLLMSampler(base, engine, patience=patience)
+        sampler = VLLMSampler(base, Fleet(engine, patience=patience))
         try:
             yield Bench(sampler, pair, root)
         finally:
             sampler.close()
 
 
-def ask(words: str) -> Prompt:
-    return Prompt((Message("user", (Quote(words),)),))
+def ask(text: str) -> Prompt:
+    return Prompt((Message("user", (Quote(text),)),))

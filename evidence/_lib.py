@@ -1,7 +1,7 @@
 """What every evidence script shares: arguments, the verdict line, small statistics, and a description of the machine.
 
 A script measures, prints what a person wants to read, and ends with `verdict(...)`, which prints one JSON line and
-leaves with 0 or 1. `scripts/prove` keeps that line.
+exits with 0 or 1. `scripts/prove` keeps that line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def arguments(description: str) -> argparse.Namespace:
 
 
 def verdict(claim: str, value: Any, goal: Any, holds: bool, **more: Any) -> NoReturn:
-    """Print the last line, {"claim", "value", "goal", "holds", ...}, and leave with 0 if the claim holds, else 1."""
+    """Print the last line, {"claim", "value", "goal", "holds", ...}, and exit with 0 if the claim holds, else 1."""
     line = {"claim": claim, "value": value, "goal": goal, "holds": bool(holds), **more}
     print(json.dumps(line, allow_nan=False), flush=True)
     sys.exit(0 if holds else 1)
@@ -82,10 +82,10 @@ def mean_interval(
 
 def hardware() -> dict[str, Any]:
     """Cores, instruction sets, memory and accelerators: what a measured time depends on, and no name of a machine."""
-    return {**provenance.hardware(), "cpu_flags": _cpu_flags()}
+    return {**provenance.hardware().model_dump(), "cpu_flags": _cpu_flags()}
 
 
-versions = provenance.versions
+versions = provenance.packages
 
 
 def commit() -> dict[str, Any]:
@@ -94,8 +94,8 @@ def commit() -> dict[str, Any]:
     return {"commit": _git("rev-parse", "HEAD").strip(), "dirty": bool(dirty)}
 
 
-def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+def _git(*argv: str) -> str:
+    return subprocess.run(["git", *argv], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def _cpu_flags() -> list[str]:

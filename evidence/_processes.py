@@ -30,12 +30,12 @@ def run_world(
     for process in processes:
         process.start()
     try:
-        found = dict(results.get(timeout=timeout) for _ in processes)
+        by_rank = dict(results.get(timeout=timeout) for _ in processes)
     finally:
         for process in processes:
             process.join(timeout=10)
             process.kill()
-    return [found[rank] for rank in range(world)]
+    return [by_rank[rank] for rank in range(world)]
 
 
 def _enter(

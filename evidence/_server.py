@@ -21,14 +21,14 @@ START = 900.0
 def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
     """The address of a server over `base`."""
     port = free_port()
-    words = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
-    words += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
-    words += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
-    words += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
-    words += ["--host", "127.0.0.1", "--port", str(port)]
+    options = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
+    options += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
+    options += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
+    options += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
+    options += ["--host", "127.0.0.1", "--port", str(port)]
     settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
     settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *words]
+    command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *options]
     process = subprocess.Popen(command, env=os.environ | settings, stdout=sys.stderr, start_new_session=True)
     try:
         await_health(f"http://127.0.0.1:{port}/health", process)

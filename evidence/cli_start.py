@@ -11,6 +11,7 @@ from pathlib import Path
 
 from _lib import arguments, median, verdict
 
+EXTRA_SOURCES = ("src/agon/cli/__init__.py", "src/agon/cli/plan.py")
 HELP_GOAL, MISTAKES_GOAL = 0.4, 1.0
 CONFIG = """\
 schema: 1
@@ -33,20 +34,20 @@ WANTED = {
 }
 
 
-def agon(*words: str) -> tuple[float, subprocess.CompletedProcess[str]]:
-    """Run the installed command; seconds from start to exit, and what it said."""
+def agon(*argv: str) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """Run the installed command; seconds from start to exit, and what it printed."""
     command = Path(sys.executable).with_name("agon")
     start = time.perf_counter()
-    done = subprocess.run([str(command), *words], capture_output=True, text=True)
+    done = subprocess.run([str(command), *argv], capture_output=True, text=True)
     return time.perf_counter() - start, done
 
 
-def tells_all_three(done: subprocess.CompletedProcess[str], path: Path) -> bool:
+def reports_all_three(done: subprocess.CompletedProcess[str], path: Path) -> bool:
     """Exit code 2, one line for each mistake with its place and hint, no other mistake, no traceback."""
-    told = [line.strip() for line in done.stderr.splitlines() if line.strip().startswith(f"{path}:")]
+    reported = [line.strip() for line in done.stderr.splitlines() if line.strip().startswith(f"{path}:")]
     places = [(f"{path}:{line}: ", hint) for line, hint in WANTED.items()]
-    matched = [any(line.startswith(place) and hint in line for line in told) for place, hint in places]
-    return done.returncode == 2 and len(told) == len(WANTED) and all(matched) and "Traceback" not in done.stderr
+    matched = [any(line.startswith(place) and hint in line for line in reported) for place, hint in places]
+    return done.returncode == 2 and len(reported) == len(WANTED) and all(matched) and "Traceback" not in done.stderr
 
 
 def main() -> None:
@@ -61,21 +62,21 @@ def main() -> None:
     help_seconds = median([seconds for seconds, _ in helped])
     refusal_seconds = median([seconds for seconds, _ in refused])
     helps = all(done.returncode == 0 and "usage: agon" in done.stdout for _, done in helped)
-    tells = all(tells_all_three(done, path) for _, done in refused)
+    complete = all(reports_all_three(done, path) for _, done in refused)
     print(f"agon --help               {help_seconds:.3f} s (goal {HELP_GOAL})")
-    print(f"a config with 3 mistakes  {refusal_seconds:.3f} s (goal {MISTAKES_GOAL}); all told: {tells}")
+    print(f"a config with 3 mistakes  {refusal_seconds:.3f} s (goal {MISTAKES_GOAL}); all reported: {complete}")
     print(refused[0][1].stderr.replace(folder, ""))
     verdict(
         "agon --help answers at once; a config with 3 mistakes is refused with all 3, exit code 2, no traceback",
         round(help_seconds, 3),
         HELP_GOAL,
-        holds=helps and tells and help_seconds < HELP_GOAL and refusal_seconds < MISTAKES_GOAL,
+        holds=helps and complete and help_seconds < HELP_GOAL and refusal_seconds < MISTAKES_GOAL,
         unit="seconds",
         n=runs,
         slowest_help=round(max(seconds for seconds, _ in helped), 3),
         refusal_seconds=round(refusal_seconds, 3),
         refusal_goal=MISTAKES_GOAL,
-        all_three_told=tells,
+        all_three_reported=complete,
         load_average=round(os.getloadavg()[0], 1),
     )
 

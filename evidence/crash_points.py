@@ -3,7 +3,7 @@
 A run of four steps logs, saves, prunes and replaces its pair; every byte of it is a function of the step. It is stopped
 before each call that changes the file system: by killing the process (with a write half done), by a power cut that
 loses every unsynced content, by one that loses unsynced names too, and by a kill on a system that cannot swap two
-folders in one move. Each time it is resumed, must keep every checkpoint it had promised, and must end with the files of
+folders atomically. Each time it is resumed, must keep every checkpoint it had promised, and must end with the files of
 the run that nothing stopped. No model is needed: `kill_resume.py` does the same to real training.
 """
 
@@ -19,9 +19,9 @@ from _lib import ROOT, arguments, verdict
 
 sys.path.insert(0, str(ROOT))
 
-from tests.rundir import faults, scenes
-from tests.rundir.crashes import Strike, crash_everywhere
-from tests.rundir.damages import DAMAGES, damage
+from tests.rundir.helpers import faults, runs
+from tests.rundir.helpers.crashes import Strike, crash_everywhere
+from tests.rundir.helpers.damages import DAMAGES, damage
 
 from agon.rundir import checkpoint, files
 
@@ -30,7 +30,7 @@ def crash(strike: Strike, first: int) -> int:
     """How many moments were survived, from step `first` on."""
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         before = Path(folder) / "before"
-        scenes.play(scenes.new_run(before), 1, first - 1)
+        runs.play(runs.new_run(before), 1, first - 1)
         return crash_everywhere(before, strike, first)
 
 
@@ -40,24 +40,24 @@ def fast_folder() -> str | None:
 
 
 def damaged(cases: int) -> int:
-    """How many damaged newest checkpoints were passed over for the one before, with the damaged file named."""
-    told = 0
+    """How many damaged newest checkpoints were skipped for the one before, with the damaged file named."""
+    skipped = 0
     with tempfile.TemporaryDirectory(dir=fast_folder()) as folder:
         whole = Path(folder) / "whole"
         for step in (10, 20, 30):
-            checkpoint.save(whole, step, scenes.fill(step), {})
+            checkpoint.save(whole, step, runs.fill(step), {})
         for case in range(cases):
             root = Path(shutil.copytree(whole, Path(folder) / str(case) / "checkpoints"))
             victim = damage(root / "step_000030", case)
             found = checkpoint.newest(root)
             named = any(victim.name in reason or "extra-" in reason for _, reason in found.skipped)
-            told += found.path == root / "step_000020" and len(found.skipped) == 1 and named
-    return told
+            skipped += found.path == root / "step_000020" and len(found.skipped) == 1 and named
+    return skipped
 
 
 def main() -> None:
     options = arguments(__doc__ or "")
-    first, cases = (scenes.STEPS, 56) if options.quick else (1, 210)
+    first, cases = (runs.STEPS, 56) if options.quick else (1, 210)
     os.fsync = lambda fd: None
     strikes: dict[str, Strike] = {"kill": faults.kill}
     if not options.quick:
@@ -65,22 +65,22 @@ def main() -> None:
     survived, failures = {}, []
     for name, strike in strikes.items():
         if name.endswith("no exchange"):
-            files.exchange = lambda one, two: False
+            files.swap_names = lambda one, two: False
         try:
             survived[name] = crash(strike, first)
             print(f"{name}: stopped at {survived[name]} moments, resumed to the same files from each", flush=True)
         except AssertionError as error:
             failures.append(f"{name}: {error}")
             print(f"FAILED {failures[-1]}", flush=True)
-    told = damaged(cases)
-    print(f"{told} of {cases} damaged newest checkpoints ({len(DAMAGES)} kinds) were passed over and named")
+    skipped = damaged(cases)
+    print(f"{skipped} of {cases} damaged newest checkpoints ({len(DAMAGES)} kinds) were skipped and named")
     verdict(
-        "a run stopped at any change to the disk resumes to the same files; a damaged newest checkpoint is passed over",
-        {"differing": len(failures), "passed_over": told},
-        {"differing": 0, "passed_over": cases},
-        holds=not failures and told == cases,
+        "a run stopped at any change to the disk resumes to the same files; a damaged newest checkpoint is skipped",
+        {"differing": len(failures), "skipped": skipped},
+        {"differing": 0, "skipped": cases},
+        holds=not failures and skipped == cases,
         moments=survived,
-        steps=scenes.STEPS - first + 1,
+        steps=runs.STEPS - first + 1,
         kinds_of_damage=len(DAMAGES),
     )
 

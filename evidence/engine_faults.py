@@ -19,8 +19,8 @@ from typing import Any
 from _engine import Bench, ask, bench
 from _lib import arguments, verdict
 from agon.engine.vllm.canary import Canary
-from agon.engine.vllm.orphans import mark_of, marked
-from agon.types import Completion, Policy, Request, Sampling
+from agon.engine.vllm.orphans import processes_with, tag_of
+from agon.types import Completion, Policy, Request, Sampling, Version
 
 PATIENCE = 30.0
 DEADLINE = 600.0
@@ -41,7 +41,7 @@ def main() -> None:
         faults |= {"core asked to end": end_core, "worker frozen": freeze_worker}
     with bench(patience=PATIENCE) as table:
         versions = {policy: table.publish(policy) for policy in Policy}
-        canary = Canary(table.sampler, table.score, slots=4, dtype="float32")
+        canary = Canary(table.sampler, table, slots=4, dtype="float32")
         canary.check(versions)
         whole = draw(table, None)
         results = {name: survive(table, fault, whole, canary, versions) for name, fault in faults.items()}
@@ -76,18 +76,18 @@ def draw(table: Bench, fault: Callable[[Any], None] | None) -> list[Completion]:
 
     async def together() -> list[Completion]:
         drawing = asyncio.gather(*(table.sampler.sample(request) for request in requests))
-        before = await table.sampler.engine.progress()
-        while fault and await table.sampler.engine.progress() < before + 400:  # noqa: ASYNC110 - it counts elsewhere
+        before = await table.sampler.fleet.engine.progress()
+        while fault and await table.sampler.fleet.engine.progress() < before + 400:  # noqa: ASYNC110 - it counts elsewhere
             await asyncio.sleep(0.01)
         if fault:
-            fault(table.sampler.engine)
+            fault(table.sampler.fleet.engine)
         return list(await drawing)
 
     return asyncio.run(together())
 
 
 def survive(
-    table: Bench, fault: Callable[[Any], None], whole: list[Completion], canary: Canary, versions: dict[Policy, str]
+    table: Bench, fault: Callable[[Any], None], whole: list[Completion], canary: Canary, versions: dict[Policy, Version]
 ) -> tuple[bool, float]:
     """Whether the completions are the same as without the fault, and how long that took."""
     began = time.perf_counter()
@@ -134,24 +134,24 @@ def orphans(ready: bool) -> int:
     assert run.stdout is not None
     if ready:
         run.stdout.readline()
-    mark = engine_of(run.pid)
+    tag = engine_of(run.pid)
     run.send_signal(signal.SIGKILL)
     run.wait()
     deadline = time.monotonic() + ORPHANS
-    while marked(mark) and time.monotonic() < deadline:
+    while processes_with(tag) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return len(marked(mark))
+    return len(processes_with(tag))
 
 
 def engine_of(run: int) -> str:
-    """The mark of the engine's processes, as soon as there is one."""
+    """The tag of the engine's processes, as soon as there is one."""
     import psutil
 
     deadline = time.monotonic() + START
     while time.monotonic() < deadline:
-        marks = [mark_of(child.pid) for child in psutil.Process(run).children(recursive=True)]
-        if found := [mark for mark in marks if mark]:
-            return found[0]
+        children = psutil.Process(run).children(recursive=True)
+        if tags := [tag for child in children if (tag := tag_of(child.pid))]:
+            return tags[0]
         time.sleep(0.02)
     raise RuntimeError("the run started no engine")
 

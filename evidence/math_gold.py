@@ -1,9 +1,9 @@
-"""Does the math verifier know its own golds, tell different ones apart, and refuse what is no answer?
+"""Does the math verifier accept its own golds, distinguish different ones, and refuse what is not an answer?
 
-1. Every gold of MATH-500 and GSM8K must be accepted by the verifier: as it is, typeset otherwise, and by the grader
-   alone, without the shortcut for equal texts.
-2. Pairs of golds of different problems, shuffled: those that are not the same text must be judged wrong; pairs that are
-   judged equal are listed with the reason (they are the same value written twice, checked here by other means).
+1. Every gold of MATH-500 and GSM8K must be accepted by the verifier: as written, in other typesetting, and by the
+   comparison alone, without the shortcut for equal texts.
+2. Random pairs of golds of different problems: those with different texts must be judged wrong; pairs that are judged
+   equal are listed with the reason (the same value in two notations, checked here by other means).
 3. Probes: answers that bare math-verify pays or could pay and our rules forbid; none may be paid. And the reverse: the
    gold in other spellings, which must be paid.
 """
@@ -20,9 +20,10 @@ from collections.abc import Iterator
 from _lib import arguments, data_dir, verdict
 from agon.types import Reason, Verdict
 from agon.verify import Verifier, load_verifier
-from agon.verify.math.notation import squeeze, words
+from agon.verify.math.notation import as_words, canonical
 from agon.verify.math.probes import forbidden, paid, row
-from agon.verify.workers.pool import Limits, Pool
+from agon.verify.workers.messages import Limits
+from agon.verify.workers.pool import WorkerPool
 
 Row = tuple[str, str]
 """Question and gold."""
@@ -44,13 +45,13 @@ def _rows(record: dict[str, str]) -> Iterator[Row]:
         yield record["question"], record["answer"].rpartition("####")[2].strip()
 
 
-def judge(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[Verdict]:
+def verdicts_on(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[Verdict]:
     """Verdicts on (question, gold, answer)."""
     return verifier.verify_many(row(*triple) for triple in triples)
 
 
 def retypeset(gold: str) -> str:
-    """The same answer as another hand would set it."""
+    """The same answer in other typesetting."""
     text = gold.replace("\\left", "").replace("\\right", "").replace("\\frac", "\\dfrac").replace(", ", ",\\,")
     return rf"$\boxed{{\displaystyle {text} }}$."
 
@@ -58,19 +59,19 @@ def retypeset(gold: str) -> str:
 def refused(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[str]:
     """The answers that are not accepted, with the verdict."""
     return [
-        f"gold {gold!r}, answer {answer!r}: {found.reason.value} {found.detail}"
-        for (_, gold, answer), found in zip(triples, judge(verifier, triples), strict=True)
-        if not found.correct
+        f"gold {gold!r}, answer {answer!r}: {result.reason.value} {result.detail}"
+        for (_, gold, answer), result in zip(triples, verdicts_on(verifier, triples), strict=True)
+        if not result.correct
     ]
 
 
-def by_grader_alone(golds: list[str]) -> list[str]:
+def by_comparison_alone(golds: list[str]) -> list[str]:
     """Golds that the comparison itself does not find equal to themselves."""
-    pool = Pool("agon.verify.math.equality:judge", Limits(workers=2))
-    outcomes = [(gold, pool.submit(gold, gold)) for gold in golds if words(gold) is None]
-    found = [f"grader alone, gold {gold!r}: {future.result()}" for gold, future in outcomes]
+    pool = WorkerPool("agon.verify.math.equality:compare", Limits(workers=2))
+    outcomes = [(gold, pool.submit(gold, gold)) for gold in golds if as_words(gold) is None]
+    lines = [f"comparison alone, gold {gold!r}: {future.result()}" for gold, future in outcomes]
     pool.close()
-    return [line for line in found if "'correct'" not in line]
+    return [line for line in lines if "'correct'" not in line]
 
 
 def self_acceptance(verifier: Verifier, problems: list[Row]) -> list[str]:
@@ -78,7 +79,7 @@ def self_acceptance(verifier: Verifier, problems: list[Row]) -> list[str]:
     return [
         *refused(verifier, [(question, gold, gold) for question, gold in problems]),
         *refused(verifier, [(question, gold, retypeset(gold)) for question, gold in problems]),
-        *by_grader_alone(sorted({gold for _, gold in problems})),
+        *by_comparison_alone(sorted({gold for _, gold in problems})),
     ]
 
 
@@ -99,9 +100,9 @@ def different(problems: list[Row], count: int, seed: int) -> list[tuple[str, str
 
 def why_equal(gold: str, other: str) -> str:
     """An explanation of two golds judged equal that does not come from the verifier, or an empty string."""
-    if squeeze(gold) == squeeze(other):
+    if canonical(gold) == canonical(other):
         return "same text but for typesetting"
-    if words(gold) is not None and words(gold) == words(other):
+    if as_words(gold) is not None and as_words(gold) == as_words(other):
         return "same words"
     numbers = [re.sub(r"\\!|[,\s$]|\\\$|\^\\circ|\\(?:text|mbox)\{[^}]*\}(?:\^2)?", "", text) for text in (gold, other)]
     plain = all(re.fullmatch(r"-?\d*\.?\d+", text) for text in numbers)
@@ -122,9 +123,9 @@ def main() -> None:
     pairs = different(problems, 2_000 if args.quick else 20_000, seed=0)
     with load_verifier("math", workers=2) as verifier:
         unaccepted = self_acceptance(verifier, golds)
-        verdicts = judge(verifier, pairs)
+        verdicts = verdicts_on(verifier, pairs)
         bad, good = forbidden(), paid()
-        overpaid = [probe for probe, v in zip(bad, judge(verifier, bad), strict=True) if v.correct]
+        overpaid = [probe for probe, v in zip(bad, verdicts_on(verifier, bad), strict=True) if v.correct]
         unpaid = refused(verifier, good)
 
     accepted = 1 - len(unaccepted) / (3 * len(golds))

@@ -1,12 +1,12 @@
-"""What do hostile answers cost? 20,000 verifications, 5% of them poison: time, verdicts, memory, leftovers, kills.
+"""What do hostile answers cost? 20,000 verifications, 5% of them poison: time, verdicts, memory, orphans, kills.
 
-1. A clean run and a run with poison, twice each in turn: every poison row must end as timeout or unparsable, healthy
-   rows must be labelled as they were made and the same in all runs, and the poisoned run may take three times as long.
+1. A clean run and a run with poison, alternating, twice each: every poison row must end as timeout or unparsable,
+   healthy rows must be labelled correctly and the same in all runs, and the poisoned run may take three times as long.
    One poison row in a hundred is made for its gold, so that the gate lets it pass and its worker has to be killed.
 2. The rows that hang a worker, one by one: CPU seconds that the worker had used when it was killed.
 3. Throughput per core against bare math-verify on clean rows, 20 interleaved pairs of chunks, in CPU seconds of all
    processes; over all rows, and over the rows that needed a worker.
-4. The clean run again while workers and their nursery are killed at random: no verdict may change.
+4. The clean run again while workers and the fork server are killed at random: no verdict may change.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from _lib import arguments, ratio_interval, verdict
 from agon.types import Reason, Verdict
@@ -35,31 +34,32 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def clean_rows(count: int, seed: int) -> tuple[list[Triple], list[bool | None]]:
-    """Ordinary answers: the gold, the gold typeset otherwise, the gold changed by a digit, another problem's gold.
+    """Ordinary answers: the gold, the gold in other typesetting, the gold with one digit changed, another gold.
 
-    Two rows in five are of MATH-500, two of all problems, and one has a symbolic gold made here, with the same value
-    written otherwise or a neighbour of it: rows that no shortcut decides and no cache holds. Beside each row stands
-    whether it is right, where that is known from how it was made.
+    Two rows in five are from MATH-500, two from all problems, and one has a symbolic gold made here, with the same
+    value in other notation or a value near it, so that only a worker can decide it. The second list says whether a
+    row is right, if that is known from how it was made.
     """
     problems, rng = rows(), random.Random(seed)
-    hard, found, truth = problems[:500], [], []
+    hard, triples = problems[:500], []
+    truth: list[bool | None] = []
     for index in range(count):
         if index % 5 == 4:
             triple, right = symbolic(rng)
-            found.append(triple)
+            triples.append(triple)
             truth.append(right)
             continue
         question, gold = rng.choice(hard if index % 2 else problems)
         other = rng.choice(hard if index % 2 else problems)[1]
         near = gold[:-1] + rng.choice("123456789") if gold[-1:].isdigit() else gold + "+1"
         kind = rng.randrange(4)
-        found.append((question, gold, (gold, retypeset(gold), near, other)[kind]))
+        triples.append((question, gold, (gold, retypeset(gold), near, other)[kind]))
         truth.append(True if kind < 2 else False if kind == 2 and near != gold else None)
-    return found, truth
+    return triples, truth
 
 
 def symbolic(rng: random.Random) -> tuple[Triple, bool]:
-    """A gold with letters, roots or pi, and another spelling of it or of a neighbour; True for the former."""
+    """A gold with letters, roots or pi, and an answer with the same value (True) or a near one (False)."""
     a, b, c, d = (rng.randint(2, 99) for _ in range(4))
     other = a if rng.random() < 0.5 else a + 1
     triple = rng.choice(
@@ -78,7 +78,7 @@ def symbolic(rng: random.Random) -> tuple[Triple, bool]:
 
 
 def poison(rng: random.Random) -> list[str]:
-    """One hostile answer of each family, with random parameters (M1 to M16 of the hostile list, and their kin)."""
+    """One hostile answer of each family, with random parameters (M1 to M16 of the hostile list, and similar ones)."""
     a, b, c = (rng.randint(2, 99) for _ in range(3))
     big, digits = rng.randint(10**8, 10**9), "".join(rng.choice("123456789") for _ in range(60))
     half = "".join(rng.choice("0123456789") for _ in range(rng.randint(100, 400)))
@@ -135,7 +135,7 @@ def poison(rng: random.Random) -> list[str]:
 
 
 def armed() -> list[tuple[str, str]]:
-    """Golds that license what their hostile answer needs, so that the gate lets it pass: these must be killed."""
+    """Golds that permit what their hostile answer needs, so that it passes the gate and must be killed."""
     return [
         ("e^{x^2}", "9^{9^{99}}"),
         ("2^{100}", "((((9^{99})^{99})^{99})^{99})^{99}"),
@@ -149,20 +149,20 @@ def armed() -> list[tuple[str, str]]:
 
 
 def poisoned(clean: list[Triple], share: float, seed: int) -> tuple[list[Triple], frozenset[int]]:
-    """The clean rows with a share of the answers replaced by poison, and where: the golds stay what they were."""
-    rng, found = random.Random(seed), list(clean)
-    places = rng.sample(range(len(found)), int(share * len(found)))
+    """The clean rows with a share of the answers replaced by poison, and the indices of those rows."""
+    rng, toxic = random.Random(seed), list(clean)
+    places = rng.sample(range(len(toxic)), int(share * len(toxic)))
     supply: list[str] = []
     for index, place in enumerate(places):
         supply = supply or poison(rng)
-        gold, answer = armed()[index // 100 % len(armed())] if index % 100 == 0 else (found[place][1], supply.pop())
-        found[place] = (found[place][0], gold, answer)
-    return found, frozenset(places)
+        gold, answer = armed()[index // 100 % len(armed())] if index % 100 == 0 else (toxic[place][1], supply.pop())
+        toxic[place] = (toxic[place][0], gold, answer)
+    return toxic, frozenset(places)
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one pass over the rows gave and cost; `left` are processes that outlived the verifier."""
+    """The results and costs of one pass over the rows; `left` are processes that outlived the verifier."""
 
     verdicts: list[Verdict]
     wall: float
@@ -173,33 +173,41 @@ class Run:
 
 
 def run(triples: list[Triple]) -> Run:
-    """One pass with a fresh verifier, memory and processes watched."""
-    with watched(MathVerifier(workers=2)) as (verifier, seen):
+    """One pass with a new verifier, while memory and processes are watched."""
+    with watched(MathVerifier(workers=2)) as (verifier, usage):
         verifier.verify_many([row("", "1+x", "x+1")])
         wall, cpu = time.perf_counter(), time.process_time() + tree_cpu(verifier)
         verdicts = verifier.verify_many(row(*triple) for triple in triples)
         wall, cpu = time.perf_counter() - wall, time.process_time() + tree_cpu(verifier) - cpu
         counters = verifier.counters
-    left = [pid for pid in seen["pids"] if stat(pid)[0] not in "0ZX"]
-    return Run(verdicts, wall, cpu, counters, seen["peak"], left)
+    left = [pid for pid in usage.pids if stat(pid)[0] not in "0ZX"]
+    return Run(verdicts, wall, cpu, counters, usage.peak, left)
+
+
+@dataclass
+class Usage:
+    """Peak resident memory and the ids of all processes that a verifier has had."""
+
+    peak: int = 0
+    pids: set[int] = field(default_factory=set)
 
 
 @contextmanager
-def watched(verifier: MathVerifier) -> Iterator[tuple[MathVerifier, dict[str, Any]]]:
-    """Sample the resident memory and the ids of all processes of a verifier until it is closed."""
-    seen: dict[str, Any] = {"peak": 0, "pids": set()}
+def watched(verifier: MathVerifier) -> Iterator[tuple[MathVerifier, Usage]]:
+    """Sample the memory and the process ids of a verifier until it is closed."""
+    usage = Usage()
     over = threading.Event()
 
     def sample() -> None:
         while not over.wait(0.1):
             pids = verifier.workers()
-            seen["pids"].update(pids)
-            seen["peak"] = max(seen["peak"], sum(map(resident, pids)))
+            usage.pids.update(pids)
+            usage.peak = max(usage.peak, sum(map(resident, pids)))
 
     thread = threading.Thread(target=sample)
     thread.start()
     try:
-        yield verifier, seen
+        yield verifier, usage
     finally:
         verifier.close()
         over.set()
@@ -217,25 +225,25 @@ def resident(pid: int) -> int:
 
 
 def tree_cpu(verifier: MathVerifier) -> float:
-    """CPU seconds of the nursery, its dead children and its living ones."""
-    nursery, *workers = [stat(pid) for pid in verifier.workers()]
-    ticks = sum(int(nursery[place]) for place in (11, 12, 13, 14)) + sum(int(w[11]) + int(w[12]) for w in workers)
+    """CPU seconds of the fork server, its dead children and its living ones."""
+    server, *workers = [stat(pid) for pid in verifier.workers()]
+    ticks = sum(int(server[place]) for place in (11, 12, 13, 14)) + sum(int(w[11]) + int(w[12]) for w in workers)
     return ticks / TICK
 
 
 def kill_times(verifier: MathVerifier, count: int) -> list[float]:
-    """CPU seconds that armed answers got before their worker was killed."""
+    """CPU seconds that armed answers used before their worker was killed."""
     times = []
     for gold, answer in armed()[:count]:
         before = tree_cpu(verifier)
-        found = verifier.verify_many([row("", gold, answer)])[0]
-        if found.reason is Reason.TIMEOUT:
+        result = verifier.verify_many([row("", gold, answer)])[0]
+        if result.reason is Reason.TIMEOUT:
             times.append(round(tree_cpu(verifier) - before, 2))
     return times
 
 
 def bare(triples: list[Triple]) -> float:
-    """CPU seconds of math-verify as its manual shows it, with its own timers, in this process."""
+    """CPU seconds of math-verify used as in its manual, with its own timers, in this process."""
     from math_verify import parse, verify
 
     start = time.process_time()
@@ -264,25 +272,25 @@ def throughput(verifier: MathVerifier, triples: list[Triple], pairs: int, size: 
 
 
 def under_fire(triples: list[Triple], seed: int) -> tuple[list[Verdict], int]:
-    """Verdicts while a thread kills workers, and now and then the nursery, at random moments."""
+    """Verdicts while a thread kills workers, and sometimes the fork server, at random moments."""
     rng, over, kills = random.Random(seed), threading.Event(), 0
 
-    def shoot() -> None:
+    def kill_at_random() -> None:
         nonlocal kills
         while not over.wait(rng.expovariate(3)) and kills < len(triples) / 10:
-            nursery, *workers = verifier.workers() or (0,)
-            target = rng.choice(workers) if workers and rng.random() < 0.97 else nursery if workers else 0
+            server, *workers = verifier.workers() or (0,)
+            target = rng.choice(workers) if workers and rng.random() < 0.97 else server if workers else 0
             if target:
                 with suppress(ProcessLookupError):
                     os.kill(target, signal.SIGKILL)
                     kills += 1
 
     with MathVerifier(workers=2) as verifier:
-        gunner = threading.Thread(target=shoot)
-        gunner.start()
+        killer = threading.Thread(target=kill_at_random)
+        killer.start()
         verdicts = verifier.verify_many(row(*triple) for triple in triples)
         over.set()
-        gunner.join()
+        killer.join()
     return verdicts, kills
 
 
@@ -291,57 +299,83 @@ def differing(one: list[Verdict], other: list[Verdict], skip: frozenset[int] = f
     return sum(a != b for index, (a, b) in enumerate(zip(one, other, strict=True)) if index not in skip)
 
 
-def contrast(clean: list[Triple], truth: list[bool | None], rounds: int) -> tuple[list[Verdict], bool, dict[str, Any]]:
-    """Part 1: the reference verdicts, whether all is as it must be, and the figures."""
+@dataclass(frozen=True)
+class Figures:
+    """What part 1 measured."""
+
+    time_ratio: float
+    cpu_ratio: float
+    rows: int
+    poison: int
+    poison_reasons: dict[str, int]
+    poison_unsafe: int
+    healthy_mislabelled: int
+    healthy_changed: int
+    counters: dict[str, int]
+    peak_mib: int
+    left_alive: int
+
+    @property
+    def safe(self) -> bool:
+        bad = self.poison_unsafe + self.healthy_mislabelled + self.healthy_changed + self.left_alive
+        return self.peak_mib < 6 << 10 and bad == 0
+
+
+def contrast(clean: list[Triple], truth: list[bool | None], rounds: int) -> tuple[list[Verdict], Figures]:
+    """Part 1: the reference verdicts, and the figures."""
     toxic, places = poisoned(clean, 0.05, seed=2)
     plain, poisoned_runs = [], []
     for _ in range(rounds):
         plain.append(run(clean))
         poisoned_runs.append(run(toxic))
-    reference, found = plain[0].verdicts, poisoned_runs[0].verdicts
-    unsafe = [(toxic[i], found[i]) for i in sorted(places) if found[i].reason not in SAFE]
+    reference, verdicts = plain[0].verdicts, poisoned_runs[0].verdicts
+    unsafe = [(toxic[i], verdicts[i]) for i in sorted(places) if verdicts[i].reason not in SAFE]
     known = [(clean[i], reference[i]) for i, right in enumerate(truth) if right not in (None, reference[i].correct)]
     changed = sum(differing(reference, toxic_run.verdicts, places) for toxic_run in poisoned_runs)
-    figures = {
-        "time_ratio": round(sum(r.wall for r in poisoned_runs) / sum(r.wall for r in plain), 3),
-        "cpu_ratio": round(sum(r.cpu for r in poisoned_runs) / sum(r.cpu for r in plain), 3),
-        "rows": len(clean),
-        "poison": len(places),
-        "poison_reasons": dict(Counter(found[i].reason.value for i in places)),
-        "poison_unsafe": len(unsafe),
-        "healthy_mislabelled": len(known),
-        "healthy_changed": changed,
-        "counters": poisoned_runs[0].counters,
-        "peak_mib": max(r.peak for r in plain + poisoned_runs) >> 20,
-        "left_alive": sum(len(r.left) for r in plain + poisoned_runs),
-    }
+    figures = Figures(
+        time_ratio=round(sum(r.wall for r in poisoned_runs) / sum(r.wall for r in plain), 3),
+        cpu_ratio=round(sum(r.cpu for r in poisoned_runs) / sum(r.cpu for r in plain), 3),
+        rows=len(clean),
+        poison=len(places),
+        poison_reasons=dict(Counter(verdicts[i].reason.value for i in places)),
+        poison_unsafe=len(unsafe),
+        healthy_mislabelled=len(known),
+        healthy_changed=changed,
+        counters=poisoned_runs[0].counters,
+        peak_mib=max(r.peak for r in plain + poisoned_runs) >> 20,
+        left_alive=sum(len(r.left) for r in plain + poisoned_runs),
+    )
     print(f"reference verdicts: {dict(Counter(v.reason.value for v in reference))}")
     print(*(f"    {triple[1]!r}, {triple[2][:60]!r}: {v}" for triple, v in (unsafe + known)[:20]), sep="\n")
-    print(*(f"{name}: {value}" for name, value in figures.items()), sep="\n")
-    safe = figures["peak_mib"] < 6 << 10 and not (unsafe or known or changed or figures["left_alive"])
-    return reference, safe, figures
+    print(*(f"{name}: {value}" for name, value in asdict(figures).items()), sep="\n")
+    return reference, figures
 
 
-def speed(verifier: MathVerifier, clean: list[Triple], pairs: int, size: int) -> dict[str, Any]:
-    """Part 3: the two ratios."""
+@dataclass(frozen=True)
+class Speed:
+    """What part 3 measured: ratios with their intervals."""
+
+    throughput_ratio: list[float]
+    throughput_ratio_worker_rows: list[float]
+    pairs: int
+
+
+def speed(verifier: MathVerifier, clean: list[Triple], pairs: int, size: int) -> Speed:
+    """Part 3: throughput per core, over all rows and over those that need a worker."""
     unsettled = [triple for triple in dict.fromkeys(clean) if decide(triple[1], triple[2], triple[0]) is None]
     share = sum(decide(gold, answer, question) is None for question, gold, answer in clean) / len(clean)
     worked = throughput(verifier, unsettled, pairs, size // 4)
     everything = throughput(verifier, list(reversed(clean)), pairs, size)
     for (middle, low, high), which in ((everything, "all rows"), (worked, f"rows that need a worker ({share:.0%})")):
         print(f"throughput per core, ours over bare math-verify, {which}: {middle:.2f} [{low:.2f}, {high:.2f}]")
-    return {
-        "throughput_ratio": [round(x, 3) for x in everything],
-        "throughput_ratio_worker_rows": [round(x, 3) for x in worked],
-        "pairs": pairs,
-    }
+    return Speed([round(x, 3) for x in everything], [round(x, 3) for x in worked], pairs)
 
 
 def main() -> None:
     args = arguments(__doc__ or "")
     count, rounds, pairs, size, armed_ones = (400, 1, 4, 32, 1) if args.quick else (20_000, 2, 20, 200, len(armed()))
     clean, truth = clean_rows(count, seed=1)
-    reference, safe, figures = contrast(clean, truth, rounds)
+    reference, figures = contrast(clean, truth, rounds)
     with MathVerifier(workers=1) as verifier:
         ratios = speed(verifier, clean, pairs, size)
         killed_at = kill_times(verifier, armed_ones)
@@ -349,16 +383,16 @@ def main() -> None:
     fired, kills = under_fire(clean[:100] if args.quick else clean, seed=3)
     disturbed = differing(reference[: len(fired)], fired)
     print(f"{kills} kills at random: {disturbed} of {len(fired)} verdicts changed")
-    in_time = args.quick or (figures["time_ratio"] <= 3 and max(killed_at) < 2.5)  # quick runs beside other work
+    in_time = args.quick or (figures.time_ratio <= 3 and max(killed_at) < 2.5)  # quick runs beside other work
     goal = {"time_ratio": "<= 3", "poison_unsafe": 0, "healthy_mislabelled": 0, "left_alive": 0, "changed_by_kills": 0}
-    measured = {**figures, "changed_by_kills": disturbed}
+    measured = {**asdict(figures), "changed_by_kills": disturbed}
     verdict(
         "hostile answers cannot hang, corrupt or slow the math verifier beyond 3x",
         {name: measured[name] for name in goal},
         goal,
-        holds=safe and in_time and disturbed == 0 and len(killed_at) == armed_ones,
-        **figures,
-        **ratios,
+        holds=figures.safe and in_time and disturbed == 0 and len(killed_at) == armed_ones,
+        **asdict(figures),
+        **asdict(ratios),
         killed_at_cpu_seconds=killed_at,
         random_kills=kills,
         seeds=[1, 2, 3],

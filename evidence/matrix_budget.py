@@ -1,7 +1,8 @@
-"""A matrix that is killed and continued repeats and loses no run, and every arm draws the same rollouts per problem.
+"""A matrix that is killed and resumed repeats and loses no run, and every arm draws the same rollouts per problem.
 
-The matrix trains and evaluates the tiny base. It is killed with everything it started, killed alone (its children go on
-as orphans), and started again until it ends. What is on disk afterwards is counted, from the bouts and the records.
+The matrix trains and evaluates the tiny base. It is killed with everything it started, killed alone (its children run
+on as orphans), and started again until it ends. Then everything on disk is counted, from the bouts and the records,
+and the results are compared.
 """
 
 from __future__ import annotations
@@ -13,31 +14,48 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from _lib import ROOT, arguments, verdict
-from agon.matrix.report import ledger
+from agon import RunDir, compare
+from agon.errors import RunDirError
+from agon.eval.systems import headline
+from agon.report.matrix_report import MatrixReport
+from agon.rundir import read_bouts
+from agon.rundir.bouts import files_in
+from agon.rundir.records import read_record
+from agon.rundir.results import read_result
 
+EXTRA_SOURCES = ("src/agon/cli/matrix.py", "src/agon/cli/cell.py", "configs/tabletop")
 SIZES = [
     "data.train.take=16", "data.dev.take=4", "data.held_out.take=12", "train.problems_per_step=2", "game.group_size=4",
     "train.max_completion_tokens=48", "eval.max_completion_tokens=48", "eval.points=1", "save.every=1",
 ]  # fmt: skip
-GROUP = 4
+GROUP, TRIALS = 4, 12
 LIMIT = 3600
 TRAINING, EVALUATING = "*/steps.jsonl", "*/evals/held_out/*.jsonl"
-QUICK = [("*/manifest.json", False)]
-FULL = [(TRAINING, False), (TRAINING, True), (EVALUATING, False), (EVALUATING, False)]
-"""Kill it when such a file has grown; True: alone, so that its children go on as orphans."""
+Moment = tuple[str, bool]
+"""When to kill: once such a file has grown; True: the matrix alone, so that its children run on as orphans."""
+QUICK: list[Moment] = [("*/manifest.json", False)]
+FULL: list[Moment] = [(TRAINING, False), (TRAINING, True), (EVALUATING, False), (EVALUATING, False)]
 
 
-def start(out: Path, arms: str, seeds: str, steps: int) -> subprocess.Popen[bytes]:
+class Killed(NamedTuple):
+    """How often the matrix was killed, and the runs that were done before a kill, with the moment this was seen."""
+
+    kills: int
+    finished: dict[Path, float]
+
+
+def start(out: Path, arms: list[str], seeds: list[int], steps: int) -> subprocess.Popen[bytes]:
     """The command that a person would type, in a session of its own."""
     config = str(ROOT / "configs" / "tabletop" / "base.yaml")
-    words = [config, *SIZES, f"train.max_steps={steps}", "--arms", arms, "--seeds", seeds, "--slots", "2"]
+    cells = ["--arms", ",".join(arms), "--seeds", ",".join(map(str, seeds)), "--slots", "2", "--out", str(out)]
+    command = [sys.executable, "-m", "agon", "matrix", config, *SIZES, f"train.max_steps={steps}", *cells]
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     with (out.parent / "matrix.log").open("ab") as log:
-        command = [sys.executable, "-m", "agon", "matrix", *words, "--out", str(out)]
         return subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
 
 
@@ -71,69 +89,95 @@ def live(out: Path, process: subprocess.Popen[bytes], pattern: str, alone: bool)
     return False
 
 
-def faults(out: Path, arms: list[str], seeds: list[str], steps: int) -> list[str]:
-    """Everything that is lost or there twice."""
-    found = []
-    for name in [f"{arm}-s{seed}" for arm in arms for seed in seeds]:
-        run = out / name
-        told = [json.loads(line)["step"] for line in (run / "steps.jsonl").open()]
-        bouts = sorted(int(path.stem[5:]) for path in (run / "bouts").glob("step_*.parquet"))
-        if told != list(range(steps)) or bouts != told:
-            found.append(f"{name}: steps {told}, bouts {bouts}")
-        for path in sorted((run / "evals" / "held_out").glob("*.jsonl")):
-            trials = [(row["problem"], row["sample"]) for row in map(json.loads, path.open())]
-            if len(trials) != 12 or len(set(trials)) != 12:
-                found.append(f"{name}: {len(trials)} trials of {path.stem}, {len(set(trials))} of them different")
+def faults(run: RunDir, steps: int) -> list[str]:
+    """Every step, file of bouts or trial that is lost or there twice."""
+    found, name = [], run.path.name
+    logged, played = [record.step for record in run.steps.records()], list(files_in(run.bouts))
+    if logged != list(range(steps)) or played != logged:
+        found.append(f"{name}: steps {logged}, bouts {played}")
+    for path in sorted((run.path / "evals" / "held_out").glob("*.jsonl")):
+        trials = [(row["problem_id"], row["index"]) for row in map(json.loads, path.open())]
+        if len(trials) != TRIALS or len(set(trials)) != TRIALS:
+            found.append(f"{name}: {len(trials)} trials of {path.stem}, {len(set(trials))} of them different")
     return found
 
 
-def budget(out: Path, arms: list[str], seeds: list[str]) -> dict[str, Any]:
+def rollouts(run: RunDir) -> Counter[tuple[int, str]]:
+    """Rollouts of every problem at every step, counted from the bouts."""
+    drawn = Counter[tuple[int, str]]()
+    for bout in read_bouts(run, ["step", "problem_id", "challenger"]).to_pylist():
+        drawn[bout["step"], bout["problem_id"]] += 1 if bout["challenger"] is None else 2
+    return drawn
+
+
+def budget(runs: list[RunDir]) -> dict[str, Any]:
     """Rollouts per problem in each arm, and whether the problems of a seed are the same in all."""
-    spent = {(arm, seed): ledger(out / f"{arm}-s{seed}") for arm in arms for seed in seeds}
-    per_problem = {arm: sorted({n for s in seeds for n in spent[arm, s]["rollouts_per_problem"]}) for arm in arms}
-    same = all(len({tuple(spent[arm, seed]["problems"]) for arm in arms}) == 1 for seed in seeds)
-    return {"rollouts_per_problem": per_problem, "same_problems": same}
+    spent = {run: rollouts(run) for run in runs}
+    plays = {run.manifest.seeds.train: set[tuple[tuple[int, str], ...]]() for run in runs}
+    for run in runs:
+        plays[run.manifest.seeds.train].add(tuple(sorted(spent[run])))
+    per_problem = {
+        arm: sorted({n for run in runs if run.manifest.arm == arm for n in spent[run].values()})
+        for arm in dict.fromkeys(run.manifest.arm for run in runs)
+    }
+    return {"rollouts_per_problem": per_problem, "same_problems": all(len(kinds) == 1 for kinds in plays.values())}
 
 
-def repeated(out: Path, finished: dict[str, float]) -> list[str]:
+def repeated(finished: dict[Path, float]) -> list[str]:
     """Runs that were done before a kill and were touched after it."""
-    return [name for name, when in finished.items() if (out / name / "steps.jsonl").stat().st_mtime > when]
+    return [run.name for run, when in finished.items() if (run / "steps.jsonl").stat().st_mtime > when]
 
 
-def done(out: Path) -> dict[str, float]:
-    """Runs that are evaluated, with the moment we saw it."""
-    heads = {"agon": "cascade", "coop": "cascade", "grpo": "a", "self-refine": "self-refine"}
-    wanted = {f"{arm}-s*/evals/held_out/{head}.json" for arm, head in heads.items()}
-    paths = [path for pattern in wanted for path in out.glob(pattern) if json.loads(path.read_text())["complete"]]
-    return {path.parents[2].name: time.time() for path in paths}
+def finished_runs(out: Path) -> dict[Path, float]:
+    """Runs that are evaluated, with the moment this was seen."""
+    return {path: time.time() for path in out.glob("*-s*") if evaluated(path)}
+
+
+def evaluated(path: Path) -> bool:
+    """Whether the result that stands for a run is complete."""
+    try:
+        name = headline(RunDir.open(path).config.rules())
+        return read_result(path / "evals" / "held_out" / f"{name}.json").complete
+    except RunDirError:
+        return False
+
+
+def kill_and_resume(out: Path, arms: list[str], seeds: list[int], steps: int, moments: list[Moment]) -> Killed:
+    """Kill the matrix at every moment, then let it end; how often, and which runs were done before a kill."""
+    kills, finished = 0, dict[Path, float]()
+    for pattern, alone in moments:
+        kills += live(out, start(out, arms, seeds, steps), pattern, alone)
+        finished = finished_runs(out) | finished
+        how = "alone" if alone else "with its children"
+        print(f"killed {how}, {kills} kills; done so far: {sorted(run.name for run in finished)}", flush=True)
+    if start(out, arms, seeds, steps).wait(LIMIT) != 0:
+        sys.exit((out.parent / "matrix.log").read_text()[-3000:])
+    return Killed(kills, finished)
 
 
 def main() -> None:
     args = arguments(__doc__)
     arms = ["grpo", "agon"] if args.quick else ["grpo", "self-refine", "coop", "agon"]
-    seeds, steps = (["0"], 2) if args.quick else (["0", "1"], 4)
-    moments = QUICK if args.quick else FULL
+    seeds, steps, moments = ([0], 2, QUICK) if args.quick else ([0, 1], 4, FULL)
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch, "matrix")
         out.mkdir()
-        kills, finished = 0, dict[str, float]()
-        for pattern, alone in moments:
-            kills += live(out, start(out, ",".join(arms), ",".join(seeds), steps), pattern, alone)
-            finished = done(out) | finished
-            print(f"killed {'alone' if alone else 'with its children'} {kills} times, done so far: {sorted(finished)}")
-        if start(out, ",".join(arms), ",".join(seeds), steps).wait(LIMIT) != 0:
-            sys.exit((out.parent / "matrix.log").read_text()[-3000:])
-        lost, twice = faults(out, arms, seeds, steps), repeated(out, finished)
-        spent, matched = budget(out, arms, seeds), json.loads((out / "report.json").read_text())["matched"]
-        print((out / "report.md").read_text())
-    print(f"{kills} kills; lost or told twice: {lost or 'nothing'}; done and touched again: {twice or 'nothing'}")
+        killed = kill_and_resume(out, arms, seeds, steps, moments)
+        runs = [RunDir.open(out / f"{arm}-s{seed}") for arm in arms for seed in seeds]
+        lost = [fault for run in runs for fault in faults(run, steps)]
+        twice, spent = repeated(killed.finished), budget(runs)
+        comparison = compare(*runs)
+        matched = read_record(out / "report.json", MatrixReport, fix="run this again").matched
+    print(comparison)
+    print(f"{killed.kills} kills; lost or written twice: {lost or 'none'}; done and touched again: {twice or 'none'}")
     print(f"rollouts per problem: {spent['rollouts_per_problem']}")
-    even = spent["same_problems"] and all(each == [2 * GROUP] for each in spent["rollouts_per_problem"].values())
+    even = spent["same_problems"] and all(n == [2 * GROUP] for n in spent["rollouts_per_problem"].values())
     verdict(
-        "a matrix killed and continued repeats and loses no run, and its arms draw equal rollouts per problem",
-        value={"kills": kills, "lost": lost, "repeated": twice, **spent, "report_says_matched": matched},
+        "a matrix killed and resumed repeats and loses no run, and its arms draw equal rollouts per problem",
+        value={"kills": killed.kills, "lost": lost, "repeated": twice, **spent, "report_says_matched": matched},
         goal={"kills": len(moments), "lost": [], "repeated": [], "rollouts_per_problem": 2 * GROUP},
-        holds=kills == len(moments) and not lost and not twice and even and matched,
+        holds=killed.kills == len(moments) and not lost and not twice and even and matched,
+        compared_problems=comparison.problems,
         arms=arms,
         seeds=seeds,
         steps=steps,

@@ -24,15 +24,16 @@ from _lib import ROOT, arguments, verdict
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(ROOT))
-from tests.engine import families
-from tests.game import hostile
+from tests.engine.helpers import families
+from tests.game.helpers import hostile
 
 from agon.engine.render import Renderer
 from agon.game.parse import parse, well_formed
 from agon.game.peek import leaks, neutral, peek
 from agon.game.prompts import challenge_prompt
-from agon.types import Completion, Message, Problem, Prompt, Quote
+from agon.types import BASE, Completion, Message, Problem, Prompt, Quote
 
+EXTRA_SOURCES = ("tests/fixtures/templates",)
 FORBIDDEN = re.compile(
     r"\\(?:boxed|fbox|framebox)(?![A-Za-z])|[<＜]\s?/?\s?(?:answer|think)\b|<\||\|>|<｜|｜>|\[/?INST\]|<</?SYS>>"
     r"|</?(?:s|bos|eos|pad|unk|attempt|start_of_turn|end_of_turn|tool_call)>|<(?:turn|channel)\|>",
@@ -47,7 +48,7 @@ def whole(text: str) -> str:
 
 
 def draft(text: str, **more: Any) -> Completion:
-    return Completion(text, "base", 1, 1, **more)
+    return Completion(text, BASE, 1, 1, **more)
 
 
 def faults(completion: Completion, clip: Callable[[str], str]) -> list[str]:
@@ -203,8 +204,8 @@ def forgeries(renderer: Renderer, drafts: list[str]) -> tuple[int, int]:
 
     def plain(text: str) -> list[int]:
         clean = text.encode("utf-8", "replace").decode()
-        words = renderer._apply([{"role": "user", "content": f"Read: {clean}\nAnswer."}], True)
-        return ids(renderer.tokenizer.encode(words, add_special_tokens=False))
+        prompt = renderer._apply([{"role": "user", "content": f"Read: {clean}\nAnswer."}], True)
+        return ids(renderer.tokenizer.encode(prompt, add_special_tokens=False))
 
     empty = raw(""), shown(""), plain("")
     for text in drafts:

@@ -1,4 +1,4 @@
-"""What the sampler costs: completion tokens a second through `VLLMSampler`, divided by vLLM called bare.
+"""What the sampler costs: completion tokens per second through `VLLMSampler`, divided by vLLM called bare.
 
 One engine, the same prompts, seeds and adapters, half the rows from A and half from B in one batch. Bare is the
 engine's own `generate` with prompts that are token ids already; ours renders prompts, crosses threads, watches for
@@ -16,8 +16,8 @@ from typing import Any
 
 from _engine import SMALL, Bench, ask, bench
 from _lib import arguments, ratio_interval, verdict
+from agon.engine.protocol import Draw
 from agon.engine.vllm.local import parameters
-from agon.engine.vllm.sampler import Draw
 from agon.types import Policy, Request, Sampling, seed_for
 
 AIM = 0.97
@@ -31,7 +31,7 @@ def main() -> None:
     with bench(SMALL, context=512) as table:
         for policy in Policy:
             table.publish(policy)
-        table.sampler._stop = frozenset()  # every completion has its full length
+        table.sampler.renderer.stop = frozenset()  # every completion has its full length
         times = [both(table, n) for n in range(-1, pairs)][1:]  # the first warms up
     ours, bare = ([pair[n] for pair in times] for n in (0, 1))
     ratio, low, high = ratio_interval(bare, ours)  # equal tokens: rates divide as times do, upside down
@@ -39,7 +39,7 @@ def main() -> None:
     print(f"{pairs} pairs of {ROWS} rows of {SAMPLING.max_tokens} tokens, both adapters; bare vLLM {rate:.0f} tokens/s")
     print(f"through the sampler {ratio:.3f} of bare (95% interval {low:.3f} to {high:.3f})")
     verdict(
-        "completion tokens a second through the sampler, both adapters in one batch, against vLLM called bare",
+        "completion tokens per second through the sampler, both adapters in one batch, against vLLM called bare",
         round(ratio, 4),
         f"lower end of the interval at least {AIM}",
         holds=low >= AIM,
@@ -65,10 +65,10 @@ def both(table: Bench, n: int) -> tuple[float, float]:
     return first, second
 
 
-def cold(table: Bench, way: Callable[[Bench, list[Request]], float], requests: list[Request]) -> float:
-    """Seconds of one way, whose prompts nobody has prefilled before."""
-    table.sampler._call(table.sampler.engine._llm.reset_prefix_cache())
-    return way(table, requests)
+def cold(table: Bench, run: Callable[[Bench, list[Request]], float], requests: list[Request]) -> float:
+    """Seconds of one run over prompts that are in no prefix cache."""
+    table.sampler._bridge.call(table.sampler.fleet.engine._llm.reset_prefix_cache())
+    return run(table, requests)
 
 
 def through(table: Bench, requests: list[Request]) -> float:
@@ -82,12 +82,13 @@ def through(table: Bench, requests: list[Request]) -> float:
 
 
 def bare(table: Bench, requests: list[Request]) -> float:
-    sampler, engine = table.sampler, table.sampler.engine
+    sampler, engine = table.sampler, table.sampler.fleet.engine
     jobs = []
     for request in requests:
-        draw = Draw(sampler.renderer.render(request.prompt).ids, "", request.seed, SAMPLING)
-        adapter = engine._adapters[sampler._versions.resolve(request.policy, None)]
-        jobs.append(({"prompt_token_ids": list(draw.ids)}, parameters(draw, sampler._stop), adapter))
+        version = sampler._versions.resolve(request.seat)
+        draw = Draw(sampler.renderer.render(request.prompt).ids, version, request.seed, SAMPLING)
+        settings = parameters(draw, sampler.renderer.stop)
+        jobs.append(({"prompt_token_ids": list(draw.ids)}, settings, engine._adapters[version]))
 
     async def one(prompt: Any, settings: Any, adapter: Any) -> None:
         async for _ in engine._llm.generate(prompt, settings, uuid.uuid4().hex, lora_request=adapter):
@@ -98,7 +99,7 @@ def bare(table: Bench, requests: list[Request]) -> float:
         await asyncio.gather(*(one(*job) for job in jobs))
         return time.perf_counter() - began
 
-    return sampler._call(together())
+    return sampler._bridge.call(together())
 
 
 if __name__ == "__main__":

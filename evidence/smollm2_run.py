@@ -1,26 +1,31 @@
 """A real model trains on vLLM: SmolLM2-135M-Instruct, two adapters head to head on one-digit sums, 32 steps.
 
-What `configs/examples/smollm2.yaml` says is what runs, as a user would run it, in a process of its own. From its files
-and from outside we look at four things: whether groups are alive, whether memory stays flat once the run has
-warmed up, how far the engine's log-probs are from the learner's for bfloat16, and whether the canary agreed after every
-publication. `--quick` trains the base that ships with the package for a few steps instead, by the same way. The
-environment variable AGON_SMOLLM2 names a checkpoint that `scripts/make_smollm2` made; without it, one is made.
+`agon.train` runs `configs/examples/smollm2.yaml` in a process of its own, whose memory is read from outside. Measured:
+whether groups are alive, whether memory stays flat once the run has warmed up, how far the engine's log-probs are from
+the learner's for bfloat16, and whether the canary agreed after every publication. `--quick` trains the base that ships
+with the package for a few steps instead, in the same way. The environment variable AGON_SMOLLM2 names a checkpoint that
+`scripts/make_smollm2` made; without it, one is made.
 """
 
 from __future__ import annotations
 
-import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, linear_regression
 from typing import Any
 
 from _lib import ROOT, arguments, verdict
+from agon import RunDir, train
+from agon.rundir.records import StepRecord, Timing
 
+EXTRA_SOURCES = ("configs/examples", "examples")
+CONFIG = ROOT / "configs" / "examples" / "smollm2.yaml"
 WARM = 5
 """Steps after which buffers and caches have their size."""
 FLAT = 0.03
@@ -46,11 +51,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="agon-smollm2-") as scratch:
         root = Path(scratch)
         changes = QUICK if args.quick else [f"model.name={checkpoint(root / 'base')}"]
-        code, memory = train(root, changes)
+        code, memory = train_watched(root, changes)
         if code:
             verdict(CLAIM, {"exit code": code}, {"exit code": 0}, holds=False)
-        steps, timings = lines(root / "run" / "steps.jsonl"), lines(root / "run" / "timings.jsonl")
-        allowed = ROUNDING * rounding(root / "run")
+        run = RunDir.open(root / "run")
+        steps, timings = run.steps.records(), run.timings.records()
+        allowed = ROUNDING * rounding(run)
     value = judged(steps, timings) | flatness(memory)
     show(value, timings, allowed)
     wanted = 4 if args.quick else 32
@@ -79,21 +85,26 @@ def checkpoint(folder: Path) -> Path:
     return folder
 
 
-def train(root: Path, changes: list[str]) -> tuple[int, list[tuple[float, float]]]:
-    """Run to the end; the exit code, and the memory of learner and engine in MiB after each step."""
+def train_watched(root: Path, changes: Sequence[str]) -> tuple[int, list[tuple[float, float]]]:
+    """Train to the end; the exit code, and the memory of learner and engine in MiB after each step."""
     import psutil
 
-    words = ["train", str(ROOT / "configs/examples/smollm2.yaml"), "--out", str(root), "--name", "run", *changes]
-    paths = [str(ROOT / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    settings = {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    run = subprocess.Popen([sys.executable, "-m", "agon", *words], env=os.environ | settings, stdout=sys.stderr)
-    written, memory = root / "run" / "timings.jsonl", []
-    while run.poll() is None:
-        if len(lines(written)) > len(memory):
-            time.sleep(1.0)  # the step is written down just before its memory is given back
-            memory.append(resident(psutil.Process(run.pid)))
+    paths = [str(ROOT / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]  # the verifier is an example
+    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    process = multiprocessing.get_context("spawn").Process(target=train_to_the_end, args=(root, changes))
+    process.start()
+    timings, memory = RunDir(root / "run").timings, list[tuple[float, float]]()
+    while process.is_alive():
+        if len(timings.records()) > len(memory):
+            time.sleep(1.0)  # the step is written just before its memory is released
+            memory.append(resident(psutil.Process(process.pid)))
         time.sleep(0.2)
-    return run.returncode, memory
+    process.join()
+    return process.exitcode or 0, memory
+
+
+def train_to_the_end(root: Path, changes: Sequence[str]) -> None:
+    train(CONFIG, *changes, out=root, name="run")
 
 
 def resident(run: Any) -> tuple[float, float]:
@@ -110,54 +121,47 @@ def allocated(pid: int) -> float:
     return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("RssAnon:")) / 1024
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of a file that may be growing."""
-    text = path.read_text() if path.exists() else ""
-    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
-
-
-def judged(steps: list[dict[str, Any]], timings: list[dict[str, Any]]) -> dict[str, Any]:
+def judged(steps: Sequence[StepRecord], timings: Sequence[Timing]) -> dict[str, Any]:
     """What the run's own files say."""
-    streams = [record[name] for record in steps for name in ("standalone", "competitive")]
-    updates = [update for record in steps for update in record["update"].values() if update.get("updated")]
+    streams = [stream for record in steps for stream in record.streams]
+    updates = [update for record in steps for update in record.update.values() if update.get("updated")]
+    means = [update["logp_diff_mean"] or 0.0 for update in updates]
+    importance = [update["importance_mean"] or 0.0 for update in updates]
     return {
         "steps": len(steps),
-        "live steps": sum(
-            bool(record["standalone"]["live_groups"] + record["competitive"]["live_groups"]) for record in steps
-        ),
-        "live groups": round(sum(s["live_groups"] for s in streams) / max(sum(s["groups"] for s in streams), 1), 3),
-        "right": round(fmean(s["solo_rate"] for s in streams), 3),
-        "empty peeks": sum(record["competitive"]["empty_peeks"] for record in steps),
-        "mean": round(fmean(update["logp_diff_mean"] for update in updates), 4) if updates else 0.0,
-        "largest mean": max((update["logp_diff_mean"] for update in updates), default=0.0),
-        "most": max((update["logp_diff_max"] for update in updates), default=0.0),
-        "canary": sum(len(timing["canary"]) == 2 for timing in timings),
-        "canary gap": max((gap for timing in timings for gap in timing["canary"].values()), default=0.0),
-        "importance": [round(f([update["importance_mean"] for update in updates]), 4) for f in (min, max)],
+        "live steps": sum(any(stream.live_groups for stream in record.streams) for record in steps),
+        "live groups": round(sum(s.live_groups for s in streams) / max(sum(s.groups for s in streams), 1), 3),
+        "right": round(fmean(stream.pass_rate or 0.0 for stream in streams), 3),
+        "empty peeks": sum(record.exchange.empty_peeks for record in steps if record.exchange),
+        "mean": round(fmean(means), 4) if means else 0.0,
+        "largest mean": max(means, default=0.0),
+        "most": max((update["logp_diff_max"] or 0.0 for update in updates), default=0.0),
+        "canary": sum(len(timing.canary) == 2 for timing in timings),
+        "canary gap": max((gap for timing in timings for gap in timing.canary.values()), default=0.0),
+        "importance": [round(f(importance, default=1.0), 4) for f in (min, max)],
     }
 
 
-def rounding(run: Path) -> float:
-    """What bfloat16 alone does to the log-probs of the run's own drafts: the base in both types, in nats a token."""
+def rounding(run: RunDir) -> float:
+    """What bfloat16 alone does to the log-probs of the run's own drafts: the base in both types, in nats per token."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    from agon.config import load
     from agon.engine.build import base_path
     from agon.engine.render import Renderer
     from agon.game.prompts import draft_prompt
-    from agon.rundir import RunDir, read_bouts
+    from agon.rundir import read_bouts
     from agon.types import Problem
 
     torch.set_num_threads(1)
-    config = load(run / "config.yaml")
+    config = run.config
     path = base_path(config.model)
     renderer = Renderer.load(path)
     found: list[list[float]] = []
     for dtype in (torch.float32, torch.bfloat16):
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
         found.append([])
-        for row in read_bouts(RunDir.open(run)).to_pylist()[-ROWS:]:
+        for row in read_bouts(run).to_pylist()[-ROWS:]:
             prompt = renderer.render(draft_prompt(Problem("", row["question"], ""))).ids
             drawn = renderer.encode(row["draft_text"])
             with torch.no_grad():
@@ -180,19 +184,20 @@ def flatness(memory: list[tuple[float, float]]) -> dict[str, float]:
     }
 
 
-def show(value: dict[str, Any], timings: list[dict[str, Any]], allowed: float) -> None:
+def show(value: dict[str, Any], timings: Sequence[Timing], allowed: float) -> None:
     print(f"{value['steps']} steps, {value['live steps']} with a live group, {value['live groups']:.0%} of groups live")
     print(f"{value['right']:.0%} of completions right, {value['empty peeks']} empty peeks")
-    print(f"learner {value['learner slope mib']:+.1f} MiB a step after step {WARM}, engine grew by", end=" ")
+    print(f"learner {value['learner slope mib']:+.1f} MiB per step after step {WARM}, engine grew by", end=" ")
     print(f"{value['engine growth mib']} MiB, of {POOL:.0f} that its cache may touch")
     print(
-        f"log-probs off by {value['mean']:.1e} nats a token, in a step by {value['largest mean']:.1e} at most,", end=" "
+        f"log-probs off by {value['mean']:.1e} nats per token, in a step by {value['largest mean']:.1e} at most,",
+        end=" ",
     )
-    print(f"at one token by {value['most']:.2g}; bfloat16 allows {allowed:.1e} a token")
+    print(f"at one token by {value['most']:.2g}; bfloat16 allows {allowed:.1e} per token")
     print(f"importance ratios {value['importance'][0]} to {value['importance'][1]} on average in a step")
     print(f"the canary agreed after {value['canary']} publications, gap at most {value['canary gap']:.1e}")
-    parts = {name for timing in timings for name in timing["seconds"]}
-    spent = {part: sum(timing["seconds"].get(part, 0.0) for timing in timings) for part in sorted(parts)}
+    parts = {name for timing in timings for name in timing.seconds}
+    spent = {part: sum(timing.seconds.get(part, 0.0) for timing in timings) for part in sorted(parts)}
     print("seconds: " + ", ".join(f"{part} {seconds:.0f}" for part, seconds in spent.items()))
 
 

@@ -22,10 +22,10 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from types import SimpleNamespace as N
 from agon.data import splits
-from agon.data.text import key
+from agon.data.normalise import question_key
 def source(take): return N(preset=None, path=sys.argv[2], columns={}, options={}, take=take)
 made = splits(N(train=source(int(sys.argv[3])), dev=source(300), held_out=source(300), split_seed=int(sys.argv[4])))
-keys = [key(problem.question) for part in made.parts.values() for problem in part]
+keys = [question_key(problem.question) for part in made.parts.values() for problem in part]
 ids = {part: [problem.id for problem in problems] for part, problems in made.parts.items()}
 print(json.dumps({"ids": ids, "hashes": made.hashes, "shared": len(keys) - len(set(keys))}))
 """

@@ -1,8 +1,8 @@
 """Can the engine serve weights that are gone, and would anyone notice? Published, swapped and staled for real, on vLLM.
 
 First, that publication does what it says: A changes, B does not, and log-probs match transformers + PEFT. Then every
-way we know to serve the wrong weights is tried: our own calls must refuse it, and what an engine does behind our
-back must be caught by the canary, which is never told what was broken.
+way we know to serve the wrong weights is tried: our own calls must refuse it, and what an engine does on its own
+must be caught by the canary, which does not know what was broken.
 """
 
 from __future__ import annotations
@@ -15,26 +15,30 @@ from typing import Any
 from _engine import RANK, TINY, Bench, bench, build, random_checkpoint
 from _lib import arguments, verdict
 from _server import vllm_server
+from agon.engine.fleet import Fleet
 from agon.engine.vllm.canary import Canary
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.errors import EngineError
-from agon.types import Policy
+from agon.types import Policy, Version
 
-RETURNS = 5
+RETURNS, SAME = 5, Version("a@000001-same")
 MOVE = 0.02
 """Standard deviation of a move of the weights: what some tens of optimizer steps add up to."""
+
+
+Fault = Callable[[Bench, dict[Policy, Version]], None]
 
 
 def main() -> None:
     args = arguments(__doc__)
     rounds = 3 if args.quick else 20
     with bench() as table:
-        canary = Canary(table.sampler, table.score, slots=4, dtype="float32")
+        canary = Canary(table.sampler, table, slots=4, dtype="float32")
         versions = {policy: table.publish(policy) for policy in Policy}
         canary.check(versions)
         print(f"noise on the base {canary.noise:.1e}, throw-away adapters {canary.effect:.2f}, ", end="")
-        print(f"tolerance {canary.tolerance:.1e} nats a token\n")
+        print(f"tolerance {canary.tolerance:.1e} nats per token\n")
         honest = publications(table, canary, versions, rounds)
         refused = {name: refuses(attempt, table, versions) for name, attempt in REUSES.items()}
         caught = {name: catches(fault, table, canary, rounds) for name, fault in FAULTS.items()}
@@ -57,23 +61,23 @@ def main() -> None:
     )
 
 
-def publications(table: Bench, canary: Canary, versions: dict[Policy, str], rounds: int) -> dict[str, float]:
+def publications(table: Bench, canary: Canary, versions: dict[Policy, Version], rounds: int) -> dict[str, float]:
     """Move A, publish A, look at both: least change of A, largest change of B, largest gap to the learner."""
-    found = {"A moved": float("inf"), "B moved": 0.0, "gap": 0.0, "false alarms": 0}
+    measured = {"A moved": float("inf"), "B moved": 0.0, "gap": 0.0, "false alarms": 0}
     for n in range(rounds):
         before = canary._draw([versions[Policy.B]])[versions[Policy.B]]
         table.move(Policy.A, MOVE, seed=n)
         drawn = canary._draw([versions[Policy.A]])[versions[Policy.A]]
-        found["A moved"] = min(found["A moved"], canary._gap(Policy.A, drawn))
+        measured["A moved"] = min(measured["A moved"], canary._gap(Policy.A, drawn))
         versions[Policy.A] = table.publish(Policy.A)
         after = canary._draw([versions[Policy.B]])[versions[Policy.B]]
-        found["B moved"] = max(found["B moved"], difference(before, after))
+        measured["B moved"] = max(measured["B moved"], difference(before, after))
         try:
             canary.check(versions)
         except EngineError:
-            found["false alarms"] += 1
-        found["gap"] = max(found["gap"], *canary.measured.values())
-    return found
+            measured["false alarms"] += 1
+        measured["gap"] = max(measured["gap"], *canary.measured.values())
+    return measured
 
 
 def difference(before: Any, after: Any) -> float:
@@ -81,7 +85,7 @@ def difference(before: Any, after: Any) -> float:
     return max(abs(one - two) for x, y in rows for one, two in zip(x.logprobs, y.logprobs, strict=True))
 
 
-def refuses(attempt: Callable[[Bench, dict[Policy, str]], None], table: Bench, versions: dict[Policy, str]) -> bool:
+def refuses(attempt: Fault, table: Bench, versions: dict[Policy, Version]) -> bool:
     try:
         attempt(table, versions)
     except EngineError:
@@ -89,13 +93,13 @@ def refuses(attempt: Callable[[Bench, dict[Policy, str]], None], table: Bench, v
     return False
 
 
-def reuse_name(table: Bench, versions: dict[Policy, str]) -> None:
+def reuse_name(table: Bench, versions: dict[Policy, Version]) -> None:
     table.move(Policy.A, MOVE, seed=100)
-    table.sampler.publish(Policy.A, versions[Policy.A], table.export(Policy.A)[1])
+    table.sampler.publish(versions[Policy.A], table.export(Policy.A)[1])
 
 
-def reuse_folder(table: Bench, versions: dict[Policy, str]) -> None:
-    table.sampler.publish(Policy.A, "a@999999-new", table.sampler.folder_of(versions[Policy.A]))
+def reuse_folder(table: Bench, versions: dict[Policy, Version]) -> None:
+    table.sampler.publish(Version("a@999999-new"), table.sampler.folder_of(versions[Policy.A]))
 
 
 REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
@@ -104,57 +108,58 @@ REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
 # -- what an engine does behind our back ------------------------------------------------------------------------------
 
 
-def stale(table: Bench, versions: dict[Policy, str]) -> None:
+def stale(table: Bench, versions: dict[Policy, Version]) -> None:
     """The new name serves the weights of the version before."""
-    adapters = table.sampler.engine._adapters
+    adapters = table.sampler.fleet.engine._adapters
     table.move(Policy.A, MOVE, seed=200)
     old, new = versions[Policy.A], table.publish(Policy.A)
     adapters[new] = adapters[old]
     versions[Policy.A] = new
 
 
-def swapped(table: Bench, versions: dict[Policy, str]) -> None:
-    adapters = table.sampler.engine._adapters
+def swapped(table: Bench, versions: dict[Policy, Version]) -> None:
+    adapters = table.sampler.fleet.engine._adapters
     a, b = versions[Policy.A], versions[Policy.B]
     adapters[a], adapters[b] = adapters[b], adapters[a]
 
 
-def ignored(table: Bench, versions: dict[Policy, str]) -> None:
+def ignored(table: Bench, versions: dict[Policy, Version]) -> None:
     """The engine answers requests for B with the bare base: its adapter holds zeros."""
     from safetensors.torch import load_file, save_file
 
-    adapters, b = table.sampler.engine._adapters, versions[Policy.B]
+    adapters, b = table.sampler.fleet.engine._adapters, versions[Policy.B]
     source = table.sampler.folder_of(b)
-    folder = table.root / f"zeros-{table.count}"
+    table.count += 1
+    zeros = Version.of(Policy.B, table.count, "zeros")
+    folder = table.root / zeros
     folder.mkdir()
     (folder / "adapter_config.json").write_bytes((source / "adapter_config.json").read_bytes())
     weights = {name: 0 * tensor for name, tensor in load_file(source / "adapter_model.safetensors").items()}
     save_file(weights, folder / "adapter_model.safetensors")
-    table.count += 1
-    load(table, f"zeros-{table.count}", folder)
-    adapters[b] = adapters[f"zeros-{table.count}"]
+    load(table, zeros, folder)
+    adapters[b] = adapters[zeros]
 
 
-def stale_kv(table: Bench, versions: dict[Policy, str]) -> None:
+def stale_kv(table: Bench, versions: dict[Policy, Version]) -> None:
     """vLLM's own trap: new weights in place, same name and path; the prompt's old keys and values stay."""
     from vllm.lora.request import LoRARequest
 
     sampler, a = table.sampler, versions[Policy.A]
-    known, folder = sampler.engine._adapters[a], sampler.folder_of(a)
+    known, folder = sampler.fleet.engine._adapters[a], sampler.folder_of(a)
     table.move(Policy.A, MOVE, seed=300)
     table.pair.export(Policy.A, folder)
     again = LoRARequest(known.lora_name, known.lora_int_id, known.lora_path, load_inplace=True)
-    sampler._call(sampler.engine._llm.add_lora(again))
+    sampler._bridge.call(sampler.fleet.engine._llm.add_lora(again))
 
 
-def load(table: Bench, name: str, folder: Path) -> None:
-    table.sampler._call(table.sampler.engine.load(name, folder))
+def load(table: Bench, version: Version, folder: Path) -> None:
+    table.sampler._bridge.call(table.sampler.fleet.engine.load(version, folder))
 
 
 FAULTS = {"stale": stale, "swapped": swapped, "ignored": ignored, "stale KV": stale_kv}
 
 
-def catches(fault: Callable[[Bench, dict[Policy, str]], None], table: Bench, canary: Canary, rounds: int) -> int:
+def catches(fault: Fault, table: Bench, canary: Canary, rounds: int) -> int:
     """How often the canary stops the run after this fault; before it, all was well."""
     caught = 0
     for n in range(rounds):
@@ -196,32 +201,34 @@ def resumed() -> dict[str, float]:
         with vllm_server(root / "base", context=1024, rank=RANK) as url:
             gaps = [connection(url, root, pair, n) for n in range(RETURNS)]
             naive = [connection(url, root, pair, 100 + n, nonce="same") for n in range(2)]
-    print(f"live server: {RETURNS} returns under one name and path, gap at most {max(gaps):.1e} nats a token;", end=" ")
+    print(
+        f"live server: {RETURNS} returns under one name and path, gap at most {max(gaps):.1e} nats per token;", end=" "
+    )
     print(f"the same by hand is off by {naive[-1]:.2g}")
     return {"resumed": max(gaps), "by hand": naive[-1], "returns": RETURNS}
 
 
 def connection(url: str, root: Path, pair: Any, seed: int, nonce: str | None = None) -> float:
-    """One run: new weights in the old folder under the old name. How far off the server is, in nats a token.
+    """One run: new weights in the old folder under the old name. How far off the server is, in nats per token.
 
     A nonce takes the place of the one that makes its names new: what that is for.
     """
     engine = ServerEngine(url)
-    table = Bench(VLLMSampler(str(root / "base"), engine), pair, root)
+    table = Bench(VLLMSampler(str(root / "base"), Fleet(engine)), pair, root)
     if nonce is not None:
         engine._nonce = nonce
     try:
         table.move(Policy.A, MOVE, seed=seed)
         pair.export(Policy.A, root / "same")
-        table.sampler.publish(Policy.A, "a@000001-same", root / "same")
-        canary = Canary(table.sampler, table.score, slots=1, dtype="float32")
-        return canary._gap(Policy.A, canary._draw(["a@000001-same"])["a@000001-same"])
+        table.sampler.publish(SAME, root / "same")
+        canary = Canary(table.sampler, table, slots=1, dtype="float32")
+        return canary._gap(Policy.A, canary._draw([SAME])[SAME])
     finally:
         table.sampler.close()
 
 
 def show(honest: dict[str, float], refused: dict[str, bool], caught: dict[str, int], sizes: float, rounds: int) -> None:
-    moved = f"A moved by at least {honest['A moved']:.2g} nats a token, B by {honest['B moved']:g}"
+    moved = f"A moved by at least {honest['A moved']:.2g} nats per token, B by {honest['B moved']:g}"
     print(f"{rounds} publications of A: {moved};")
     print(f"gap to the learner at most {honest['gap']:.1e}, false alarms {honest['false alarms']:g}")
     for name, done in refused.items():

@@ -17,6 +17,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from _lib import arguments, verdict
 from agon.eval import intervals as st
+from agon.rundir.results import Interval
 
 NOMINAL, LOW, HIGH = 0.95, 0.93, 0.97
 SEED = 2026
@@ -24,16 +25,16 @@ RATES = (0.05, 0.23, 0.30, 0.46, 0.61, 0.90)
 
 
 def binomial(
-    interval: Callable[[int, int], st.Interval], n: int, rate: float, sets: int, rng: np.random.Generator
+    interval: Callable[[int, int], Interval], n: int, rate: float, sets: int, rng: np.random.Generator
 ) -> float:
     """Share of simulated counts whose interval holds the true rate."""
-    holds = cache(lambda k: interval(k, n).low <= rate <= interval(k, n).high)
+    holds = cache(lambda k: covers(interval(k, n), rate))
     return float(np.mean([holds(int(k)) for k in rng.binomial(n, rate, sets)]))
 
 
 def exact_coverage(n: int, rate: float) -> float:
     """Clopper-Pearson's coverage without simulation: every count, weighed by its chance."""
-    covered = [k for k in range(n + 1) if st.clopper_pearson(k, n).low <= rate <= st.clopper_pearson(k, n).high]
+    covered = [k for k in range(n + 1) if covers(st.clopper_pearson(k, n), rate)]
     return float(stats.binom.pmf(covered, n, rate).sum())
 
 
@@ -53,15 +54,15 @@ def truth(shift: float) -> tuple[float, float, float]:
     return float(first.mean()), float(second.mean()), float(((1 - first) * second).mean() / (1 - first).mean())
 
 
-def converted(first: np.ndarray, second: np.ndarray) -> st.Interval:
+def converted(first: np.ndarray, second: np.ndarray) -> Interval:
     """The rate of the second where the first is wrong: a different number of outcomes for every problem."""
     found = st.rate([after[~before].tolist() for before, after in zip(first, second, strict=True)])
     assert found is not None
     return found
 
 
-def covers(interval: st.Interval, value: float) -> bool:
-    return interval.low <= value <= interval.high
+def covers(interval: Interval, value: float) -> bool:
+    return (interval.low is None or interval.low <= value) and (interval.high is None or value <= interval.high)
 
 
 def simulate(sets: int) -> dict[str, tuple[float, str, bool]]:

@@ -18,7 +18,7 @@ from typing import Any
 from _engine import SMALL, Bench, bench
 from _lib import arguments, ratio_interval, verdict
 from agon.algorithm import play
-from agon.engine.vllm.sampler import Draw
+from agon.engine.protocol import Draw
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.game.rules import Game
 from agon.types import Completion, Policy, Problem, Reason, Request, Sampling, Verdict, seed_for
@@ -45,7 +45,7 @@ def main() -> None:
     with bench({**SMALL, "num_hidden_layers": 4}, context=1024) as table:
         for policy in Policy:
             table.publish(policy)
-        table.sampler._stop = frozenset()  # lengths are prescribed: nothing ends early
+        table.sampler.renderer.stop = frozenset()  # lengths are prescribed: nothing ends early
         measure(table, drawn_lengths(-1), -1)  # warms up
         kinds = {"log-normal": [drawn_lengths(n) for n in range(rounds)]}
         if not args.quick:
@@ -78,18 +78,18 @@ def real_lengths(n: int) -> list[tuple[int, int]]:
 
 
 def measure(table: Bench, lengths: Lengths, n: int) -> dict[str, float]:
-    """Seconds of the three ways, in an order that rotates."""
-    ways = {
+    """Seconds of the three schedules, in an order that rotates."""
+    schedules = {
         "streaming": lambda: played(table, lengths, n, barrier=False),
         "barrier": lambda: played(table, lengths, n, barrier=True),
         "bound": lambda: unbroken(table, lengths, n),
     }
-    order = list(ways)[n % 3 :] + list(ways)[: n % 3]
-    return {way: ways[way]() for way in order}
+    order = list(schedules)[n % 3 :] + list(schedules)[: n % 3]
+    return {name: schedules[name]() for name in order}
 
 
 class Prescribed:
-    """The real sampler, told by a request's seed how long its completion is."""
+    """The real sampler; the seed of a request says how long its completion is."""
 
     def __init__(self, table: Bench, lengths: dict[int, int]) -> None:
         self._sampler, self._lengths = table.sampler, lengths
@@ -100,21 +100,24 @@ class Prescribed:
         return await self._sampler.sample(replace(request, sampling=sampling))
 
 
-def problems_of(way: str) -> list[Problem]:
+def problems_of(run: str) -> list[Problem]:
     """Problems of one measurement: no other finds their prompts in the prefix cache."""
-    return [Problem(f"{way} {k}", f"Problem {k} of round {way}: what is {k} and {k}?", "0") for k in range(PROBLEMS)]
+    return [Problem(f"{run} {k}", f"Problem {k} of round {run}: what is {k} and {k}?", "0") for k in range(PROBLEMS)]
 
 
 def played(table: Bench, lengths: Lengths, n: int, *, barrier: bool) -> float:
-    problems, game = problems_of(f"{n} {barrier:d}"), Game(group_size=GROUP, barrier=barrier, max_peek_tokens=PEEK)
-    stages = list(zip(("draft", "challenge"), game.roles(0), strict=True))
-    told = {
+    problems, game = (
+        problems_of(f"{n} {barrier:d}"),
+        Game(group_size=GROUP, wait_for_all_drafts=barrier, max_peek_tokens=PEEK),
+    )
+    stages = list(zip(("draft", "challenge"), game.roles_at(0), strict=True))
+    tokens = {
         seed_for(game.seed, 0, stage, policy, x.id, i): lengths[k * GROUP + i][number]
         for k, x in enumerate(problems)
         for i in range(GROUP)
         for number, (stage, policy) in enumerate(stages)
     }
-    sampler: Any = Prescribed(table, told)
+    sampler: Any = Prescribed(table, tokens)
     began = time.perf_counter()
     asyncio.run(play(problems, 0, game, sampler, wrong))
     return time.perf_counter() - began
@@ -127,7 +130,7 @@ async def wrong(problem: Problem, completion: Completion) -> Verdict:
 def unbroken(table: Bench, lengths: Lengths, n: int) -> float:
     """Every prompt prefilled, every token drawn, nothing waiting for anything."""
     sampler = table.sampler
-    versions = [sampler._versions.resolve(policy, None) for policy in Policy]
+    versions = [sampler._versions.resolve(policy) for policy in Policy]
     draws = []
     for k, x in enumerate(problems_of(f"{n} 2")):
         for i in range(GROUP):

@@ -26,8 +26,9 @@ from agon.engine.tiny.checkpoint import tiny_base
 from agon.eval.intervals import Interval, clustered
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt
-from agon.types import Completion, Problem, Prompt, Request, Sampling, Verdict, seed_for
-from agon.verify import Verifier, load_verifier
+from agon.protocols import Verifier
+from agon.types import BASE, Completion, Problem, Prompt, Request, Sampling, Verdict, seed_for
+from agon.verify import load_verifier
 
 SEED = 20_000
 PLAIN = Sampling(temperature=1.0, max_tokens=96)
@@ -113,7 +114,7 @@ async def play(
 
     async def one(problem: Problem, index: int) -> Completion:
         return await sampler.sample(
-            Request(prompt(problem), None, seed_for(SEED, name, problem.id, index), sampling=sampling)
+            Request(prompt(problem), BASE, seed_for(SEED, name, problem.id, index), sampling=sampling)
         )
 
     async def group(problem: Problem) -> tuple[list[Completion], list[Verdict]]:

@@ -1,7 +1,7 @@
 """The match viewer in a real browser: 5,000 bouts open and filter at once, hostile drafts stay text.
 
-The first problem's drafts hold markup, scripts, links, characters that turn or hide text, orders to a terminal, names
-of JavaScript's own, formulas that are too wide, and one line of a million letters; every one is looked at.
+The first problem's drafts hold markup, scripts, links, characters that reverse or hide text, terminal escapes, names of
+JavaScript's own, formulas that are too wide, and one line of a million letters; every one is opened.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GOAL = {
     "scripts_run": 0, "elements_made": 0, "hidden_characters": 0, "overflows": 0, "errors": 0, "requests": 0,
 }  # fmt: skip
 TIMES = ("open_s", "slowest_filter_ms", "slowest_bout_ms")
-"""What `--quick` does not judge: it runs beside other work."""
+"""Not judged with `--quick`, which runs beside other work."""
 PWN = "window.pwned = (window.pwned || 0) + 1"
 HOSTILE = (
     f"</script><script>{PWN}</script><img src=x onerror='{PWN}'><img src='http://agon.invalid/leak.png'>"
@@ -74,13 +74,13 @@ ACTIONS = {
 
 
 def script(request: Request) -> str:
-    """The first problem's completions carry markup everywhere; the others are as ever."""
+    """The first problem's completions carry markup everywhere; the others do not."""
     text = answer(request)
     if "Problem 0." not in request.prompt.messages[-1].text:
         return text
     trace, mark, rest = text.removeprefix("<think>").partition("</think>")
-    much = "" if "<attempt>" in request.prompt.messages[-1].text else LONG
-    return f"<think>{HOSTILE}{much}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
+    long = "" if "<attempt>" in request.prompt.messages[-1].text else LONG
+    return f"<think>{HOSTILE}{long}{trace}{mark}{HOSTILE}{rest.replace('<answer>', '<answer>' + HOSTILE[:40])}"
 
 
 def filters(browser: Browser, rounds: int) -> dict[str, float]:
@@ -89,38 +89,38 @@ def filters(browser: Browser, rounds: int) -> dict[str, float]:
     for _ in range(rounds):
         for name, action in ACTIONS.items():
             times[name].append(browser.js(TIMED.format(action)))
-    return {name: round(median(each), 1) for name, each in times.items()}
+    return {name: round(median(samples), 1) for name, samples in times.items()}
 
 
 def hostile(browser: Browser) -> dict[str, Any]:
-    """Look at every bout that carries markup, in every way there is; count what came alive."""
+    """Open every bout that carries markup, in every view; count what was executed or became an element."""
     browser.js(f"{CLEAR}; {SET.format(1, 'step')}; document.querySelector('.row').click()")
     browser.press("t")
     browser.press("s")
-    found = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows", "slowest_bout_ms"), 0)
+    counts = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows", "slowest_bout_ms"), 0)
     for _ in range(VIEWS // 2):
         for _ in range(2):
-            found["slowest_bout_ms"] = max(found["slowest_bout_ms"], round(browser.js(OPENED), 1))
+            counts["slowest_bout_ms"] = max(counts["slowest_bout_ms"], round(browser.js(OPENED), 1))
             browser.js(SETTLED)
             for name, question in (("elements_made", FOREIGN), ("hidden_characters", HIDDEN), ("overflows", WIDE)):
-                found[name] += browser.js(question)
-            found["views"] += browser.js(SHOWN)
+                counts[name] += browser.js(question)
+            counts["views"] += browser.js(SHOWN)
         browser.press("n")
     browser.until(f"document.getElementById('bout').textContent.length > {len(LONG)}", 20)
     errors = sum(event.get("method") == "Runtime.exceptionThrown" for event in browser.events)
-    return {**found, "errors": errors, "scripts_run": browser.js("window.pwned || 0")}
+    return {**counts, "errors": errors, "scripts_run": browser.js("window.pwned || 0")}
 
 
 def control(browser: Browser, folder: Path) -> tuple[bool, bool]:
-    """The same text in a careless page: does this harness see a script run, and a request go out?"""
-    page = folder / "careless.html"
+    """The same text in a page that escapes nothing: does this test see a script run, and a request?"""
+    page = folder / "unescaped.html"
     page.write_text(f"<!doctype html><meta charset=utf-8><p>{HOSTILE}", encoding="utf-8", errors="replace")
     browser.open(page, "document.readyState === 'complete'")
     return bool(browser.js("window.pwned")), any("agon.invalid" in url for url in browser.requests())
 
 
 def measure(page: Path, folder: Path, quick: bool) -> tuple[dict[str, float], bool]:
-    """Everything that a browser says about a page, and whether a careless page would have been caught."""
+    """Measure a page in a browser, and whether an unescaped page is caught."""
     opened = []
     for _ in range(1 if quick else 5):
         with Browser() as browser:
@@ -130,14 +130,14 @@ def measure(page: Path, folder: Path, quick: bool) -> tuple[dict[str, float], bo
         browser.size(1400, 900)
         browser.open(page, READY)
         filtered = filters(browser, 3 if quick else 9)
-        found = hostile(browser)
+        counts = hostile(browser)
         requests = [url for url in browser.requests() if url != page.as_uri()]
         caught = control(browser, folder)
     print(f"opened in {', '.join(f'{seconds:.2f}' for seconds in opened)} s, a cold browser each time")
-    print(f"filters, ms: {filtered}\nhostile drafts: {found}\nrequests besides the page itself: {requests}")
-    print(f"a careless page is caught: script {caught[0]}, request {caught[1]}")
+    print(f"filters, ms: {filtered}\nhostile drafts: {counts}\nrequests besides the page itself: {requests}")
+    print(f"an unescaped page is caught: script {caught[0]}, request {caught[1]}")
     times = {"open_s": round(median(opened), 2), "slowest_filter_ms": max(filtered.values())}
-    return {**times, **found, "requests": len(requests)}, all(caught)
+    return {**times, **counts, "requests": len(requests)}, all(caught)
 
 
 def main() -> None:

@@ -1,7 +1,8 @@
 """Agon: two LoRA policies over one frozen base, trained head to head.
 
-The paper's game is `play` (Algorithm 1) under the rules of a `Game`; everything heavy lives in `agon.engine`. The
-names below are imported when they are first used, so that `agon --help` answers at once.
+`train` a pair, `evaluate` it, `compare` results; or play the paper's game yourself with `play` (Algorithm 1) under the
+rules of a `Game`. The names below are imported when they are first used, so that `agon --help` answers at once, and
+everything heavy lives in `agon.engine`.
 """
 
 from importlib import import_module
@@ -10,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agon.algorithm import play
     from agon.arms import ARMS
+    from agon.config import Config, load_config
+    from agon.engine.scripted import ScriptedSampler
     from agon.errors import AgonError
+    from agon.eval.compare import Comparison, compare
+    from agon.eval.results import Results
+    from agon.eval.run import evaluate
     from agon.game.rules import Game
-    from agon.types import Bout, Completion, Direction, Policy, Problem, Reason, Request, Verdict
+    from agon.protocols import Verifier
+    from agon.rundir import RunDir
+    from agon.training.run import train
+    from agon.types import Bout, Completion, Direction, Policy, Problem, Reason, Request, Verdict, Version
+    from agon.verify import load_verifier
 
 __version__ = "0.1.0"
 
@@ -20,18 +30,46 @@ __all__ = [
     "ARMS",
     "AgonError",
     "Bout",
+    "Comparison",
     "Completion",
+    "Config",
     "Direction",
     "Game",
     "Policy",
     "Problem",
     "Reason",
     "Request",
+    "Results",
+    "RunDir",
+    "ScriptedSampler",
     "Verdict",
+    "Verifier",
+    "Version",
+    "compare",
+    "evaluate",
+    "load_config",
+    "load_verifier",
     "play",
+    "train",
 ]
 
-_HOMES = {"ARMS": "arms", "AgonError": "errors", "Game": "game.rules", "play": "algorithm"}
+_HOMES = {
+    "ARMS": "arms",
+    "AgonError": "errors",
+    "Comparison": "eval.compare",
+    "Config": "config",
+    "Game": "game.rules",
+    "Results": "eval.results",
+    "RunDir": "rundir",
+    "ScriptedSampler": "engine.scripted",
+    "Verifier": "protocols",
+    "compare": "eval.compare",
+    "evaluate": "eval.run",
+    "load_config": "config",
+    "load_verifier": "verify",
+    "play": "algorithm",
+    "train": "training.run",
+}
 
 
 def __getattr__(name: str) -> Any:

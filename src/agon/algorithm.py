@@ -21,8 +21,8 @@ from agon.types import Bout, Completion, Played, Policy, Problem, Prompt, Reques
 async def play(batch: Sequence[Problem], step: int, game: Game, sampler: Sampler, verify: Verify) -> Played:
     """Draft, challenge, score: both streams of one step."""
     # line 2: (draft, chal) <- (A, B) if t even else (B, A)
-    drafter, challenger = game.roles(step)
-    everyone = asyncio.Barrier(len(batch) * game.drafts_per_problem) if game.barrier else None
+    drafter, challenger = game.roles_at(step)
+    everyone = asyncio.Barrier(len(batch) * game.drafts_per_problem) if game.wait_for_all_drafts else None
 
     async def draw(stage: str, policy: Policy, x: Problem, i: int, prompt: Prompt) -> Completion:
         seed = seed_for(game.seed, step, stage, policy, x.id, i)

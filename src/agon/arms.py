@@ -7,8 +7,8 @@
     |-- margin                      stack margin
     |-- fixed-roles                 roles fixed
     |-- tiebreak                    tiebreak_weight 0.5
-    |-- mispaired                   pairing shifted: shown a_i, paid on the outcome of another draft (ours)
-    `-- hidden-drafts               shown false (the cell that the paper leaves open)
+    |-- mispaired                   pairing next_draft: shown a_i, paid on the outcome of another draft (ours)
+    `-- hidden-drafts               show_draft false (the cell that the paper leaves open)
         `-- shared-opponent         pairing shared: one draft for the whole group (the paper's inert cell)
 
 Every arm draws 2N rollouts per problem (the matched budget of section 4.5).
@@ -35,7 +35,7 @@ class Arm:
 
 ROOT: Mapping[str, Any] = {
     "opponent": "rival",
-    "shown": True,
+    "show_draft": True,
     "pairing": "per_rollout",
     "stack": "adv",
     "roles": "rotate",
@@ -53,12 +53,15 @@ ARMS: Mapping[str, Arm] = {
         Arm(
             "hidden-drafts",
             "agon",
-            {"shown": False},
+            {"show_draft": False},
             "competition without visible exchange, one hidden draft per rollout",
         ),
         Arm("shared-opponent", "hidden-drafts", {"pairing": "shared"}, "one hidden draft for the whole group: inert"),
         Arm(
-            "mispaired", "agon", {"pairing": "shifted"}, "shown a_i, paid on another draft: pressure without difficulty"
+            "mispaired",
+            "agon",
+            {"pairing": "next_draft"},
+            "shown a_i, paid on another draft: pressure without difficulty",
         ),
         Arm("self-refine", "coop", {"opponent": "self"}, "one policy reads its own draft"),
         Arm("grpo", "self-refine", {"opponent": "none"}, "plain GRPO with 2N rollouts"),

@@ -3,12 +3,12 @@
 AgonError                 carries `fix`: the sentence that says what to type next
 |-- InputError            exit 2: nothing was started
 |   |-- ConfigError       a config file or an override; lists every problem at once
-|   |-- DataError         problems that are not what they say, or too few of them
-|   `-- RunDirError       a run directory that cannot be used as asked
+|   |-- DataError         problems that cannot be used, or too few of them
+|   `-- RunDirError       a run directory, pair or result that cannot be used
 `-- RunError              exit 1: something failed after the start
     |-- EngineError       sampler or learner: wrong weights, a dead engine
     |-- VerifierError     a verifier that cannot work at all (not one that says "wrong")
-    `-- CheckpointError   nothing on disk verifies
+    `-- CheckpointError   a checkpoint that cannot be saved, or does not verify
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ class AgonError(Exception):
 
 
 def install(*extras: str) -> str:
-    """What to type for Agon with these extras. Nothing is released yet, so it is typed in a clone."""
+    """The command that installs Agon with these extras. Nothing is released yet, so it is for a clone."""
     return f"pip install -e '.[{','.join(extras)}]'" if extras else "pip install -e ."
 
 
 def upgrade() -> str:
-    """What to type for a newer Agon."""
-    return f"take a newer Agon: git pull, then {install()}"
+    """The commands that install a newer Agon."""
+    return f"install a newer Agon: git pull, then {install()}"
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
     """The first of our own errors among those of tasks that failed together; else the first of all."""
-    found: Exception = group.subgroup(AgonError) or group
-    while isinstance(found, ExceptionGroup):
-        found = found.exceptions[0]
-    return found
+    error: Exception = group.subgroup(AgonError) or group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 class InputError(AgonError):

@@ -1,13 +1,15 @@
-"""What the game asks of a machine: a Sampler draws completions, a Learner moves adapters."""
+"""What the game asks of a machine: a Sampler draws completions, a Verifier judges them, a Learner moves adapters."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import abc
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from types import TracebackType
+from typing import Any, Protocol, Self
 
-from agon.types import Completion, Policy, Problem, Request, Stream, Verdict
+from agon.types import Completion, Policy, Problem, Request, Stream, Verdict, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,11 @@ class Sampler(Protocol):
         """Draw one completion from the requested version and say which version made it."""
         ...
 
-    def publish(self, policy: Policy, version: str, folder: Path) -> None:
-        """Make `folder` (a PEFT directory) the latest version of `policy`. A version name is never reused."""
+    def publish(self, version: Version, folder: Path) -> None:
+        """Make `folder` (a PEFT directory) the latest version of its policy. A version is never reused."""
         ...
 
-    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+    def pin(self, version: Version, folder: Path) -> None:
         """Keep a version live however many are published after it; load it from `folder` if it is not."""
         ...
 
@@ -41,10 +43,41 @@ class Sampler(Protocol):
     def close(self) -> None: ...
 
 
-class Verify(Protocol):
-    """c(y) and phi(y): one verdict for one completion, never a float, never a silent zero."""
+Verify = Callable[[Problem, Completion], Awaitable[Verdict]]
+"""c(y) and phi(y): one verdict for one completion, never a float, never a silent zero. Every Verifier is one."""
 
-    async def __call__(self, problem: Problem, completion: Completion) -> Verdict: ...
+
+class Verifier(abc.ABC):
+    """Callable from asyncio one row at a time, or blocking for many; safe to share between threads and tasks."""
+
+    @abc.abstractmethod
+    async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
+        """The verdict on one completion."""
+
+    @abc.abstractmethod
+    def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
+        """The verdicts on many completions, in order; blocks until all are there."""
+
+    @abc.abstractmethod
+    def self_test(self) -> list[str]:
+        """What the verifier gets wrong about pairs whose verdict is known; empty when it works."""
+
+    @property
+    @abc.abstractmethod
+    def counters(self) -> dict[str, int]:
+        """Rows seen, and what it took to judge them."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """End every process and thread that the verifier started."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +130,12 @@ class Learner(Protocol):
         """The hash of the policy's weights as they are now."""
         ...
 
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probs of completions under a policy's weights as they are now, as in the loss; None is the bare base."""
+        ...
+
     def save(self, folder: Path) -> None:
-        """Write `a/`, `b/` and `trainer_state/`: everything needed to go on exactly."""
+        """Write `a/`, `b/` and `trainer_state/`: everything needed to resume exactly."""
         ...
 
     def load(self, folder: Path) -> None: ...

@@ -8,6 +8,7 @@ the game.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,8 +18,8 @@ Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length"]
 StreamName = Literal["standalone", "competitive"]
 
-BASE = "base"
-"""The version name of the frozen base: no adapter."""
+THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
+"""The reasoning markers that every family's own are turned into."""
 
 
 class Policy(StrEnum):
@@ -30,6 +31,43 @@ class Policy(StrEnum):
     @property
     def rival(self) -> Policy:
         return Policy.B if self is Policy.A else Policy.A
+
+    @property
+    def policy(self) -> Policy:
+        return self
+
+
+class Version(str):
+    """Published weights: `a@000123-5f3c9a1e` is policy A after 123 steps, with a hash of the weights; `base` is the
+    frozen base, without an adapter. A version is never reused: engines cache by its name.
+    """
+
+    __slots__ = ()
+    _GRAMMAR = re.compile(r"base|([ab])@([0-9]{1,12})-([0-9a-z]{1,64})")
+
+    def __new__(cls, name: str) -> Version:
+        if not cls._GRAMMAR.fullmatch(name):
+            raise ValueError(f"{name!r} is not a version: one reads like a@000123-5f3c9a1e")
+        return super().__new__(cls, name)
+
+    @classmethod
+    def of(cls, policy: Policy, step: int, digest: str) -> Version:
+        return cls(f"{policy.value}@{step:06d}-{digest}")
+
+    @property
+    def policy(self) -> Policy | None:
+        return None if self == "base" else Policy(self[0])
+
+    @property
+    def digest(self) -> str:
+        """The hash of the weights; empty for the base."""
+        return self.partition("-")[2]
+
+
+BASE = Version("base")
+
+Seat = Policy | Version
+"""Whose weights answer: a policy (its latest version), or one version, such as BASE."""
 
 
 class Direction(StrEnum):
@@ -54,7 +92,7 @@ class Problem:
     id: str
     question: str
     answer: str
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +130,12 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to be drawn. `policy` None is the bare base; `version` None is the policy's latest."""
+    """One completion to draw."""
 
     prompt: Prompt
-    policy: Policy | None
+    seat: Seat
     seed: int
     sampling: Sampling = field(default_factory=Sampling)
-    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +147,7 @@ class Completion:
     """
 
     text: str
-    version: str
+    version: Version
     prompt_tokens: int
     generated_tokens: int
     finish: Finish = "stop"
@@ -177,7 +214,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """A completion with its prompt, verdict, reward and advantage: one row of a stream.
+    """A completion with its prompt, verdict, reward and advantage: one row of a stream. `policy` None is the base.
 
     `reward` is None when it cannot be known (a machine failed); `advantage` is None when the row carries no signal
     (unknown reward, or a dead group). Such rows stay in the batch as masked rows and are left out of every
@@ -186,26 +223,43 @@ class Rollout:
 
     problem: Problem
     index: int
-    policy: Policy
+    policy: Policy | None
     prompt: Prompt
     completion: Completion
     verdict: Verdict
     reward: Reward | None = None
     advantage: float | None = None
+    seconds: float = field(default=0.0, compare=False)
+    """How long the completion took to arrive, waiting for the engine included; measured in evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bout:
-    """Draft a_i and the challenge b_i that met it: one row of `bouts/`. `challenge` is None in arms with one stage.
+    """Draft a_i and the challenge b_i that met it: one row of `bouts/`. `challenge` is None where there is one stage.
 
     `rival` is the index of the draft that pays the challenge; it differs from `draft.index` in the shared-opponent
-    and mispaired arms.
+    and mispaired arms, and is None in an evaluation, where nothing is paid. `other_peek` is what an agent of a mixture
+    read of the other agent's draft.
     """
 
     draft: Rollout
     challenge: Rollout | None = None
     peek: str | None = None
     rival: int | None = None
+    other_peek: str | None = None
+
+    @property
+    def problem(self) -> Problem:
+        return self.draft.problem
+
+    @property
+    def final(self) -> Rollout:
+        """What the bout answers in the end."""
+        return self.challenge or self.draft
+
+    @property
+    def rollouts(self) -> tuple[Rollout, ...]:
+        return (self.draft,) if self.challenge is None else (self.draft, self.challenge)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ def test_a_page_names_only_files_that_exist(page: Path) -> None:
     assert not missing, f"{name_of(page)} names files that are not there: {missing}"
 
 
+def test_the_quickstart_shows_the_example_as_it_is() -> None:
+    _, _, code = (ROOT / "examples" / "train_evaluate_compare.py").read_text().partition('"""\n\n')
+    assert f"```python\n{code}```" in (ROOT / "docs" / "quickstart.md").read_text()
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     import agon
 

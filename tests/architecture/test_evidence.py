@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import ast
 import json
-import socket
+import re
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from .tree import ROOT
+from .tree import ROOT, file_of, imports
 
 sys.path.insert(0, str(ROOT / "evidence"))
 import _lib
+from _sources import extra_sources
 
 SCRIPTS = sorted((ROOT / "evidence").glob("[!_]*.py"))
 RESULTS = sorted((ROOT / "evidence" / "results").glob("*.json"))
@@ -35,6 +33,19 @@ def test_an_evidence_script_ends_with_a_verdict(script: Path) -> None:
     assert {"arguments", "verdict"} <= calls, f"{script.name} must call _lib.arguments and _lib.verdict"
 
 
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_script_that_runs_the_command_line_names_its_sources(script: Path) -> None:
+    starts = re.search(r'"-m", "(agon|pytest)"', script.read_text())
+    assert not starts or extra_sources(script), f"name in EXTRA_SOURCES of {script.name} what it starts"
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "evidence").glob("*.py")), ids=lambda path: path.stem)
+def test_a_script_imports_only_what_exists(script: Path) -> None:
+    ours = [found for found in imports(script) if found.module.split(".")[0] in {"agon", "tests"}]
+    missing = [f"{found.place} imports {found.module}" for found in ours if not file_of(found.module)]
+    assert not missing, "it moved or was renamed:\n" + "\n".join(missing)
+
+
 @pytest.mark.parametrize("result", RESULTS, ids=lambda path: path.stem)
 def test_a_kept_result_is_whole_and_named_after_its_script(result: Path) -> None:
     record = json.loads(result.read_text())
@@ -42,6 +53,7 @@ def test_a_kept_result_is_whole_and_named_after_its_script(result: Path) -> None
     assert record["name"] == result.stem
     assert {"value", "goal"} <= record.keys()
     wrong = [key for key, kind in (VERDICT | MEASURED).items() if not isinstance(record.get(key), kind)]
+    wrong += ["sources"] if not isinstance(record.get("sources", ""), str) else []
     assert not wrong, f"{result.name}: {wrong} missing or of the wrong kind; run scripts/prove {result.stem}"
 
 
@@ -65,38 +77,6 @@ def test_a_value_that_is_not_a_number_gives_no_verdict(tmp_path: Path) -> None:
     done = run_script(tmp_path, "verdict('a claim', float('nan'), 2, True)")
     assert done.returncode == 1
     assert not done.stdout
-
-
-@pytest.fixture(scope="module")
-def prove() -> ModuleType:
-    loader = SourceFileLoader("prove", str(ROOT / "scripts" / "prove"))
-    module = module_from_spec(spec_from_loader("prove", loader))  # type: ignore[arg-type]
-    loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize("line", ["", "done", "[1]", '{"claim": "a", "value": 1, "goal": 1}'])
-def test_what_is_not_a_verdict_is_no_verdict(prove: ModuleType, line: str) -> None:
-    assert prove.read_verdict(line) is None
-
-
-@pytest.mark.parametrize("name", ["/ho" + "me/someone/data", socket.gethostname()])
-def test_a_result_that_names_the_machine_is_not_kept(prove: ModuleType, name: str) -> None:
-    with pytest.raises(SystemExit, match="this machine"):
-        prove.keep("nothing", {"claim": f"read {name}"}, 1.0, {})
-    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
-
-
-def test_a_result_whose_keys_a_kept_one_needs_is_refused(prove: ModuleType) -> None:
-    with pytest.raises(SystemExit, match="seconds"):
-        prove.keep("nothing", {"claim": "fast", "seconds": 0.02}, 123.0, {"commit": "0"})
-    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
-
-
-def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: ModuleType, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text("""print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')\nraise SystemExit(1)""")
-    assert prove.run(script, quick=True)[0] is None
 
 
 def test_percentiles_interpolate() -> None:

@@ -9,10 +9,26 @@ from pathlib import Path
 
 import pytest
 
+from . import tree
 from .tree import ROOT, SOURCE, imports, modules, name_of, within
 
 HEAVY = ("torch", "transformers", "peft", "trl", "vllm", "accelerate", "tokenizers", "safetensors", "tinker")
 SLOW_TO_IMPORT = (*HEAVY, "datasets", "pandas", "numpy", "scipy", "matplotlib", "sympy", "math_verify", "pyarrow")
+
+
+FLOORS = (
+    {"types", "errors"},
+    {"game", "protocols", "arms", "interrupt"},
+    {"algorithm", "config", "data", "verify", "diagnose"},
+    {"rundir"},
+    {"formatting", "engine"},
+    {"eval"},
+    {"training", "report"},
+    {"matrix"},
+    {"cli"},
+    {"__main__"},
+)
+"""The rooms of src/agon, lowest floor first. A room imports from floors below its own, so that no circle can close."""
 
 
 def strays(folder: str, *allowed: str) -> list[str]:
@@ -39,6 +55,55 @@ def outside(*folders: str) -> list[Path]:
     return [path for path in modules() if path.relative_to(SOURCE).parts[0] not in folders]
 
 
+def room_of(module: str) -> str:
+    """`game` for agon.game.reward; empty for the package itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {room_of(name_of(path)) for path in modules()} - {""}
+    assert rooms == {room for floor in FLOORS for room in floor}, "name every room of src/agon once in FLOORS"
+
+
+def upward_imports() -> list[str]:
+    """Imports from the same floor or from above."""
+    height = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    return [
+        f"{found.place} imports {found.module}"
+        for path in modules()
+        for found in imports(path)
+        if within(found.module, "agon")
+        if (here := room_of(name_of(path))) and (there := room_of(found.module))
+        if here != there and height[here] <= height[there]
+    ]
+
+
+def test_rooms_import_only_from_floors_below() -> None:
+    found = upward_imports()
+    assert not found, "hand it what it needs as a value, or move it to the room that may import it:\n" + "\n".join(
+        found
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "upward"),
+    [
+        ("eval/run.py", "def f():\n    from agon.training.run import train", True),
+        ("report/tables.py", "from agon.training import log", True),
+        ("training/run.py", "from agon.eval.run import evaluate", False),
+        ("eval/run.py", "from agon.eval import draw", False),
+    ],
+)
+def test_an_upward_import_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, text: str, upward: bool
+) -> None:
+    monkeypatch.setattr(tree, "ROOT", tmp_path)
+    monkeypatch.setattr(tree, "SOURCE", tmp_path / "src" / "agon")
+    (tree.SOURCE / path).parent.mkdir(parents=True)
+    (tree.SOURCE / path).write_text(text)
+    assert bool(upward_imports()) is upward
+
+
 def test_the_game_imports_the_standard_library_and_types_only() -> None:
     found = strays("game", "agon.types", "agon.game")
     assert not found, "game/ is arithmetic on verdicts and strings; hand it what it needs as values:\n" + "\n".join(
@@ -48,7 +113,12 @@ def test_the_game_imports_the_standard_library_and_types_only() -> None:
 
 def test_types_and_errors_stand_on_nothing() -> None:
     found = strays("types.py") + strays("errors.py")
-    assert not found, "types.py and errors.py are the floor; they import the standard library only:\n" + "\n".join(
+    assert not found, "types.py and errors.py import the standard library only:\n" + "\n".join(found)
+
+
+def test_protocols_know_the_nouns_only() -> None:
+    found = strays("protocols.py", "agon.types")
+    assert not found, "protocols.py says what the game asks of a machine; it may import agon.types:\n" + "\n".join(
         found
     )
 
@@ -58,13 +128,13 @@ def test_the_algorithm_knows_protocols_and_never_an_implementation() -> None:
     assert not found, "algorithm.py may import agon.types, agon.game and agon.protocols:\n" + "\n".join(found)
 
 
-def test_machines_stand_under_engine_only() -> None:
+def test_heavy_packages_are_imported_under_engine_only() -> None:
     found = uses(outside("engine"), *HEAVY)
     assert not found, "torch and its kin belong under engine/; call an engine instead:\n" + "\n".join(found)
 
 
 def test_an_engine_does_not_know_what_a_rival_is() -> None:
-    found = uses(modules("engine"), "agon.game", "agon.algorithm", "agon.arms", "agon.training")
+    found = uses(modules("engine"), "agon.game", "agon.algorithm", "agon.arms", "agon.training", "agon.eval")
     assert not found, "engine/ draws completions and moves weights; it never imports the game:\n" + "\n".join(found)
 
 
@@ -73,14 +143,14 @@ def test_datasets_is_imported_under_data_inside_functions() -> None:
     assert not found, "`datasets` belongs under data/, inside the function that loads:\n" + "\n".join(found)
 
 
-def test_reports_read_files_and_never_import_engine_or_train() -> None:
+def test_reports_read_files_and_never_import_engine_or_training() -> None:
     found = uses(modules("report"), "agon.engine", "agon.training")
     assert not found, "report/ needs nothing but a run directory:\n" + "\n".join(found)
 
 
 def test_the_renderer_never_imports_torch() -> None:
     found = uses([SOURCE / "engine" / "render.py"], "torch", "peft", "trl", "vllm", "accelerate")
-    assert not found, "the server renders prompts on machines without torch:\n" + "\n".join(found)
+    assert not found, "prompts are rendered on machines without torch too:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("folder", ["cli", "engine"])
@@ -97,6 +167,12 @@ def loaded_by(statement: str) -> set[str]:
     code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted({{name.split('.')[0] for name in sys.modules}})))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     return set(json.loads(done.stdout))
+
+
+@pytest.mark.parametrize("module", ["report.document", "diagnose", "eval.run", "training.run", "matrix.cells"])
+def test_machines_are_loaded_only_when_they_are_used(module: str) -> None:
+    loaded = loaded_by(f"import agon.{module}") & set(HEAVY)
+    assert not loaded, f"`import agon.{module}` loads {sorted(loaded)}: import them inside the function that needs them"
 
 
 @pytest.mark.parametrize("statement", ["import agon", "import agon.cli", "import agon.algorithm, agon.engine.scripted"])

@@ -1,59 +1,41 @@
-"""Sizes: a file or a function that grows past these is a sign to look again."""
+"""Sizes around the package: a file or a function that grows past these is a sign to look again."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
+from .checks import Part, files, functions, too_long
 from .tree import ROOT, SOURCE, modules, tracked
 
 ALGORITHM_LINES = 100
-FILE_LINES = 450
-FUNCTION_LINES = 60
+FILE_LINES, FUNCTION_LINES = 450, 60
+"""Limits for tests and evidence, where a list of cases may be long; those of the package are in checks.py."""
 
 
-def python_files() -> list[Path]:
-    return [path for path in tracked() if path.suffix == ".py"]
-
-
-def line_count(path: Path) -> int:
-    return len(path.read_text().splitlines())
-
-
-def functions(path: Path) -> list[tuple[str, int]]:
-    """Each function of a file as (place, lines), its decorators not counted."""
-    found = [
-        node
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    return [(f"{path.relative_to(ROOT)}:{n.lineno} {n.name}", (n.end_lineno or n.lineno) - n.lineno + 1) for n in found]
+def other_files() -> list[Path]:
+    return [path for path in tracked() if path.suffix == ".py" and not path.is_relative_to(SOURCE)]
 
 
 def test_the_algorithm_fits_one_page() -> None:
-    lines = line_count(SOURCE / "algorithm.py")
-    assert lines <= ALGORITHM_LINES, (
-        f"algorithm.py has {lines} lines; a reader holds it beside Algorithm 1 (at most 100)"
+    (page,) = files([SOURCE / "algorithm.py"])
+    assert page.lines <= ALGORITHM_LINES, (
+        f"algorithm.py has {page.lines} lines; a reader holds it beside Algorithm 1 (at most {ALGORITHM_LINES})"
     )
 
 
 def test_no_file_is_too_long() -> None:
-    long = [
-        f"{path.relative_to(ROOT)} has {line_count(path)} lines"
-        for path in python_files()
-        if line_count(path) > FILE_LINES
-    ]
-    assert not long, f"split by what it does (at most {FILE_LINES} lines):\n" + "\n".join(long)
+    long = too_long(files(other_files()), FILE_LINES)
+    assert not long, "split by what it does:\n" + "\n".join(long)
 
 
 def test_no_function_is_too_long() -> None:
-    long = [
-        f"{place} has {lines} lines"
-        for path in python_files()
-        for place, lines in functions(path)
-        if lines > FUNCTION_LINES
-    ]
-    assert not long, f"name a part of it and take it out (at most {FUNCTION_LINES} lines):\n" + "\n".join(long)
+    long = too_long(functions(other_files()), FUNCTION_LINES)
+    assert not long, "name a part of it and take it out:\n" + "\n".join(long)
+
+
+def test_a_part_is_too_long_only_past_the_limit() -> None:
+    assert too_long([Part("a", 45), Part("b", 46)], 45) == ["b has 46 lines, at most 45"]
 
 
 def test_every_module_says_what_it_is() -> None:

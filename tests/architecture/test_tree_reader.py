@@ -51,3 +51,30 @@ def test_imports_for_type_checkers_do_not_count(package: Path) -> None:
 def test_within_does_not_mistake_a_prefix_for_a_package() -> None:
     assert tree.within("torch.nn", "torch")
     assert not tree.within("torchvision", "torch")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["import agon\nagon.go()", "from agon import go", "def f():\n    from agon.game.loop import go"],
+    ids=["attribute", "lazy name", "home"],
+)
+def test_a_lazy_name_is_followed_to_its_home(package: Path, text: str) -> None:
+    (package / "__init__.py").write_text("if TYPE_CHECKING:\n    from agon.game.loop import go, stop")
+    loop = package / "game" / "loop.py"
+    loop.touch()
+    (package / "other.py").touch()
+    path = package / "module.py"
+    path.write_text(text)
+    assert tree.reachable([path]) - {package / "__init__.py"} == {path, loop}
+
+
+def test_imports_are_followed_through_evidence_and_tests(package: Path, tmp_path: Path) -> None:
+    helper, shared = tmp_path / "evidence" / "_lib.py", tmp_path / "tests" / "game" / "helpers.py"
+    for path in (helper, shared):
+        path.parent.mkdir(parents=True)
+    (package / "errors.py").touch()
+    helper.write_text("from tests.game.helpers import x\nimport yaml")
+    shared.write_text("def f():\n    from agon import errors")
+    script = tmp_path / "evidence" / "script.py"
+    script.write_text("from _lib import verdict")
+    assert tree.reachable([script]) == {script, helper, shared, package / "errors.py"}

@@ -1,10 +1,10 @@
-"""What the architecture tests look at: the tracked files, and the imports of a module."""
+"""What the architecture tests look at: the tracked files, the imports of a module, and what it reaches through them."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -30,15 +30,61 @@ def modules(folder: str = "") -> list[Path]:
 @cache
 def tracked() -> tuple[Path, ...]:
     """Every file that git knows, and every new one that it would not ignore."""
-    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return tuple(ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file())
 
 
 def name_of(path: Path) -> str:
     """`agon.game.reward` for src/agon/game/reward.py; a package without its `__init__`."""
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    root = next(root for root in _roots() if path.is_relative_to(root))
+    parts = path.relative_to(root).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def file_of(module: str) -> Path | None:
+    """The file of a module of this repository; None for any other module."""
+    for root in _roots():
+        place = root.joinpath(*module.split("."))
+        for path in (place.with_suffix(".py"), place / "__init__.py"):
+            if path.is_file():
+                return path
+    return None
+
+
+def _roots() -> tuple[Path, ...]:
+    """Where modules are imported from: the package, the evidence scripts and their helpers, the tests."""
+    return SOURCE.parent, ROOT / "evidence", ROOT
+
+
+def graph() -> dict[Path, frozenset[Path]]:
+    """Which file of src/agon imports which; a package is its `__init__`, and only where the package itself is named."""
+    files = modules()
+    return {path: neighbours(path) & set(files) for path in files}
+
+
+def neighbours(path: Path) -> frozenset[Path]:
+    """The files of this repository that a file imports, also inside functions."""
+    return _neighbours(path, path.read_text())
+
+
+@cache
+def _neighbours(path: Path, text: str) -> frozenset[Path]:
+    named = {found.module for found in imports(path)}
+    if "agon" in named:  # `import agon`, then `agon.train(...)`
+        used = {ast.unparse(node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)}
+        named |= {module for name, module in exports().items() if f"agon.{name}" in used}
+    return frozenset(file for module in named if (file := file_of(module)))
+
+
+def reachable(paths: Iterable[Path]) -> set[Path]:
+    """These files and all that they import, directly or through others."""
+    seen, waiting = set[Path](), set(paths)
+    while waiting:
+        path = waiting.pop()
+        seen.add(path)
+        waiting |= neighbours(path) - seen
+    return seen
 
 
 def imports(path: Path) -> Iterator[Import]:
@@ -74,12 +120,21 @@ def _named(node: ast.Import | ast.ImportFrom, path: Path) -> list[str]:
         package = name_of(path).split(".")
         kept = package if path.name == "__init__.py" else package[:-1]
         base = ".".join([*kept[: len(kept) - node.level + 1], *([base] if base else [])])
-    return [_deepest(base, alias.name) for alias in node.names]
+    return [_home(base, alias.name) for alias in node.names]
 
 
-def _deepest(base: str, name: str) -> str:
-    place = SOURCE.parent.joinpath(*base.split("."), name)
-    return f"{base}.{name}" if place.is_dir() or place.with_suffix(".py").is_file() else base
+def _home(base: str, name: str) -> str:
+    """The module that `from base import name` needs: a submodule, the home of a lazy name, or else `base`."""
+    if file_of(f"{base}.{name}"):
+        return f"{base}.{name}"
+    return exports()[name] if base == "agon" and name in exports() else base
+
+
+def exports() -> dict[str, str]:
+    """The public names of `agon` and the module of each; they are imported when they are first used."""
+    blocks = [node for node in ast.parse((SOURCE / "__init__.py").read_text()).body if _for_type_checkers(node)]
+    lines = [line for block in blocks for line in ast.walk(block) if isinstance(line, ast.ImportFrom)]
+    return {alias.name: line.module or "" for line in lines for alias in line.names}
 
 
 def _for_type_checkers(node: ast.stmt) -> bool:

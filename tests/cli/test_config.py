@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from agon.cli import main
-from agon.config import Config, json_schema, load, resolved
+from agon.config import Config, json_schema, load_config, resolved
 
 ROOT = Path(__file__).resolve().parents[2]
 PAPER = ROOT / "configs" / "paper"
@@ -29,12 +29,12 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> s
 def test_show_prints_a_config_that_loads_again(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "show", "configs/paper/main/grpo.yaml", "train.seed=4")
     config = Config.model_validate(yaml.safe_load(text))
-    assert config == load(PAPER / "main/grpo.yaml", ["train.seed=4"])
+    assert config == load_config(PAPER / "main/grpo.yaml", ["train.seed=4"])
 
 
 def test_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, "show", "configs/paper/main/agon.yaml", "--json")
-    assert json.loads(text) == resolved(load(PAPER / "main/agon.yaml"))
+    assert json.loads(text) == resolved(load_config(PAPER / "main/agon.yaml"))
 
 
 def test_show_says_where_values_come_from(capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,5 +125,5 @@ def test_a_bad_config_lists_its_faults(tmp_path: Path, capsys: pytest.CaptureFix
         "  bad.yaml:4: data.dev: is required\n"
         "  bad.yaml:4: data.held_out: is required\n"
         "  bad.yaml:4: data.train: is required\n"
-        "fix: correct the lines above; `agon config explain KEY` says what a key means and which values it takes\n"
+        "fix: correct the lines above; `agon config explain KEY` explains a key and the values it takes\n"
     )

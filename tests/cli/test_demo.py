@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from agon.cli import demo, find, main
+from agon.report.collect import read_run
 from agon.report.curve import curve
-from tests.report.studies import make_study
+from tests.report.helpers import make_study
 
 
 def test_the_closing_words_tell_what_is_on_disk_and_name_real_commands(tmp_path: Path) -> None:
     path = make_study(tmp_path, {"agon": 1})[0]
-    words, points = demo.closing(path), curve(path)
+    words, points = demo.closing(path), curve(read_run(path))
     assert f"{points[0].reward:.2f} at step 0, {points[-1].reward:.2f} at step 30" in words
     commands = [line.split()[1] for line in words.splitlines() if line.startswith("  agon ")]
     assert commands == ["view", "report", "diagnose", "init"]
@@ -57,7 +58,7 @@ def test_the_whole_way_on_two_steps(
     assert main(["demo", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "dev reward of the cascade" in out
-    assert [point.step for point in curve(tmp_path / "demo")] == [0, 2]
+    assert [point.step for point in curve(read_run(tmp_path / "demo"))] == [0, 2]
     assert (tmp_path / "demo" / "evals" / "held_out" / "cascade.json").is_file()
     assert main(["view", str(tmp_path / "demo")]) == 0
     assert main(["report", str(tmp_path / "demo"), "--no-figures"]) == 0

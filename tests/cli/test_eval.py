@@ -10,15 +10,16 @@ from typing import Any
 import pytest
 
 from agon.cli import main
-from agon.config import load, resolved
+from agon.config import load_config
 from agon.data import splits
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
+from agon.rundir.manifest import SplitFacts
 from agon.rundir.pair import PairInfo
 from agon.types import Direction, Policy
-from tests.engine.serving import VERSIONS, adapters, serving
+from tests.engine.helpers.servers import VERSIONS, adapters, serving
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "agon.yaml"
 SIZES = ["data.train.take=8", "data.dev.take=4", "data.held_out.take=6", "eval.temperature=0.0", "eval.top_p=1.0"]
@@ -29,12 +30,18 @@ SIZES += ["eval.max_completion_tokens=64", "train.max_peek_tokens=64"]
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has a pair."""
     root = tmp_path_factory.mktemp("runs")
-    config = load(CONFIG, SIZES)
-    manifest = {"data": {"hashes": splits(config.data).hashes}}
-    run = RunDir.create(root, "tiny", resolved(config), manifest)
+    config = load_config(CONFIG, SIZES)
+    run = RunDir.create(root, "tiny", config, SplitFacts(hashes=splits(config.data).hashes))
     folders = adapters(tmp_path_factory.mktemp("adapters"))
     template = Renderer.load(str(tiny_base())).hash
-    info = PairInfo(VERSIONS, "agon:tiny", PROMPTS_HASH, template, direction=Direction.BA, facts={"arm": "agon"})
+    info = PairInfo(
+        versions=VERSIONS,
+        base="agon:tiny",
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=template,
+        direction=Direction.BA,
+        arm="agon",
+    )
     run.write_pair(folders[Policy.A], folders[Policy.B], info)
     return run.path
 
@@ -56,22 +63,22 @@ def test_a_run_is_evaluated_as_it_deploys_and_over_a_url_alike(run: Path, capsys
     here = evaluated(run)
     told = capsys.readouterr()
     assert here.keys() == {"ab", "ba", "a", "b", "cascade", "pair"}
-    assert here["cascade"]["outcomes"] == here["ba"]["outcomes"]
+    assert here["cascade"]["measures"] == here["ba"]["measures"]
     assert here["cascade"]["direction"]["chosen"] == "ba"
     assert "A drafts, B answers" in told.out
     assert "B drafts, A answers" in told.out
-    assert "24 of 24 trials" in told.err
+    assert "24 of 24 bouts" in told.err
     assert 0 < abs(here["pair"]["weights"]["cosine"]) < 1
 
     engine = HFSampler(str(tiny_base()))
     for policy in Policy:
-        engine.publish(policy, VERSIONS[policy], run / "pair" / policy.value)
+        engine.publish(VERSIONS[policy], run / "pair" / policy.value)
     shutil.rmtree(run / "evals")
     with serving(engine) as url:
         over = evaluated(run, "--url", url, "--names", "base=tiny")
     engine.close()
-    assert {n: r["outcomes"] for n, r in over.items() if n != "pair"} == {
-        n: r["outcomes"] for n, r in here.items() if n != "pair"
+    assert {n: r["measures"]["outcomes"] for n, r in over.items() if n != "pair"} == {
+        n: r["measures"]["outcomes"] for n, r in here.items() if n != "pair"
     }
     capsys.readouterr()
 
@@ -103,12 +110,12 @@ def test_data_that_is_not_the_runs_is_refused(run: Path, capsys: pytest.CaptureF
 def test_a_pair_of_other_prompts_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run / "pair" / "agon.json"
     path.write_text(path.read_text().replace(PROMPTS_HASH, "0" * 16))
-    assert "other prompts" in refused(capsys, str(run))
+    assert "different prompts" in refused(capsys, str(run))
 
 
 def test_a_pair_of_another_base_under_the_same_name_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run / "pair" / "agon.json"
-    path.write_text(path.read_text().replace('"sha256": null', f'"sha256": "{"0" * 64}"', 1))
+    path.write_text(path.read_text().replace('"base_hash": null', f'"base_hash": "{"0" * 64}"', 1))
     assert "are not those" in refused(capsys, str(run))
 
 

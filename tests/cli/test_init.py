@@ -8,7 +8,7 @@ import pytest
 
 from agon.cli import main
 from agon.cli.init import recipes
-from agon.config import load
+from agon.config import load_config
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +21,7 @@ def test_a_recipe_becomes_a_config(recipe: str, capsys: pytest.CaptureFixture[st
     assert main(["init", recipe]) == 0
     assert capsys.readouterr().out == f"wrote {recipe}.yaml\nnext: agon plan {recipe}.yaml\n"
     assert Path(f"{recipe}.yaml").read_text() == recipes()[recipe]
-    load(f"{recipe}.yaml")
+    load_config(f"{recipe}.yaml")
 
 
 def test_out_names_the_file() -> None:
@@ -39,7 +39,7 @@ def test_an_existing_file_is_left_alone(capsys: pytest.CaptureFixture[str]) -> N
     Path("gsm8k.yaml").write_text("mine")
     Path("gsm8k-2.yaml").write_text("mine too")
     assert main(["init", "gsm8k"]) == 2
-    assert capsys.readouterr().err == "error: gsm8k.yaml is there already\nfix: name another file: -o gsm8k-3.yaml\n"
+    assert capsys.readouterr().err == "error: gsm8k.yaml already exists\nfix: name a different file: -o gsm8k-3.yaml\n"
     assert Path("gsm8k.yaml").read_text() == "mine"
 
 

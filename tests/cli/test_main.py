@@ -80,15 +80,15 @@ def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytes
     ("words", "message"),
     [
         (["plan"], "agon plan: the following arguments are required: CONFIG"),
-        (["plan", "x.yaml", "--jsn"], "agon plan: does not know --jsn"),
-        (["init", "tabletop", "extra"], "agon init: does not know extra"),
+        (["plan", "x.yaml", "--jsn"], "agon plan: unrecognized arguments: --jsn"),
+        (["init", "tabletop", "extra"], "agon init: unrecognized arguments: extra"),
         (["config"], "agon config: the following arguments are required: ACTION"),
     ],
 )
 def test_bad_arguments_are_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(words) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told == [f"error: {message}", f"fix: `agon {words[0]} --help` shows what it takes"]
+    assert told == [f"error: {message}", f"fix: `agon {words[0]} --help` lists its arguments"]
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

@@ -123,7 +123,7 @@ def test_a_local_file_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_too_few_problems_for_one_step(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", AGON, "data.train.take=5"]) == 2
     assert capsys.readouterr().err == (
-        "error: train.problems_per_step is 8, and there are 5 training problems: not one step\n"
+        "error: train.problems_per_step is 8, but there are only 5 training problems\n"
         "fix: lower train.problems_per_step or raise data.train.take\n"
     )
 
@@ -151,7 +151,7 @@ def test_memory_by_part_from_the_shape_of_the_base(capsys: pytest.CaptureFixture
 
 
 def test_memory_is_said_to_be_unknown_without_the_base(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "cannot be read" in planned(capsys, AGON, "model.name=no/such-base")["memory"]["not known"]
+    assert "cannot read" in planned(capsys, AGON, "model.name=no/such-base")["memory"]["not known"]
 
 
 def test_a_hub_that_cannot_be_reached_costs_seconds_and_no_noise(
@@ -168,6 +168,6 @@ def test_a_hub_that_cannot_be_reached_costs_seconds_and_no_noise(
         monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         assert not hub_answers()
-        with pytest.raises(EngineError, match="cannot be read"):
+        with pytest.raises(EngineError, match="cannot read the config"):
             shape_of(Model(name="nobody/nothing"), "nobody/nothing")
     assert "Retrying" not in capfd.readouterr().err

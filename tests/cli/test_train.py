@@ -1,18 +1,38 @@
-"""What `agon train` says at its end."""
+"""What `agon train` prints at its end."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from agon.cli.train import _next
+import pytest
+
+from agon.cli import main
+from agon.rundir import RunDir
+from agon.training import run as module
+from tests.rundir.helpers import runs
+from tests.training.helpers.records import POINT
 
 
-def test_a_run_that_was_never_evaluated_does_not_call_its_pair_the_best(tmp_path: Path) -> None:
-    assert "newest pair" in _next(tmp_path, finished=True)
-    (tmp_path / "points.json").write_text("[]")
-    assert "best pair on dev" in _next(tmp_path, finished=True)
-    assert f"agon eval {tmp_path}" in _next(tmp_path, finished=True)
+@pytest.mark.parametrize(("points", "which"), [([], "newest pair"), ([POINT], "best pair on dev")])
+def test_a_run_that_was_never_evaluated_does_not_call_its_pair_the_best(
+    points: list, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = runs.new_run(tmp_path)
+    if points:
+        run.write_points(points)
+    monkeypatch.setattr(module, "train", lambda *words, **more: RunDir(run.path))
+    assert main(["train", "some.yaml"]) == 0
+    printed = capsys.readouterr().err
+    assert which in printed
+    assert f"agon eval {run.path}" in printed
 
 
-def test_a_run_that_was_stopped_says_how_to_go_on(tmp_path: Path) -> None:
-    assert f"agon train {tmp_path} --resume" in _next(tmp_path, finished=False)
+def test_an_interrupted_run_says_how_to_resume_and_leaves_with_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*words: object, **more: object) -> RunDir:
+        raise KeyboardInterrupt("stopped and saved; resume with: agon train X --resume")
+
+    monkeypatch.setattr(module, "train", interrupted)
+    assert main(["train", "some.yaml"]) == 130
+    assert capsys.readouterr().err == "stopped and saved; resume with: agon train X --resume\n"

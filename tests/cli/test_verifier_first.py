@@ -28,7 +28,7 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         raise AssertionError("something was started")
 
     monkeypatch.setattr("agon.data.splits", started)
-    monkeypatch.setattr("agon.training.machines.build", started)
+    monkeypatch.setattr("agon.training.run.build", started)
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

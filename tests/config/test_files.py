@@ -9,7 +9,7 @@ import pytest
 
 from agon.arms import ARMS
 from agon.cli.init import recipes
-from agon.config import diff, load
+from agon.config import diff, load_config
 from agon.config.explain import explain
 from agon.config.read import read
 
@@ -49,45 +49,45 @@ ROWS = {
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_config_file_is_a_config(path: Path) -> None:
-    load(path)
+    load_config(path)
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_of_the_paper_has_its_file(row: str) -> None:
     file, arm, base = ROWS[row]
-    config = load(PAPER / f"{file}.yaml")
+    config = load_config(PAPER / f"{file}.yaml")
     assert (config.arm, config.model.name) == (arm, base)
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_differs_from_the_headline_run_in_what_it_is_about_only(row: str) -> None:
-    config = load(PAPER / f"{ROWS[row][0]}.yaml")
+    config = load_config(PAPER / f"{ROWS[row][0]}.yaml")
     allowed = {"arm", "model.name", *(f"game.{field}" for arm in ARMS.values() for field in arm.change)}
     if row.startswith("code"):
         allowed |= {"verifier", "data.train.preset", "data.dev.preset", "data.held_out.preset"}
         allowed |= {"data.train.take", "data.dev.take"}
-    assert set(diff(load(PAPER / "base.yaml"), config)) <= allowed
+    assert set(diff(load_config(PAPER / "base.yaml"), config)) <= allowed
 
 
 def test_the_paper_has_no_other_files() -> None:
-    found = {str(path.relative_to(PAPER).with_suffix("")) for path in PAPER.rglob("*.yaml")}
-    assert found == {file for file, _, _ in ROWS.values()} | {"base", "code/base", "with-kl"}
+    files = {str(path.relative_to(PAPER).with_suffix("")) for path in PAPER.rglob("*.yaml")}
+    assert files == {file for file, _, _ in ROWS.values()} | {"base", "code/base", "with-kl"}
 
 
 def test_the_numbers_of_the_paper_stand_in_the_recipe() -> None:
-    config = load(PAPER / "main" / "agon.yaml")
+    config = load_config(PAPER / "main" / "agon.yaml")
     assert (config.game.group_size, config.game.format_weight, config.model.lora.rank) == (8, 0.5, 16)
     assert (config.train.learning_rate, config.train.schedule, config.train.warmup) == (5e-5, "linear", 0.1)
     assert (config.train.epochs, config.data.train.take, config.data.held_out.take) == (1, 3000, 300)
     assert config.train.max_completion_tokens == config.eval.max_completion_tokens == 15_000
     assert (config.eval.temperature, config.eval.top_p, config.eval.samples) == (0.6, 0.95, 1)
-    assert load(PAPER / "density" / "tiebreak.yaml").game.tiebreak_weight == 0.5
+    assert load_config(PAPER / "density" / "tiebreak.yaml").game.tiebreak_weight == 0.5
 
 
 def test_one_recipe_has_a_kl_term() -> None:
-    config = load(PAPER / "with-kl.yaml")
+    config = load_config(PAPER / "with-kl.yaml")
     assert config.train.beta > 0
-    assert diff(load(PAPER / "main" / "agon.yaml"), config) == ["train.beta"]
+    assert diff(load_config(PAPER / "main" / "agon.yaml"), config) == ["train.beta"]
 
 
 def own_keys(path: Path) -> dict[str, int]:
@@ -100,18 +100,18 @@ def own_keys(path: Path) -> dict[str, int]:
 def test_what_the_paper_does_not_give_is_marked_ours(path: Path) -> None:
     lines = path.read_text().splitlines()
     keys = {key: line for key, line in own_keys(path).items() if key != "extends"}
-    ours = {key for key in keys if explain(key)["description"].startswith("Ours:")}
+    ours = {key for key in keys if explain(key)["description"].startswith("Our choice:")}
     unmarked = [key for key in ours if "# ours" not in lines[keys[key] - 1]]
     assert not unmarked
 
 
 def test_the_base_recipe_writes_every_choice_of_ours_that_moves_a_result() -> None:
-    mechanical = {"model.revision", "train.max_steps", "game.barrier"}
+    mechanical = {"model.revision", "train.max_steps", "game.wait_for_all_drafts"}
     wanted = {
         f"{section}.{field}"
         for section in ("model", "model.lora", "model.init", "data", "game", "train", "eval", "save")
         for field in (key.rsplit(".", 1)[-1] for key in explain(section)["keys"])
-        if explain(f"{section}.{field}")["description"].startswith("Ours:")
+        if explain(f"{section}.{field}")["description"].startswith("Our choice:")
     }
     assert wanted - mechanical <= set(own_keys(PAPER / "base.yaml"))
 
@@ -133,10 +133,10 @@ def test_the_package_ships_the_recipes_that_init_offers() -> None:
 
 
 def test_the_recipe_of_the_paper_is_the_config_of_the_paper() -> None:
-    recipe = load(ROOT / "src" / "agon" / "recipes" / "deepmath-hard.yaml")
-    assert diff(load(PAPER / "main" / "agon.yaml"), recipe) == []
+    recipe = load_config(ROOT / "src" / "agon" / "recipes" / "deepmath-hard.yaml")
+    assert diff(load_config(PAPER / "main" / "agon.yaml"), recipe) == []
 
 
 def test_the_tabletop_recipe_is_the_tabletop_config() -> None:
-    recipe = load(ROOT / "src" / "agon" / "recipes" / "tabletop.yaml")
-    assert diff(load(ROOT / "configs" / "tabletop" / "agon.yaml"), recipe) == []
+    recipe = load_config(ROOT / "src" / "agon" / "recipes" / "tabletop.yaml")
+    assert diff(load_config(ROOT / "configs" / "tabletop" / "agon.yaml"), recipe) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -12,8 +13,9 @@ from agon.arms import ARMS, ROOT, resolve
 from agon.config import PRESETS, Config, GameConfig, diff, json_schema, resolved
 from agon.config.explain import explain, names, sections
 from agon.config.rules import RULES
+from agon.game.rules import Game
 
-from .scenes import config
+from .helpers import config
 
 
 def models(model: type[BaseModel] = Config) -> list[type[BaseModel]]:
@@ -32,9 +34,9 @@ def test_every_field_says_what_it_is() -> None:
 
 def test_ours_comes_with_a_reason() -> None:
     ours = [info.description or "" for model in models() for info in model.model_fields.values()]
-    marked = [text for text in ours if re.match("ours", text, re.IGNORECASE)]
+    marked = [text for text in ours if re.match("our", text, re.IGNORECASE)]
     assert len(marked) > 15
-    assert all(text.startswith("Ours: ") and len(text.split()) >= 6 for text in marked)
+    assert all(text.startswith("Our choice: ") and len(text.split()) >= 6 for text in marked)
 
 
 def test_the_names_of_presets_are_those_of_the_data() -> None:
@@ -91,10 +93,10 @@ def test_training_never_narrows_the_sampling() -> None:
 
 
 BROKEN: dict[tuple[str, ...], dict[str, object]] = {
-    ("game.shown", "game.opponent"): {"game": {"opponent": "self", "shown": False, "stack": "coop"}},
+    ("game.show_draft", "game.opponent"): {"game": {"opponent": "self", "show_draft": False, "stack": "coop"}},
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
     ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
-    ("game.barrier", "game.opponent"): {"arm": "grpo", "game": {"barrier": True}},
+    ("game.wait_for_all_drafts", "game.opponent"): {"arm": "grpo", "game": {"wait_for_all_drafts": True}},
     ("sampler.url", "sampler.engine"): {"sampler": {"engine": "hf", "url": "http://localhost"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {
@@ -134,8 +136,8 @@ def test_a_broken_rule_gives_its_reason_and_no_other(rule: object) -> None:
     keys, reason = rule.keys, rule.reason  # type: ignore[attr-defined]
     with pytest.raises(ValidationError) as caught:
         config(**BROKEN[keys])
-    told = str(caught.value.errors()[0]["ctx"]["error"])
-    assert told == f"{keys[0]} {reason}"
+    message = str(caught.value.errors()[0]["ctx"]["error"])
+    assert message == f"{keys[0]} {reason}"
 
 
 @pytest.mark.parametrize("key", sorted({key for rule in RULES for key in rule.keys}))
@@ -174,6 +176,16 @@ def test_the_schema_knows_arms_and_choices_and_refuses_unknown_keys() -> None:
 
 @pytest.mark.parametrize("name", names())
 def test_every_key_can_be_explained(name: str) -> None:
-    told = explain(name)
-    assert told["description"]
-    assert told.get("keys") or (told["type"] and told["default"])
+    entry = explain(name)
+    assert entry["description"]
+    assert entry.get("keys") or (entry["type"] and entry["default"])
+
+
+def test_the_game_and_its_config_share_one_list_of_fields() -> None:
+    """An arm's field is written in two places, under one name, with one default."""
+    rules = {field.name: field for field in fields(Game)}
+    shared = {name: (str(info.annotation), info.default) for name, info in GameConfig.model_fields.items()}
+    assert shared.keys() <= rules.keys()
+    assert {name: rules[name].default for name in shared} == {name: default for name, (_, default) in shared.items()}
+    assert rules.keys() - shared.keys() == {"max_peek_tokens", "sampling", "seed"}
+    assert set(ROOT) <= shared.keys()

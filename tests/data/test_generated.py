@@ -6,9 +6,9 @@ import pytest
 
 from agon.config import Source
 from agon.data import load, splits
-from agon.data.text import key
+from agon.data.normalise import question_key
 from agon.errors import DataError
-from tests.data.scenes import data
+from tests.data.helpers import data
 
 CHAIN = {"family": "chain", "difficulty": 2}
 
@@ -20,7 +20,7 @@ def test_tabletop_comes_in_the_number_asked_for_and_from_its_seed() -> None:
     assert load(source, seed=1) != load(source, seed=2)
 
 
-def test_a_generator_must_be_told_how_many() -> None:
+def test_a_generator_needs_a_take() -> None:
     with pytest.raises(DataError) as caught:
         load(Source(preset="tabletop"))
     assert "take" in caught.value.fix
@@ -29,7 +29,7 @@ def test_a_generator_must_be_told_how_many() -> None:
 def test_generated_splits_share_no_problem_even_in_a_small_world() -> None:
     train, dev, held_out = (Source(preset="tabletop", options=CHAIN, take=n) for n in (800, 100, 100))
     made = splits(data(train, dev, held_out))
-    keys = [key(problem.question) for part in made.parts.values() for problem in part]
+    keys = [question_key(problem.question) for part in made.parts.values() for problem in part]
     assert len(keys) == len(set(keys)) == 1_000
 
 
@@ -44,7 +44,7 @@ def test_a_larger_generated_train_changes_neither_held_out_nor_dev() -> None:
     assert small["train"] != large["train"]
 
 
-def test_a_world_too_small_is_told() -> None:
+def test_a_world_too_small_is_reported() -> None:
     tiny = {"family": "chain", "difficulty": 1}
     sources = (Source(preset="tabletop", options=tiny, take=take) for take in (150, 50, 50))
     with pytest.raises(DataError) as caught:
@@ -75,14 +75,14 @@ class TestReasoningGym:
         assert "chain_sum" in caught.value.fix
 
     @pytest.mark.parametrize("options", [{"terms": 3}, {"min_terms": -1}, {"min_terms": "many"}])
-    def test_bad_options_are_told_with_the_known_ones(self, options: dict[str, int | str]) -> None:
+    def test_bad_options_are_reported_with_the_known_ones(self, options: dict[str, int | str]) -> None:
         with pytest.raises(DataError) as caught:
             load(Source(preset="reasoning-gym:chain_sum", options=options, take=5))
         assert "min_terms" in caught.value.fix
 
-    def test_a_task_that_repeats_itself_is_told_with_counts(self) -> None:
+    def test_a_task_that_repeats_itself_is_reported_with_counts(self) -> None:
         options = {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1}
-        with pytest.raises(DataError, match=r"gave \d+ fresh problems out of \d+ drawn, not 300"):
+        with pytest.raises(DataError, match=r"made \d+ new problems out of \d+, not 300"):
             load(Source(preset="reasoning-gym:chain_sum", options=options, take=300))
 
 

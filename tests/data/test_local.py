@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agon.config import Source
 from agon.data import load, read
 from agon.errors import DataError
-from tests.data.scenes import numbered, rows_of, write_jsonl, write_parquet
+from tests.data.helpers import numbered, rows_of, write_jsonl, write_parquet
 
 
 def refusal(path: Path | str, **columns: str) -> DataError:
@@ -52,13 +52,13 @@ def test_bad_rows_are_listed_by_reason_with_their_numbers(tmp_path: Path) -> Non
     path.write_text("\n".join([*lines, '{"question": "q", "answer": null}']))
     message = refusal(path).message
     assert message.startswith("6 of 6 rows")
-    for told in (
+    for reason in (
         "null: rows 1, 7",
         "no field answer (it has question): row 3",
         "not a JSON object: row 4",
         "JSON: row 5",
     ):
-        assert told in message
+        assert reason in message
     assert "answer is nan: row 6" in message
 
 
@@ -83,7 +83,7 @@ def test_a_line_separator_inside_a_question_does_not_end_the_row(tmp_path: Path)
     assert load(Source(path=str(path)))[0].question == "one\u2028two\x85three"
 
 
-def test_invalid_utf8_is_told_with_its_line(tmp_path: Path) -> None:
+def test_invalid_utf8_is_reported_with_its_line(tmp_path: Path) -> None:
     jsonl, csv = tmp_path / "a.jsonl", tmp_path / "a.csv"
     jsonl.write_bytes(b'{"question": "q", "answer": "1"}\n{"question": "\xff", "answer": "1"}\n')
     csv.write_bytes(b"question,answer\nq,1\n\xff,2\n")
@@ -104,7 +104,7 @@ def test_a_truncated_parquet_file_is_refused(tmp_path: Path, keep: float) -> Non
     path = Path(write_parquet(tmp_path / "a.parquet", rows_of(numbered(1_000))))
     whole = path.read_bytes()
     path.write_bytes(whole[: int(keep * len(whole)) if isinstance(keep, float) else keep])
-    assert "not a whole parquet file" in refusal(path).message
+    assert "as parquet" in refusal(path).message
 
 
 def test_a_flipped_byte_in_parquet_is_refused_or_read_but_never_a_crash(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_a_flipped_byte_in_parquet_is_refused_or_read_but_never_a_crash(tmp_path
             read(Source(path=str(path)))
 
 
-def test_a_missing_column_is_told_with_the_columns_there_are(tmp_path: Path) -> None:
+def test_a_missing_column_is_reported_with_the_columns_there_are(tmp_path: Path) -> None:
     rows = [{"problem": "q", "solution": "1"}]
     csv = tmp_path / "a.csv"
     csv.write_text("problem,solution\nq,1\n")
@@ -141,14 +141,14 @@ def test_a_folder_is_read_whole_and_names_the_file_of_a_bad_row(tmp_path: Path) 
     assert "answer is empty: row c.jsonl:1" in refusal(tmp_path / "d").message
 
 
-def test_nothing_to_read_is_told(tmp_path: Path) -> None:
+def test_nothing_to_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "none").mkdir()
     assert "has no rows" in refusal(tmp_path / "empty.jsonl").message
     assert "is not a JSONL, parquet or CSV file" in refusal(tmp_path / "notes.txt").message
     assert "holds no" in refusal(tmp_path / "none").message
-    assert "there is no file" in refusal(tmp_path / "absent.jsonl").message
+    assert "does not exist" in refusal(tmp_path / "absent.jsonl").message
 
 
 def test_duplicates_are_dropped_and_questions_with_two_golds_left_out(tmp_path: Path) -> None:

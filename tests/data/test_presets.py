@@ -12,7 +12,7 @@ import pytest
 from agon.config import Source
 from agon.data import PRESETS, load, presets, read
 from agon.errors import DataError
-from tests.data.scenes import NO_REAL_DATA, REAL, code_row, deepmath_rows, write_jsonl, write_parquet
+from tests.data.helpers import NO_REAL_DATA, REAL, code_row, deepmath_rows, write_jsonl, write_parquet
 
 needs_real_data = pytest.mark.skipif(not REAL.is_dir(), reason=NO_REAL_DATA)
 GSM8K_ROWS = [
@@ -113,7 +113,7 @@ def test_a_revision_can_be_named_but_must_be_a_commit(hub: Callable[[str], Path]
         read(Source(preset="gsm8k", options={"revision": "main"}))
 
 
-def test_a_hub_that_cannot_be_reached_is_told_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_hub_that_cannot_be_reached_is_reported_with_a_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
 
@@ -126,7 +126,7 @@ def test_a_hub_that_cannot_be_reached_is_told_with_a_way_out(monkeypatch: pytest
     assert "local copy" in caught.value.fix
 
 
-def test_a_hub_data_set_that_lost_a_column_is_told(hub: Callable[[str], Path]) -> None:
+def test_a_hub_data_set_that_lost_a_column_is_reported(hub: Callable[[str], Path]) -> None:
     folder = hub("gsm8k")
     write_parquet(folder / "main" / "train-00000-of-00001.parquet", [{"question": "q", "gold": "1"}])
     with pytest.raises(DataError, match="cannot load"):
@@ -182,7 +182,7 @@ def test_code_problems_carry_all_their_tests_and_no_gold() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"public_tests": {"input": ["1"], "output": []}}, "as many"),
+        ({"public_tests": {"input": ["1"], "output": []}}, "differ in number"),
         (dict.fromkeys(("public_tests", "private_tests", "generated_tests")), "no tests"),
         ({"public_tests": {"input": [None], "output": ["1"]}}, "not text"),
         ({"description": "  "}, "question is empty"),
@@ -219,17 +219,17 @@ def test_absurd_time_limits_are_not_believed(limit: dict[str, int] | None, secon
     assert problem.meta["time_limit"] == seconds
 
 
-def test_unknown_presets_options_and_columns_are_told() -> None:
+def test_unknown_presets_options_and_columns_are_refused() -> None:
     with pytest.raises(DataError) as caught:
         read(Source(preset="gsm8"))
     assert caught.value.fix == "did you mean gsm8k?"
     with pytest.raises(DataError, match="no option splt"):
         read(Source(preset="gsm8k", options={"splt": "test"}))
-    with pytest.raises(DataError, match="knows its own columns"):
+    with pytest.raises(DataError, match="has its own columns"):
         read(Source(preset="gsm8k", columns={"question": "q"}))
 
 
-def test_a_folder_without_the_preset_s_split_is_told(tmp_path: Path) -> None:
+def test_a_folder_without_the_preset_s_split_is_reported(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "test.jsonl", GSM8K_ROWS)
     with pytest.raises(DataError, match=r"holds no train\*"):
         read(Source(preset="gsm8k", path=str(tmp_path)))

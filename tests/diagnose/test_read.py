@@ -1,4 +1,4 @@
-"""Logs of other trainers and of our own are read without being told what their columns mean."""
+"""Logs of other trainers and of our own are read without naming their columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agon.cli.diagnose import add_arguments, run
-from agon.cli.parser import Parser
 from agon.diagnose import Columns, Diagnosis, diagnose, read
 from agon.errors import DataError
 from agon.game.rules import Game
 from agon.rundir import bouts
-from tests.game import world
+from tests.game import helpers as world
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "grpo_log.jsonl"
@@ -123,10 +121,10 @@ def test_a_run_directory_gives_both_streams(tmp_path: Path) -> None:
 
 
 def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Path) -> None:
-    shared = Game(group_size=8, shown=False, pairing="shared", format_weight=0.0)
+    shared = Game(group_size=8, show_draft=False, pairing="shared", format_weight=0.0)
     _, competitive = played(tmp_path / "constant", shared)
     assert kinds(competitive)["conversion"] == "rescaling"
-    _, varying = played(tmp_path / "varying", Game(group_size=8, shown=False, pairing="shared"))
+    _, varying = played(tmp_path / "varying", Game(group_size=8, show_draft=False, pairing="shared"))
     assert kinds(varying)["conversion"] == "signal"
 
 
@@ -146,6 +144,7 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
         ("", "holds no rows"),
         ("{\n", "log.jsonl:1 is not JSON"),
         ("[1]\n", "log.jsonl:1 is not a JSON object"),
+        ("\udcff\n", "log.jsonl:1 is not JSON"),
         ('{"reward": 1}\n', "no group column"),
         ('{"group": 1, "tokens": 3}\n', "no reward column"),
         ('{"group": 1, "reward": "much"}\n', "not a number"),
@@ -153,10 +152,17 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
 )
 def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "log.jsonl"
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(DataError, match=message) as error:
         read(path)
     assert error.value.fix
+
+
+def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) -> None:
+    lines = [{"group": 1, "reward": reward, "output": "one\u2028two\x85three"} for reward in (0, 1)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8")
+    assert one(path).rows == 2
 
 
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
@@ -165,28 +171,8 @@ def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
     assert "accuracy_reward" in error.value.fix
 
 
-def command(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    parser = Parser(prog="agon diagnose")
-    add_arguments(parser)
-    assert run(parser.parse([str(EXAMPLE), *words])) == 0
-    return capsys.readouterr().out
-
-
-def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "diagnose.md").read_text()
-    assert command(capsys) in page, "docs/diagnose.md: paste the output of `agon diagnose examples/grpo_log.jsonl`"
-
-
 def test_the_example_log_is_what_its_script_writes(tmp_path: Path) -> None:
     namespace: dict[str, Any] = {"__file__": str(tmp_path / "make_grpo_log.py"), "__name__": "example"}
     exec((ROOT / "examples" / "make_grpo_log.py").read_text(), namespace)  # noqa: S102
     namespace["main"]()
     assert (tmp_path / "grpo_log.jsonl").read_text() == EXAMPLE.read_text()
-
-
-def test_json_holds_everything_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = json.loads(command(capsys, "--json", "--terms", "accuracy_reward,format_reward"))
-    assert [term["name"] for term in found["terms"]] == ["accuracy_reward", "format_reward"]
-    assert found["terms"][1]["inert"] is True
-    assert found["dead_groups"] == sum(found["dead"].values()) > 0
-    assert found["findings"]

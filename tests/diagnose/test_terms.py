@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agon.diagnose import Diagnosis, Log, Row, Term, diagnose
+from agon.diagnose import Diagnosis, GroupLog, RewardRow, Term, diagnose
 from agon.diagnose.groups import normalise, snap
 from agon.diagnose.terms import MIN_REPEATS
 
@@ -17,13 +17,13 @@ def tables(terms: int) -> st.SearchStrategy[Table]:
     return st.lists(st.lists(st.tuples(*[FEW] * terms), min_size=2, max_size=6), min_size=1, max_size=8)
 
 
-def log_of(table: Table, opponents: list[list[object]] | None = None) -> Log:
+def log_of(table: Table, opponents: list[list[object]] | None = None) -> GroupLog:
     met = opponents or [[None] * len(group) for group in table]
     groups = tuple(
-        tuple(Row(terms, sum(terms), opponent=o) for terms, o in zip(group, outcomes, strict=True))  # type: ignore[arg-type]
+        tuple(RewardRow(terms, sum(terms), opponent=o) for terms, o in zip(group, outcomes, strict=True))  # type: ignore[arg-type]
         for group, outcomes in zip(table, met, strict=True)
     )
-    return Log("log", tuple("abcdef"[: len(table[0][0])]), groups)
+    return GroupLog("log", tuple("abcdef"[: len(table[0][0])]), groups)
 
 
 def with_term(table: Table, values: list[list[float]]) -> Table:

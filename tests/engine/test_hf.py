@@ -14,10 +14,9 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from agon.engine.hf import HFSampler
 from agon.errors import EngineError
-from agon.game.prompts import draft_prompt
-from agon.types import BASE, Completion, Message, Policy, Problem, Prompt, Request, Sampling
+from agon.types import BASE, Completion, Message, Policy, Prompt, Request, Sampling, Seat, Version
 
-from .families import qwen3
+from .helpers.families import qwen3
 
 SHORT = Sampling(max_tokens=12)
 
@@ -49,14 +48,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def sampler(folder: Path) -> Iterator[HFSampler]:
     made = HFSampler(str(folder / "base"))
-    made.publish(Policy.A, "a@000000-one", folder / "one")
-    made.publish(Policy.B, "b@000000-two", folder / "two")
+    made.publish(Version("a@000000-one"), folder / "one")
+    made.publish(Version("b@000000-two"), folder / "two")
     yield made
     made.close()
 
 
-def request(seed: int, policy: Policy | None = Policy.A, words: str = "Count.", sampling: Sampling = SHORT) -> Request:
-    return Request(Prompt((Message("user", (words,)),)), policy, seed, sampling)
+def request(seed: int, seat: Seat = Policy.A, words: str = "Count.", sampling: Sampling = SHORT) -> Request:
+    return Request(Prompt((Message("user", (words,)),)), seat, seed, sampling)
 
 
 def draw(sampler: HFSampler, *requests: Request) -> list[Completion]:
@@ -88,26 +87,26 @@ def plain_logprobs(folder: Path, adapter: str | None, completion: Completion, te
     return (logits / temperature).log_softmax(-1).gather(1, torch.tensor(drawn)[:, None]).squeeze(1)
 
 
-@pytest.mark.parametrize(("policy", "adapter"), [(Policy.A, "one"), (Policy.B, "two"), (None, None)])
+@pytest.mark.parametrize(("seat", "adapter"), [(Policy.A, "one"), (Policy.B, "two"), (BASE, None)])
 def test_log_probs_are_those_of_the_version_that_was_asked(
-    sampler: HFSampler, folder: Path, policy: Policy | None, adapter: str | None
+    sampler: HFSampler, folder: Path, seat: Seat, adapter: str | None
 ) -> None:
     sampling = Sampling(temperature=0.7, max_tokens=12)
-    requests = [request(5, policy, sampling=sampling), request(6, Policy.A, "Longer words here."), request(7, Policy.B)]
+    requests = [request(5, seat, sampling=sampling), request(6, Policy.A, "Longer words here."), request(7, Policy.B)]
     completion = draw(sampler, *requests)[0]
     expected = plain_logprobs(folder, adapter, completion, 0.7)
     torch.testing.assert_close(torch.tensor(completion.tokens.logprobs), expected, atol=1e-4, rtol=0)
 
 
 def test_every_completion_says_which_version_made_it(sampler: HFSampler) -> None:
-    drawn = draw(sampler, request(1), request(1, Policy.B), request(1, None))
+    drawn = draw(sampler, request(1), request(1, Policy.B), request(1, BASE))
     assert [one.version for one in drawn] == ["a@000000-one", "b@000000-two", BASE]
     assert len({one.text for one in drawn}) == 3
 
 
 def test_sampled_tokens_follow_the_softmax(sampler: HFSampler, folder: Path) -> None:
     sampling = Sampling(max_tokens=1)
-    drawn = draw(sampler, *(request(seed, None, sampling=sampling) for seed in range(2000)))
+    drawn = draw(sampler, *(request(seed, BASE, sampling=sampling) for seed in range(2000)))
     model = AutoModelForCausalLM.from_pretrained(folder / "base")
     with torch.no_grad():
         expected = model(torch.tensor([drawn[0].tokens.prompt_ids])).logits[0, -1].softmax(-1).double() * len(drawn)
@@ -124,7 +123,7 @@ def test_top_p_draws_from_the_nucleus_only(sampler: HFSampler) -> None:
         sampling = Sampling(max_tokens=1, top_p=top_p)
         return {
             one.tokens.completion_ids[0]
-            for one in draw(sampler, *(request(s, None, sampling=sampling) for s in range(300)))
+            for one in draw(sampler, *(request(s, BASE, sampling=sampling) for s in range(300)))
         }
 
     assert len(first_ids(1e-6)) == 1
@@ -141,7 +140,7 @@ def test_temperature_zero_is_greedy(sampler: HFSampler, folder: Path) -> None:
 
 def test_a_completion_ends_at_its_stop_token_or_at_its_cap(sampler: HFSampler) -> None:
     stop = sampler.renderer.stop
-    drawn = draw(sampler, *(request(seed, None, sampling=Sampling(max_tokens=60)) for seed in range(128)))
+    drawn = draw(sampler, *(request(seed, BASE, sampling=Sampling(max_tokens=60)) for seed in range(128)))
     assert {one.finish for one in drawn} == {"stop", "length"}
     for one in drawn:
         ids = one.tokens.completion_ids
@@ -158,28 +157,28 @@ def test_an_end_named_by_the_checkpoint_alone_is_structure_and_not_text(folder: 
     base = Path(shutil.copytree(folder / "base", tmp_path / "base"))
     GenerationConfig(eos_token_id=list(range(300)), repetition_penalty=9.0).save_pretrained(base)
     made = HFSampler(str(base))
-    drawn = draw(made, *(request(seed, None, sampling=Sampling(max_tokens=40)) for seed in range(16)))
+    drawn = draw(made, *(request(seed, BASE, sampling=Sampling(max_tokens=40)) for seed in range(16)))
     made.close()
     for one in drawn:
         assert one.finish == "stop"
-        assert one.text == made.renderer.text(one.tokens.completion_ids[:-1])
+        assert one.text == made.renderer.tokenizer.decode(one.tokens.completion_ids[:-1], skip_special_tokens=False)
 
 
 def test_unknown_versions_are_errors(sampler: HFSampler, folder: Path) -> None:
-    with pytest.raises(EngineError, match="a@000009"):
-        draw(sampler, Request(draft_prompt(Problem("", "q", "")), Policy.A, 1, SHORT, version="a@000009"))
+    with pytest.raises(EngineError, match="a@000009-x"):
+        draw(sampler, request(1, Version("a@000009-x")))
     fresh = HFSampler(str(folder / "base"))
-    with pytest.raises(EngineError, match="a@none"):
+    with pytest.raises(EngineError, match="no version a is live"):
         draw(fresh, request(1))
     fresh.close()
 
 
 def test_a_name_or_a_folder_is_never_reused(sampler: HFSampler, folder: Path) -> None:
-    for version, name in (("a@000000-one", "three"), ("a@000001", "one"), (BASE, "three")):
+    for version, name in ((Version("a@000000-one"), "three"), (Version("a@000001-x"), "one"), (BASE, "three")):
         with pytest.raises(EngineError, match="published before"):
-            sampler.publish(Policy.A, version, folder / name)
+            sampler.publish(version, folder / name)
     with pytest.raises(EngineError, match="PEFT directory"):
-        sampler.publish(Policy.A, "a@000001", folder / "nowhere")
+        sampler.publish(Version("a@000001-x"), folder / "nowhere")
 
 
 def test_an_adapter_of_another_base_is_refused_and_leaves_the_others_alone(
@@ -189,7 +188,7 @@ def test_an_adapter_of_another_base_is_refused_and_leaves_the_others_alone(
     wider = Qwen3Config(vocab_size=64, hidden_size=48, intermediate_size=64, num_hidden_layers=2, head_dim=8)
     get_peft_model(Qwen3ForCausalLM(wider), LoraConfig(r=4, target_modules="all-linear")).save_pretrained(tmp_path)
     with pytest.raises(EngineError, match="does not fit"):
-        sampler.publish(Policy.A, "a@000001", tmp_path)
+        sampler.publish(Version("a@000001-x"), tmp_path)
     assert draw(sampler, request(3))[0].text == before
 
 
@@ -200,7 +199,7 @@ def test_an_adapter_whose_tensors_would_be_ignored_is_refused(sampler: HFSampler
     weights = load_file(path / "adapter_model.safetensors")
     save_file({f"other.{key}": value for key, value in weights.items()}, path / "adapter_model.safetensors")
     with pytest.raises(EngineError, match="missing or unexpected"):
-        sampler.publish(Policy.A, "a@000001", path)
+        sampler.publish(Version("a@000001-x"), path)
 
 
 def copies(folder: Path, tmp_path: Path, *names: str) -> list[Path]:
@@ -211,23 +210,22 @@ def copies(folder: Path, tmp_path: Path, *names: str) -> list[Path]:
 
 def test_old_versions_are_dropped_unless_pinned(sampler: HFSampler, folder: Path, tmp_path: Path) -> None:
     first = draw(sampler, request(3))[0]
-    sampler.pin(Policy.A, "a@000000-one", folder / "one")
-    for version, path in zip(("a@1", "a@2", "a@3"), copies(folder, tmp_path, "x", "y", "z"), strict=True):
-        sampler.publish(Policy.A, version, path)
-    assert draw(sampler, request(3))[0].version == "a@3"
-    old = Request(request(3).prompt, Policy.A, 3, SHORT, version="a@000000-one")
-    assert draw(sampler, old)[0].text == first.text
-    with pytest.raises(EngineError, match="a@1"):
-        draw(sampler, Request(old.prompt, Policy.A, 3, SHORT, version="a@1"))
-    sampler.pin(Policy.A, "a@1", tmp_path / "x")
-    assert draw(sampler, Request(old.prompt, Policy.A, 3, SHORT, version="a@1"))[0].version == "a@1"
+    sampler.pin(Version("a@000000-one"), folder / "one")
+    for step, path in enumerate(copies(folder, tmp_path, "x", "y", "z"), start=1):
+        sampler.publish(Version(f"a@{step}-x"), path)
+    assert draw(sampler, request(3))[0].version == "a@3-x"
+    assert draw(sampler, request(3, Version("a@000000-one")))[0].text == first.text
+    with pytest.raises(EngineError, match="a@1-x"):
+        draw(sampler, request(3, Version("a@1-x")))
+    sampler.pin(Version("a@1-x"), tmp_path / "x")
+    assert draw(sampler, request(3, Version("a@1-x")))[0].version == "a@1-x"
 
 
 def test_publishing_leaves_the_random_numbers_of_others_alone(sampler: HFSampler, folder: Path) -> None:
     torch.manual_seed(11)
     expected = torch.rand(3)
     torch.manual_seed(11)
-    sampler.publish(Policy.A, "a@9", folder / "three")
+    sampler.publish(Version("a@9-x"), folder / "three")
     assert torch.equal(torch.rand(3), expected)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from agon.errors import EngineError
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.types import Message, Problem, Prompt, Quote
 
-from .families import CHATML, FAMILIES, chatml, gemma4, llama3, plain, qwen3, wrap
+from .helpers.families import CHATML, FAMILIES, chatml, gemma4, llama3, plain, qwen3, wrap
 
 PROBLEM = Problem("id", "What is 3 + 4?", "7")
 HOSTILE = [
@@ -96,6 +98,17 @@ def test_every_chat_family_knows_the_end_of_its_turn() -> None:
     for name, end in ends.items():
         tokenizer = FAMILIES[name]()
         assert tokenizer.convert_tokens_to_ids(end) in Renderer(tokenizer).stop
+
+
+@pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
+@pytest.mark.parametrize("end", [7, [7, 9]])
+def test_an_end_that_the_checkpoint_alone_names_ends_a_completion(tmp_path: Path, file: str, end: Any) -> None:
+    qwen3().save_pretrained(tmp_path)
+    plain = Renderer.load(str(tmp_path))
+    (tmp_path / file).write_text(json.dumps({"eos_token_id": end, "model_type": "qwen3"}))
+    renderer = Renderer.load(str(tmp_path))
+    assert renderer.stop - plain.stop == ({end} if isinstance(end, int) else set(end))
+    assert renderer.text([50, 51, 7, 52]) == plain.text([50, 51])
 
 
 def test_gemma_markers_are_canonical_in_text_and_native_in_prompts() -> None:

@@ -10,98 +10,94 @@ import pytest
 from agon.cli import main
 from agon.errors import InputError
 from agon.eval import intervals
-from agon.eval.compare import compare
-from agon.eval.result import Result
-from agon.eval.verdicts import in_markdown, plain
+from agon.eval.compare import compare, compare_results
+from agon.rundir.records import write_record
+from agon.rundir.results import DirectionChoice, EvalResult
+from agon.types import Direction
+from tests.eval.helpers import SETTINGS, result_of
 
-SETTINGS = {"base": "tiny", "temperature": 0.6}
 
-
-def result(arm: str, right: set[int], n: int = 40, seed: int = 0, system: str = "cascade", **raw: object) -> Result:
+def result(arm: str, right: set[int], n: int = 40, seed: int = 0, system: str = "cascade") -> EvalResult:
     """A result on problems 0..n-1, right on some of them."""
-    outcomes = {f"p{k}": [k in right] for k in range(n)}
-    run = {"name": f"{arm}-s{seed}", "arm": arm, "seed": seed}
-    return Result(Path(f"{arm}.json"), {"system": system, "run": run, "settings": SETTINGS, "outcomes": outcomes} | raw)
+    return result_of({f"p{k}": [k in right] for k in range(n)}, arm, seed, system)
 
 
 def test_one_run_each_is_the_exact_mcnemar_test_on_the_same_problems() -> None:
-    found = compare([result("grpo", set(range(10))), result("agon", set(range(5, 30)))])
+    found = compare_results([result("grpo", set(range(10))), result("agon", set(range(5, 30)))])
     (pair,) = found.pairs
-    assert (pair["only_first"], pair["only_second"]) == (5, 20)
-    assert pair["p"] == pair["p_holm"] == intervals.mcnemar(5, 20)
-    assert pair["difference"]["value"] == pytest.approx(15 / 40)
-    told = plain(found)
-    assert "It solves 20 that grpo cascade does not, and misses 5" in told
-    assert "agon cascade is better" in told
-    assert "another seed" in told
+    assert (pair.only_first, pair.only_second) == (5, 20)
+    assert pair.p == pair.p_holm == intervals.mcnemar(5, 20)
+    assert pair.difference.value == pytest.approx(15 / 40)
+    text = str(found)
+    assert "It solves 20 that grpo cascade does not, and misses 5" in text
+    assert "agon cascade is better" in text
+    assert "a different seed" in text
 
 
 def test_no_difference_comes_with_what_would_have_been_missed() -> None:
-    told = plain(compare([result("grpo", {1, 2, 3}), result("agon", {2, 3, 4})]))
-    assert "No difference is shown; one below" in told
+    text = str(compare_results([result("grpo", {1, 2, 3}), result("agon", {2, 3, 4})]))
+    assert "No difference is shown; one below" in text
 
 
 def test_a_family_is_adjusted_together() -> None:
-    found = compare([result("grpo", set()), *(result(arm, set(range(7))) for arm in ("coop", "agon", "margin"))])
-    assert [pair["p_holm"] for pair in found.pairs] == [pytest.approx(3 * intervals.mcnemar(0, 7))] * 3
+    found = compare_results(
+        [result("grpo", set()), *(result(arm, set(range(7))) for arm in ("coop", "agon", "margin"))]
+    )
+    assert [pair.p_holm for pair in found.pairs] == [pytest.approx(3 * intervals.mcnemar(0, 7))] * 3
 
 
 def test_seeds_decide_where_there_are_several_and_the_bootstrap_is_descriptive() -> None:
     first = [result("grpo", set(range(10 + seed)), seed=seed) for seed in range(4)]
     second = [result("agon", set(range(20 + 2 * seed)), seed=seed) for seed in range(4)]
-    found = compare([*first, *second])
+    found = compare_results([*first, *second])
     (pair,) = found.pairs
-    values = list(pair["differences"].values())
+    assert pair.differences is not None
+    values = list(pair.differences.values())
     assert values == pytest.approx([(10 + seed) / 40 for seed in range(4)])
-    wanted = intervals.t_interval(values)
-    assert (pair["difference"]["low"], pair["difference"]["high"]) == (wanted.low, wanted.high)
-    assert pair["bootstrap"]["descriptive"]
-    assert found.sides[0]["over"] == "seeds"
-    assert "descriptive: too few seeds" in plain(found)
+    assert pair.difference == intervals.t_interval(values)
+    assert pair.descriptive
+    assert found.sides[0].over == "seeds"
+    assert "descriptive: too few seeds" in str(found)
 
 
 def test_different_problem_sets_are_restricted_to_the_intersection_and_that_is_said() -> None:
-    found = compare([result("grpo", {1}, n=40), result("agon", {1}, n=30)])
-    assert len(found.problems) == 30
-    assert "restricted to the 30 problems in common" in plain(found)
+    found = compare_results([result("grpo", {1}, n=40), result("agon", {1}, n=30)])
+    assert found.problems == 30
+    assert "restricted to the 30 problems in common" in str(found)
 
 
 def test_disjoint_problem_sets_are_refused() -> None:
-    other = result("agon", {1})
-    moved = {f"q{name}": each for name, each in other.outcomes.items()}
     with pytest.raises(InputError, match="no problem in common"):
-        compare([result("grpo", {1}), Result(other.path, {**other.raw, "outcomes": moved})])
+        compare_results([result("grpo", {1}), result_of({f"q{k}": [k == 1] for k in range(40)})])
 
 
 def test_a_machines_failure_is_in_no_comparison() -> None:
-    broken = result("agon", {1, 2})
-    outcomes = broken.outcomes | {"p0": [None]}
-    found = compare([result("grpo", {0, 1}), Result(broken.path, {**broken.raw, "outcomes": outcomes})])
-    assert len(found.problems) == 39
+    outcomes = {f"p{k}": [None if k == 0 else k in (1, 2)] for k in range(40)}
+    found = compare_results([result("grpo", {0, 1}), result_of(outcomes)])
+    assert found.problems == 39
 
 
 def test_unlike_settings_and_a_direction_chosen_here_are_said() -> None:
-    cold = result("grpo", {1}, settings=SETTINGS | {"temperature": 0.0})
-    chosen = result("agon", {1}, system="cascade-post-hoc", direction={"optimism": 0.016})
-    told = in_markdown(compare([cold, chosen]))
-    assert "temperature differs (0.0, 0.6)" in told
-    assert "worth about 1.6 points by itself" in told
+    cold = result("grpo", {1}).model_copy(update={"settings": SETTINGS.model_copy(update={"temperature": 0.0})})
+    choice = DirectionChoice(chosen=Direction.AB, by="the evaluated problems", pass_rates={}, optimism=0.016)
+    chosen = result("agon", {1}, system="cascade-post-hoc").model_copy(update={"direction": choice})
+    text = compare_results([cold, chosen]).markdown()
+    assert "temperature differs (0.0, 0.6)" in text
+    assert "worth about 1.6 points by itself" in text
 
 
 def test_several_samples_make_problems_the_units() -> None:
-    def sampled(arm: str, right: int) -> Result:
-        made = result(arm, set())
-        outcomes = {f"p{k}": [k < right, k % 2 == 0, k < right] for k in range(40)}
-        return Result(made.path, {**made.raw, "outcomes": outcomes})
+    def sampled(arm: str, right: int) -> EvalResult:
+        return result_of({f"p{k}": [k < right, k % 2 == 0, k < right] for k in range(40)}, arm)
 
-    (pair,) = compare([sampled("grpo", 10), sampled("agon", 20)]).pairs
-    assert pair["test"] == "Student's t over per-problem differences"
-    assert pair["difference"]["value"] == pytest.approx(10 * 2 / 3 / 40)
+    (pair,) = compare_results([sampled("grpo", 10), sampled("agon", 20)]).pairs
+    assert pair.test == "Student's t over per-problem differences"
+    assert pair.difference.value == pytest.approx(10 * 2 / 3 / 40)
 
 
 def test_one_arm_alone_is_nothing_to_compare() -> None:
     with pytest.raises(InputError, match="seeds of one arm"):
-        compare([result("agon", {1}, seed=0), result("agon", {2}, seed=1)])
+        compare_results([result("agon", {1}, seed=0), result("agon", {2}, seed=1)])
 
 
 def test_what_is_not_a_result_is_answered_in_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,3 +105,9 @@ def test_what_is_not_a_result_is_answered_in_two_lines(tmp_path: Path, capsys: p
     path.write_text(json.dumps({"schema": 1}))
     assert main(["compare", str(path), str(path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_results_files_and_runs_can_be_compared(tmp_path: Path) -> None:
+    first, second = result("grpo", {1, 2}), result("agon", {2, 3})
+    write_record(tmp_path / "second.json", second)
+    assert compare(first, tmp_path / "second.json") == compare(first, second) == compare_results([first, second])

@@ -23,7 +23,7 @@ LEFT_OUT = {
     ),
     "engine_faults": "starts several engines, a minute each",
     "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",
-    "demo_learns": "a whole training, minutes on busy cores; tests/report/test_demo.py goes the same way in two steps",
+    "demo_learns": "a whole training, minutes on busy cores; tests/cli/test_demo.py runs the demo for two steps",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
 }
 """Scripts that only `scripts/prove --quick` runs, with the reason."""
@@ -39,9 +39,9 @@ SCRIPTS = sorted(path.stem for path in (ROOT / "evidence").glob("[!_]*.py"))
 def test_the_quick_version_holds(name: str) -> None:
     if name in NEED_DATA and _lib.data_dir() is None:
         pytest.skip("needs the data sets that AGON_DATA names")
-    words = [sys.executable, f"evidence/{name}.py", "--quick"]
+    command = [sys.executable, f"evidence/{name}.py", "--quick"]
     quiet = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(words, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     assert json.loads(done.stdout.splitlines()[-1])["holds"] is True
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from agon.algorithm import play
 from agon.arms import ARMS, resolve
 from agon.engine.scripted import ScriptedSampler
-from agon.game.budget import Ledger
+from agon.game.budget import Entry, Ledger
 from agon.game.rules import Game
 from agon.types import Policy, Reason, Request, Sampling, Verdict, seed_for
-from tests.game.world import RIGHT, WRONG, by_seed, problems, read_tag, run
+from tests.game.helpers import RIGHT, WRONG, by_seed, problems, read_tag, run
 
 arm_names = st.sampled_from(list(ARMS))
 sizes = st.integers(2, 5)
@@ -24,7 +24,7 @@ quick = settings(max_examples=25, deadline=None)
 
 def arm(name: str, **more) -> Game:
     fields = resolve(name)
-    return Game(role_assignment=fields.pop("roles"), **fields, **more)
+    return Game(**fields, **more)
 
 
 # -- roles ------------------------------------------------------------------------------------------------------------
@@ -55,8 +55,8 @@ def test_no_challenge_meets_its_own_policys_draft_except_in_self_refine(name, n,
 def test_requests_are_sent_to_the_policy_whose_role_it_is() -> None:
     _, sampler = run(problems(2), 1, Game(group_size=2))
     asked = [event.request for event in sampler.events if event.kind == "start"]
-    assert {request.policy for request in asked[:4]} == {Policy.B}
-    assert {request.policy for request in asked[4:]} == {Policy.A}
+    assert {request.seat for request in asked[:4]} == {Policy.B}
+    assert {request.seat for request in asked[4:]} == {Policy.A}
 
 
 # -- pairing and what is shown ----------------------------------------------------------------------------------------
@@ -217,7 +217,7 @@ def uneven(request: Request) -> str:
 def spans(sampler: ScriptedSampler, policy: Policy) -> dict[Request, tuple[int, int]]:
     ends = {event.request: event.tick for event in sampler.events if event.kind == "end"}
     return {
-        e.request: (e.tick, ends[e.request]) for e in sampler.events if e.kind == "start" and e.request.policy is policy
+        e.request: (e.tick, ends[e.request]) for e in sampler.events if e.kind == "start" and e.request.seat is policy
     }
 
 
@@ -234,14 +234,14 @@ def test_challenge_i_starts_when_draft_i_ends_and_waits_for_no_other() -> None:
 
 
 def test_with_a_barrier_no_challenge_starts_before_the_slowest_draft_ends() -> None:
-    _, sampler = run(problems(3), game=Game(group_size=4, barrier=True), answer=uneven)
+    _, sampler = run(problems(3), game=Game(group_size=4, wait_for_all_drafts=True), answer=uneven)
     slowest = max(end for _, end in spans(sampler, Policy.A).values())
     assert {start for start, _ in spans(sampler, Policy.B).values()} == {slowest}
 
 
 def test_barrier_and_streaming_give_the_same_bouts() -> None:
     streamed, _ = run(problems(3), game=Game(group_size=4))
-    barred, _ = run(problems(3), game=Game(group_size=4, barrier=True))
+    barred, _ = run(problems(3), game=Game(group_size=4, wait_for_all_drafts=True))
     assert streamed == barred
 
 
@@ -249,7 +249,7 @@ def test_a_slow_verdict_does_not_hold_back_the_challenge() -> None:
     order: list[str] = []
 
     def answer(request: Request) -> str:
-        order.append("challenge" if request.policy is Policy.B else "draft")
+        order.append("challenge" if request.seat is Policy.B else "draft")
         return RIGHT
 
     async def slow(problem, completion) -> Verdict:
@@ -280,17 +280,14 @@ def test_the_ledger_counts_every_token_by_stage_and_policy() -> None:
     for step in (0, 1):
         played, _ = run(problems(2), step, Game(group_size=2))
         ledger.charge(played.bouts)
-    assert set(ledger.as_dict()) == {"draft/a", "draft/b", "challenge/a", "challenge/b"}
+    assert set(ledger.by_name()) == {"draft/a", "draft/b", "challenge/a", "challenge/b"}
     assert ledger.rollouts_per_problem() == {4}
     last, _ = run(problems(2), 1, Game(group_size=2))
     drafted = [bout.draft.completion for bout in last.bouts]
-    entry = ledger.as_dict()["draft/b"]
-    assert entry == {
-        "rollouts": 4,
-        "generated": sum(c.generated_tokens for c in drafted),
-        "prefilled": sum(c.prompt_tokens for c in drafted),
-    }
-    assert ledger.as_dict()["challenge/a"]["prefilled"] > entry["prefilled"], "a challenger prefills the summary too"
+    entry = ledger.by_name()["draft/b"]
+    generated, prefilled = sum(c.generated_tokens for c in drafted), sum(c.prompt_tokens for c in drafted)
+    assert entry == Entry(rollouts=4, generated=generated, prefilled=prefilled)
+    assert ledger.by_name()["challenge/a"].prefilled > entry.prefilled, "a challenger prefills the summary too"
 
 
 # -- broken machines --------------------------------------------------------------------------------------------------
@@ -321,7 +318,7 @@ def test_a_draft_without_a_verdict_masks_its_row_and_its_bout() -> None:
 
 def test_a_sampler_that_fails_stops_the_step() -> None:
     def broken(request: Request) -> str:
-        if request.policy is Policy.B:
+        if request.seat is Policy.B:
             raise RuntimeError("engine died")
         return by_seed(request)
 
@@ -334,7 +331,7 @@ def test_with_a_barrier_a_failing_draft_does_not_hang() -> None:
         raise RuntimeError("engine died")
 
     sampler = ScriptedSampler(broken)
-    game = Game(group_size=2, barrier=True)
+    game = Game(group_size=2, wait_for_all_drafts=True)
     with pytest.raises(ExceptionGroup):
         asyncio.run(asyncio.wait_for(play(problems(2), 0, game, sampler, read_tag), 5))
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agon.game import reward
 from agon.game.rules import Game
 from agon.types import Completion, Policy, Problem, Prompt, Rollout
-from tests.game.world import INFRA, verdict
+from tests.game.helpers import INFRA, verdict
 
 R, W = verdict(True), verdict(False)
 bits = st.booleans()

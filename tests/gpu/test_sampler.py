@@ -14,7 +14,7 @@ from _engine import QWEN3_06B, random_checkpoint
 from agon.config import Config
 from agon.engine.synthetic import worst_case
 from agon.training.machines import Machines, build
-from agon.types import Policy
+from agon.types import Policy, Version
 
 pytestmark = pytest.mark.gpu
 Record = Callable[[str, object], None]
@@ -45,12 +45,12 @@ def colocated(root: Path, sizes: dict[str, Any], **sampler: Any) -> Iterator[Mac
         yield machines
 
 
-def publish(machines: Machines, root: Path, step: int) -> dict[Policy, str]:
+def publish(machines: Machines, root: Path, step: int) -> dict[Policy, Version]:
     versions = {}
     for policy in Policy:
-        versions[policy] = f"{policy.value}@{step:06d}-{machines.learner.hash(policy)[:8]}"
+        versions[policy] = Version.of(policy, step, machines.learner.hash(policy)[:8])
         machines.learner.export(policy, root / versions[policy])
-        machines.sampler.publish(policy, versions[policy], root / versions[policy])
+        machines.sampler.publish(versions[policy], root / versions[policy])
     return versions
 
 

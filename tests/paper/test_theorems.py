@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agon.game import reward
 from agon.game.advantage import advantages
 from agon.types import Verdict
-from tests.game.world import verdict
+from tests.game.helpers import verdict
 
 FORMAT_WEIGHT = 0.5
 outcomes = st.lists(st.booleans(), min_size=2, max_size=6)

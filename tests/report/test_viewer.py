@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from agon.cli import main
-from agon.errors import InputError, RunDirError
 from agon.report.payload import BLOCK, MARKS, OUTCOMES
-from agon.report.rows import Source, Steps, open_source
+from agon.report.rows import BoutSource, LoggedBout, open_source
 from agon.report.viewer import SCRIPTS, asset, render
 from agon.rundir import read_bouts
+from agon.types import Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
 
-from .scenes import BOUTS, HOSTILE, make_run
+from .helpers import BOUTS, HOSTILE, make_match
 
 
 class Elements(HTMLParser):
@@ -47,7 +47,7 @@ def unpack(page: str, name: str) -> Any:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("run")).path
+    return make_match(tmp_path_factory.mktemp("run")).path
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +65,14 @@ def test_every_outcome_and_mark_is_found(page: str) -> None:
     marks = dict(zip(BOUTS, (names(bits, MARKS) for bits in columns["marks"]), strict=False))
     assert outcomes["regressed"] == {"regressed", "disagree"}
     assert outcomes["converted"] == {"converted", "disagree"}
-    assert outcomes["both wrong, differently"] == {"both wrong", "disagree"}
-    assert outcomes["both wrong, alike"] == {"both wrong"}
-    assert outcomes["leak"] == {"both right"}
+    assert outcomes["lost, differently"] == {"lost", "disagree"}
+    assert outcomes["lost, alike"] == {"lost"}
+    assert outcomes["leak"] == {"kept"}
     assert outcomes["infra"] == set()
     assert {"leak"} <= marks["leak"]
     assert {"empty peek"} <= marks["empty peek"]
     assert {"infra"} <= marks["infra"]
-    assert {"cut off", "empty peek"} <= marks["cut off"]
+    assert {"truncated", "empty peek"} <= marks["truncated"]
     assert not marks["converted"]
 
 
@@ -91,22 +91,23 @@ def test_texts_rewards_and_prompts_are_those_on_disk(page: str, run: Path) -> No
 def test_the_trace_ends_where_the_game_says(page: str) -> None:
     block = unpack(page, "block-0")
     assert block[0]["draft"][:2] == ["<think>a</think>", "the sum is worked out<answer>4</answer>"]
-    cut = block[list(BOUTS).index("cut off")]["draft"]
+    cut = block[list(BOUTS).index("truncated")]["draft"]
     assert cut[0].startswith("<think>on and")
     assert cut[1] == ""
 
 
 def test_nothing_that_a_model_wrote_is_markup(page: str) -> None:
-    clean = render(one_tame_bout())
+    plain = render(one_plain_bout())
     assert HOSTILE not in page
     shape = [(tag, tuple(sorted(attrs))) for tag, attrs in Elements(page).found]
-    assert shape == [(tag, tuple(sorted(attrs))) for tag, attrs in Elements(clean).found]
+    assert shape == [(tag, tuple(sorted(attrs))) for tag, attrs in Elements(plain).found]
 
 
-def one_tame_bout() -> Source:
-    row = {"step": 0, "problem_id": "p", "question": "q", "answer": "4", "index": 0, "drafter": "a", "challenger": None}
-    draft = {"draft_text": "x", "draft_reason": "wrong", "draft_correct": False, "draft_version": "a@0"}
-    return Source("plain", (), iter([row | draft]))
+def one_plain_bout() -> BoutSource:
+    verdict = Verdict(False, True, Reason.WRONG)
+    completion = Completion("x", Version("a@000000-0"), 1, 1)
+    draft = Rollout(Problem("p", "q", "4"), 0, Policy.A, Prompt(()), completion, verdict)
+    return BoutSource("plain", (), iter([LoggedBout(Bout(draft), {"step": 0})]))
 
 
 def test_the_policy_allows_this_script_and_this_style_alone(page: str) -> None:
@@ -139,38 +140,9 @@ def test_the_page_is_the_same_every_time(page: str, run: Path) -> None:
     assert render(open_source(run)) == page
 
 
-def test_only_the_steps_asked_for(run: Path) -> None:
-    index = unpack(render(open_source(run, Steps.read("1:"))), "index")
-    assert set(index["columns"]["step"]) == {1}
-
-
-@pytest.mark.parametrize(
-    ("text", "steps"), [("4", Steps(4, 4)), ("2:9", Steps(2, 9)), (":9", Steps(0, 9)), ("3:", Steps(3))]
-)
-def test_steps_are_read(text: str, steps: Steps) -> None:
-    assert Steps.read(text) == steps
-
-
-def test_steps_that_are_not_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match="--steps"):
-        Steps.read("one:two")
-
-
-def test_a_cascade_result_is_shown_from_its_records(tmp_path: Path) -> None:
-    turn = {
-        "policy": "a", "version": "a@000001-0", "text": "<think>t</think>s<answer>4</answer>", "opened": False,
-        "finish": "stop", "prompt_tokens": 3, "tokens": 9, "correct": True, "well_formed": True, "reason": "correct",
-        "detail": "",
-    }  # fmt: skip
-    lost = turn | {"policy": None, "correct": False, "reason": "wrong"}
-    record = {"problem": "p", "sample": 0, "question": "q", "answer": "4", "draft": lost, "peek": "s", "leak": False}
-    (tmp_path / "cascade.json").write_text('{"records": "ab.jsonl"}')
-    (tmp_path / "ab.jsonl").write_text(json.dumps(record | {"final": turn}) + "\n")
-    index = unpack(render(open_source(tmp_path / "cascade.json")), "index")
-    assert index["columns"]["drafter"] == ["base"]
-    assert names(index["columns"]["outcomes"][0], OUTCOMES) == {"converted", "disagree"}
-    assert names(index["columns"]["marks"][0], MARKS) == set()
-    assert index["graded_by_reward"] is False
+def test_the_script_names_outcomes_and_marks_in_the_same_order() -> None:
+    assert f"const OUTCOMES = {json.dumps(OUTCOMES)};" in asset("store.js")
+    assert f"const MARKS = {json.dumps(MARKS)};" in asset("store.js")
 
 
 def test_the_command_writes_the_page_into_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,11 +152,6 @@ def test_the_command_writes_the_page_into_the_run(run: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.json"])
-def test_what_is_not_there_is_said_in_two_lines(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_source_is_refused_with_a_fix(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(tmp_path / name)]) == 2
     assert "fix:" in capsys.readouterr().err
-
-
-def test_a_run_without_bouts_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunDirError, match="no bouts"):
-        list(open_source(make_run(tmp_path, steps=0).path).rows)

@@ -14,9 +14,21 @@ from agon.errors import RunDirError, RunError
 from agon.rundir import RunDir, read_bouts
 from agon.rundir import bouts as bouts_file
 from agon.rundir.bouts import COLUMNS
-from agon.types import Bout, Completion, Message, Policy, Problem, Prompt, Quote, Reason, Reward, Rollout, Verdict
-
-from . import scenes
+from agon.types import (
+    Bout,
+    Completion,
+    Message,
+    Policy,
+    Problem,
+    Prompt,
+    Quote,
+    Reason,
+    Reward,
+    Rollout,
+    Verdict,
+    Version,
+)
+from tests.rundir.helpers import runs
 
 PROBLEM = Problem("1f", "What is 6 x 7?", "42")
 
@@ -25,7 +37,7 @@ def rollout(
     policy: Policy, text: str, reward: Reward | None, reason: Reason = Reason.CORRECT, index: int = 0
 ) -> Rollout:
     prompt = Prompt((Message("system", ("Be brief.",)), Message("user", ("Solve: ", Quote(PROBLEM.question)))))
-    completion = Completion(text, f"{policy.value}@000003-5f3c9a1e", 11, 22, opened=True)
+    completion = Completion(text, Version.of(policy, 3, "5f3c9a1e"), 11, 22, opened=True)
     verdict = Verdict(reason is Reason.CORRECT, True, reason, detail="42 = 42")
     return Rollout(PROBLEM, index, policy, prompt, completion, verdict, reward, 0.5 if reward else None)
 
@@ -38,7 +50,7 @@ def bout(text: str = "draft", peek: str | None = "So it is 42.") -> Bout:
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunDir:
-    return scenes.new_run(tmp_path)
+    return runs.new_run(tmp_path)
 
 
 def test_a_bout_comes_back_with_every_column(run: RunDir) -> None:
@@ -76,7 +88,7 @@ def test_an_empty_peek_is_shown_and_leaks_nothing(run: RunDir) -> None:
 
 @given(text=st.text(st.characters(codec=None)), peek=st.text(st.characters(codec=None)))
 def test_any_text_survives_and_lone_surrogates_are_replaced(text: str, peek: str) -> None:
-    row = bouts_file.row(0, bout(text, peek), "agon")
+    row = bouts_file.row(bout(text, peek), step=0, arm="agon")
     for original, kept in ((text, row["draft_text"]), (peek, row["peek"])):
         kept.encode()
         lone = any(0xD800 <= ord(character) < 0xE000 for character in original)
@@ -129,7 +141,7 @@ def test_a_write_that_fails_leaves_the_old_file(run: RunDir, monkeypatch: pytest
 def test_a_damaged_file_is_named(damage: object, run: RunDir) -> None:
     path = run.write_bouts(1, [bout()], "agon")
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(RunDirError, match=r"step_000001\.parquet cannot be read"):
+    with pytest.raises(RunDirError, match=r"cannot read .*step_000001\.parquet"):
         read_bouts(run)
 
 

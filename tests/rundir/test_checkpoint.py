@@ -13,16 +13,15 @@ import pytest
 from agon.errors import CheckpointError
 from agon.rundir import checkpoint
 from agon.rundir.checkpoint import MANIFEST, Manifest
-
-from . import scenes
-from .damages import damage
+from tests.rundir.helpers import runs
+from tests.rundir.helpers.damages import damage
 
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("three") / "checkpoints"
     for step in (10, 20, 30):
-        checkpoint.save(root, step, scenes.fill(step), {"seen": step})
+        checkpoint.save(root, step, runs.fill(step), {"seen": step})
     return root
 
 
@@ -63,7 +62,7 @@ def test_no_single_bit_of_a_manifest_can_flip_unseen(root: Path) -> None:
 def test_a_manifest_of_any_shape_is_refused_in_words(text: str, root: Path) -> None:
     (root / "step_000030" / MANIFEST).write_text(text)
     [(_, reason)] = checkpoint.newest(root).skipped
-    assert reason.startswith(MANIFEST)
+    assert MANIFEST in reason
 
 
 def test_a_renamed_checkpoint_is_not_taken_for_a_newer_one(root: Path) -> None:
@@ -89,27 +88,27 @@ def test_looking_for_the_newest_changes_nothing(root: Path) -> None:
 
 
 def test_a_second_save_of_a_step_changes_nothing(root: Path) -> None:
-    before = scenes.contents(root)
-    checkpoint.save(root, 30, scenes.fill(31), {"seen": 31})
-    assert scenes.contents(root) == before
+    before = runs.contents(root)
+    checkpoint.save(root, 30, runs.fill(31), {"seen": 31})
+    assert runs.contents(root) == before
 
 
 def test_a_save_replaces_a_damaged_checkpoint_of_its_step(root: Path) -> None:
-    before = scenes.contents(root)
+    before = runs.contents(root)
     (root / "step_000030" / "a" / "adapter_model.safetensors").write_bytes(b"")
-    checkpoint.save(root, 30, scenes.fill(30), {"seen": 30})
-    assert scenes.contents(root) == before
+    checkpoint.save(root, 30, runs.fill(30), {"seen": 30})
+    assert runs.contents(root) == before
 
 
 def test_a_save_clears_what_a_dead_process_left(root: Path) -> None:
     (root / ".tmp-step-000040-1" / "a").mkdir(parents=True)
-    checkpoint.save(root, 40, scenes.fill(40), {})
+    checkpoint.save(root, 40, runs.fill(40), {})
     assert sorted(path.name for path in root.iterdir()) == [f"step_0000{step}" for step in (10, 20, 30, 40)]
 
 
 def test_a_writer_that_fails_is_told_and_leaves_nothing(root: Path) -> None:
     def write(folder: Path) -> None:
-        scenes.fill(40)(folder)
+        runs.fill(40)(folder)
         raise RuntimeError("PytorchStreamWriter failed writing file data/7")
 
     with pytest.raises(CheckpointError, match="step 40 was not saved: PytorchStreamWriter"):
@@ -120,7 +119,7 @@ def test_a_writer_that_fails_is_told_and_leaves_nothing(root: Path) -> None:
 
 def test_pruning_keeps_the_newest_and_the_adapters_of_pinned_steps(root: Path) -> None:
     for step in (40, 50):
-        checkpoint.save(root, step, scenes.fill(step), {"seen": step})
+        checkpoint.save(root, step, runs.fill(step), {"seen": step})
     removed = checkpoint.prune(root, 2, pinned=(20, 50))
     assert sorted(path.name for path in removed) == ["step_000010", "step_000030"]
     assert sorted(path.name for path in root.iterdir()) == ["step_000020", "step_000040", "step_000050"]
@@ -132,9 +131,9 @@ def test_pruning_keeps_the_newest_and_the_adapters_of_pinned_steps(root: Path) -
 
 def test_pruning_twice_changes_nothing(root: Path) -> None:
     checkpoint.prune(root, 2, pinned=(10,))
-    before = scenes.contents(root)
+    before = runs.contents(root)
     assert checkpoint.prune(root, 2, pinned=(10,)) == []
-    assert scenes.contents(root) == before
+    assert runs.contents(root) == before
 
 
 def test_adapters_alone_are_never_resumed_from(root: Path) -> None:

@@ -4,59 +4,67 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agon.training.health import diagnose
+from agon.rundir.records import StepRecord
+from agon.training.health import warnings
+from agon.types import Policy, Version
+from tests.training.helpers.records import record
 
-from .records import record
-
-Change = Callable[[dict[str, Any]], None]
+Change = Callable[[StepRecord], StepRecord]
 
 
-def history(steps: int, change: Change | None = None, since: int = 0, rate: float = 0.4) -> list[dict[str, Any]]:
+def history(steps: int, change: Change | None = None, since: int = 0, rate: float = 0.4) -> list[StepRecord]:
     records = [record(step, rate) for step in range(steps)]
-    for entry in records[since:] if change else []:
-        change(entry)  # type: ignore[misc]
-    return records
+    return [change(entry) if change and n >= since else entry for n, entry in enumerate(records)]
+
+
+def changed(entry: StepRecord, **values: Any) -> StepRecord:
+    return entry.model_copy(update=values)
 
 
 def both(**values: Any) -> Change:
-    return lambda entry: [entry[name].update(values) for name in ("standalone", "competitive")] and None
+    return lambda entry: challenge(**values)(draft(**values)(entry))
 
 
 def draft(**values: Any) -> Change:
-    return lambda entry: entry["standalone"].update(values)
+    return lambda entry: changed(entry, standalone=entry.standalone.model_copy(update=values))
 
 
 def challenge(**values: Any) -> Change:
-    return lambda entry: entry["competitive"].update(values)
+    return lambda entry: changed(entry, competitive=entry.competitive.model_copy(update=values))  # type: ignore[union-attr]
 
 
-def same_weights(entry: dict[str, Any]) -> None:
-    entry["versions"] = {"a": "a@000001-5f3c9a1e", "b": "b@000001-5f3c9a1e"}
+def empty_peeks(entry: StepRecord) -> StepRecord:
+    return changed(entry, exchange=replace(entry.exchange, empty_peeks=20))  # type: ignore[type-var]
 
 
-def unmoved(entry: dict[str, Any]) -> None:
-    entry["update"]["b"]["updated"] = 0.0
+def same_weights(entry: StepRecord) -> StepRecord:
+    return changed(entry, versions={policy: Version.of(policy, 1, "5f3c9a1e") for policy in Policy})
 
 
-def no_number(entry: dict[str, Any]) -> None:
-    entry["update"]["a"]["loss"] = None
+def unmoved(entry: StepRecord) -> StepRecord:
+    return changed(entry, update=entry.update | {Policy.B: entry.update[Policy.B] | {"updated": 0.0}})
 
 
-def failing(entry: dict[str, Any]) -> None:
-    entry["infra_rows"] = 2
+def no_number(entry: StepRecord) -> StepRecord:
+    return changed(entry, update=entry.update | {Policy.A: entry.update[Policy.A] | {"loss": None}})
+
+
+def failing(entry: StepRecord) -> StepRecord:
+    return changed(entry, ungraded=2)
 
 
 SICK: dict[str, tuple[Change, str, str]] = {
-    "dead, too hard": (draft(live_groups=0, solo_rate=0.0), "No draft is right", "easier problems"),
-    "dead, too easy": (draft(live_groups=0, solo_rate=1.0), "Every draft is right", "harder problems"),
+    "dead, too hard": (draft(live_groups=0, pass_rate=0.0), "No draft is right", "easier problems"),
+    "dead, too easy": (draft(live_groups=0, pass_rate=1.0), "Every draft is right", "harder problems"),
     "dead, all alike": (draft(live_groups=0), "all agree", "game.group_size"),
     "dead challenges": (challenge(live_groups=0), "group of challenges was dead", "agon diagnose"),
-    "truncated": (both(truncated=0.8), "cut at the cap", "train.max_completion_tokens"),
-    "empty peeks": (challenge(empty_peeks=20), "empty peek", "agon view"),
+    "truncated": (both(truncated=0.8), "cut at the token limit", "train.max_completion_tokens"),
+    "empty peeks": (empty_peeks, "empty peek", "agon view"),
     "shapeless": (both(well_formed=0.02), "well-formed", "chat template"),
     "verifier": (failing, "verifier failed", "agon doctor"),
     "identical": (same_weights, "identical", "b_noise_std"),
@@ -68,7 +76,7 @@ SICK: dict[str, tuple[Change, str, str]] = {
 @pytest.mark.parametrize("name", SICK)
 def test_a_sickness_is_told_with_what_to_do(name: str) -> None:
     change, told, cure = SICK[name]
-    [sentence] = diagnose(history(20, change))
+    [sentence] = warnings(history(20, change))
     assert told in sentence
     assert cure in sentence
 
@@ -76,59 +84,47 @@ def test_a_sickness_is_told_with_what_to_do(name: str) -> None:
 @pytest.mark.parametrize("name", SICK)
 def test_a_sentence_stays_the_same_while_the_sickness_lasts(name: str) -> None:
     change = SICK[name][0]
-    assert diagnose(history(20, change)) == diagnose(history(29, change, since=10))
+    assert warnings(history(20, change)) == warnings(history(29, change, since=10))
 
 
 @pytest.mark.parametrize("name", [name for name in SICK if name != "not finite"])
 def test_a_few_bad_steps_are_not_a_sickness(name: str) -> None:
     change = SICK[name][0]
     records = history(30)
-    change(records[10])
-    change(records[-1])
-    assert diagnose(records) == []
+    records[10], records[-1] = change(records[10]), change(records[-1])
+    assert warnings(records) == []
 
 
 @pytest.mark.parametrize("name", SICK)
 def test_what_has_passed_is_not_told(name: str) -> None:
     records = history(20, SICK[name][0])
     records += [record(step) for step in range(20, 29)]
-    assert diagnose(records) == []
+    assert warnings(records) == []
 
 
 def test_a_run_that_has_just_begun_is_healthy() -> None:
-    assert diagnose([]) == []
-    assert diagnose(history(1, both(live_groups=0, truncated=1.0, well_formed=0.0))) == []
+    assert warnings([]) == []
+    assert warnings(history(1, both(live_groups=0, truncated=1.0, well_formed=0.0))) == []
 
 
 def test_small_batches_are_given_time_before_they_are_called_dead() -> None:
     small = history(23, both(groups=1, live_groups=0))
-    assert diagnose(small) == []
-    assert len(diagnose([*small, *history(24, both(groups=1, live_groups=0))[23:]])) == 2
+    assert warnings(small) == []
+    assert len(warnings([*small, *history(24, both(groups=1, live_groups=0))[23:]])) == 2
 
 
-def test_arms_with_one_stage_are_diagnosed_too() -> None:
-    def alone(entry: dict[str, Any]) -> None:
-        entry["competitive"] = None
-        entry["versions"] = {"a": "a@000001-5f3c9a1e"}
-        entry["update"] = {"a": entry["update"]["a"]}
+def test_arms_with_one_stage_are_checked_too() -> None:
+    def alone(entry: StepRecord) -> StepRecord:
+        versions = {Policy.A: Version.of(Policy.A, 1, "5f3c9a1e")}
+        update = {Policy.A: entry.update[Policy.A]}
+        return changed(entry, competitive=None, exchange=None, versions=versions, update=update)
 
-    assert diagnose(history(40, alone)) == []
-    dead = history(40, alone)
-    for entry in dead:
-        entry["standalone"]["live_groups"] = 0
-    assert len(diagnose(dead)) == 1
+    assert warnings(history(40, alone)) == []
+    assert len(warnings([draft(live_groups=0)(entry) for entry in history(40, alone)])) == 1
 
 
-def test_records_without_versions_or_shown_are_read() -> None:
-    records = history(20)
-    for entry in records:
-        del entry["versions"]
-        del entry["competitive"]["shown"]
-    assert diagnose(records) == []
-
-
-def wave(level: Callable[[int], float], steps: int, seed: int) -> list[dict[str, Any]]:
-    """Solo rates of 8 problems of uneven difficulty, 8 drafts each, around a level."""
+def wave(level: Callable[[int], float], steps: int, seed: int) -> list[StepRecord]:
+    """Pass rates of 8 problems of uneven difficulty, 8 drafts each, around a level."""
     rng = random.Random(seed)
     rates = []
     for step in range(steps):
@@ -142,7 +138,7 @@ def fall(step: int) -> float:
 
 
 def test_a_collapse_after_a_peak_is_told() -> None:
-    told = [diagnose(wave(fall, 110, seed)) for seed in range(20)]
+    told = [warnings(wave(fall, 110, seed)) for seed in range(20)]
     assert all("collapsing" in " ".join(sentences) for sentences in told)
 
 
@@ -159,5 +155,5 @@ def test_noise_growth_and_plateaus_are_not_a_collapse() -> None:
     for seed in range(8):
         for level in levels:
             records = wave(level, 150, seed)
-            alarms += sum(bool(diagnose(records[:end])) for end in range(5, 151, 5))
+            alarms += sum(bool(warnings(records[:end])) for end in range(5, 151, 5))
     assert alarms == 0

@@ -16,11 +16,10 @@ import pytest
 
 from agon.errors import InputError
 from agon.rundir import RunDir
-from agon.training.display import scoreboard
+from agon.training.display import open_display
 from agon.training.trackers import TRACKERS, Trackers, check, numbers
-from tests.rundir import scenes
-
-from .records import POINT, record, timing
+from tests.rundir.helpers import runs
+from tests.training.helpers.records import POINT, record, timing
 
 Calls = list[tuple[Any, ...]]
 
@@ -82,13 +81,13 @@ def fake_tensorboard(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_every_number_of_a_step_is_sent(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = fake_package(monkeypatch, name)
     trackers = Trackers([name], "first", tmp_path, {"arm": "agon"})
-    assert trackers.log(3, record(3), {"timing": timing(3)}) == []
+    assert trackers.log(3, record(3).model_dump(), {"timing": timing(3).model_dump()}) == []
     assert trackers.close() == []
     given = calls[0][1]
     assert (given["project"], given["name"], given["config"]) == ("agon", "first", {"arm": "agon"})
     assert ("dir" in given) == (name == "wandb")
     kind, step, values = calls[1]
-    assert (kind, step, values["standalone/solo_rate"]) == ("log", 3, 0.4)
+    assert (kind, step, values["standalone/pass_rate"]) == ("log", 3, 0.4)
     assert values["update/a/grad_norm"] == 0.2
     assert values["timing/seconds/play"] == 6.0
     assert calls[2] == ("finish",)
@@ -97,10 +96,10 @@ def test_every_number_of_a_step_is_sent(name: str, tmp_path: Path, monkeypatch: 
 def test_tensorboard_writes_into_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = fake_tensorboard(monkeypatch)
     trackers = Trackers(["tensorboard"], "first", tmp_path, {})
-    trackers.log(3, record(3))
+    trackers.log(3, record(3).model_dump())
     trackers.close()
     assert calls[0] == ("writer", str(tmp_path / "tensorboard"))
-    assert ("scalar", "competitive/conversions", 9.0, 3) in calls
+    assert ("scalar", "exchange/conversions", 9.0, 3) in calls
     assert calls[-2:] == [("flush",), ("close",)]
 
 
@@ -128,8 +127,10 @@ def test_a_run_goes_on_without_a_tracker_that_fails(tmp_path: Path, monkeypatch:
     fake_package(monkeypatch, "wandb", broken=True)
     calls = fake_package(monkeypatch, "trackio")
     trackers = Trackers(["wandb", "trackio"], "first", tmp_path, {})
-    assert trackers.log(0, record(0)) == ["wandb failed and is left behind, the run goes on: no route to host"]
-    assert trackers.log(1, record(1)) == []
+    assert trackers.log(0, record(0).model_dump()) == [
+        "wandb failed and was dropped; the run continues: no route to host"
+    ]
+    assert trackers.log(1, record(1).model_dump()) == []
     assert [call[1] for call in calls if call[0] == "log"] == [0, 1]
 
 
@@ -137,22 +138,15 @@ def test_no_tracker_writes_on_stdout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fake_package(monkeypatch, "trackio")
-    run: RunDir = scenes.new_run(tmp_path)
-    watch = scoreboard(5, json=True, trackers=["trackio"], run=run)
-    watch.step(record(0), timing(0))
-    watch.point(POINT)
-    watch.close()
+    run: RunDir = runs.new_run(tmp_path)
+    display = open_display(5, json=True, trackers=["trackio"], run=run)
+    display.step(record(0), timing(0))
+    display.point(POINT)
+    display.close()
     out, err = capsys.readouterr()
     assert [list(json.loads(line)) for line in out.splitlines()] == [["step", "timing"], ["point"]]
     assert "a greeting" in err
     assert "a farewell" in err
-
-
-def test_only_the_first_process_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = fake_package(monkeypatch, "wandb")
-    monkeypatch.setenv("RANK", "1")
-    scoreboard(5, json=False, trackers=["wandb"], run=scenes.new_run(tmp_path))
-    assert calls == []
 
 
 def test_numbers_are_named_by_their_path_and_words_are_left_out() -> None:

@@ -1,4 +1,4 @@
-"""One math verifier for the whole area: it takes seconds to start, and must survive whatever it is given."""
+"""One math verifier for all tests here: it takes seconds to start, and must survive everything they do to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A user's own verifier: our signature or TRL's, and a function that breaks is not a wrong answer."""
+"""A user's own verifier has our signature or TRL's, and a function that fails is not a wrong answer."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_only_a_full_reward_is_correct(load, reward: float, reason: str) -> None
 
 
 @pytest.mark.parametrize("rewards", [[None], [float("nan")], [], [1.0, 1.0], 1.0, ["yes"]])
-def test_what_is_no_reward_is_infra(load, rewards: Any) -> None:  # type: ignore[no-untyped-def]
+def test_a_result_that_is_not_a_reward_is_infra(load, rewards: Any) -> None:  # type: ignore[no-untyped-def]
     verdict = judge_both_ways(load(lambda completions, **columns: rewards))
     assert verdict.reason is Reason.INFRA
     assert not verdict.graded

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from agon.errors import AgonError, InputError
@@ -26,26 +26,26 @@ class Command(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Command]] = {
     "prepare": {
-        "doctor": Command("doctor", "what works on this machine, and what to type where something does not"),
+        "doctor": Command("doctor", "check this machine and suggest fixes"),
         "init": Command("init", "write a commented config to start from"),
         "config": Command("config", "show, explain and compare configs; print their JSON Schema"),
-        "data": Command("data", "look at problems, check their golds, see the splits of a run"),
+        "data": Command("data", "show problems, check their golds, show the splits of a run"),
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
     "run": {
-        "demo": Command("demo", "the whole story on a CPU in a minute or two: train a pair, watch it, evaluate it"),
-        "train": Command("train", "train the pair, or go on with a run"),
-        "eval": Command("eval", "a run, a pair or a model on held-out problems, with intervals; resumable"),
-        "matrix": Command("matrix", "arms x seeds at one matched budget; resumable, ends in one report"),
+        "demo": Command("demo", "train a pair on a CPU in a minute or two, watch it, evaluate it"),
+        "train": Command("train", "train a pair, or resume a run"),
+        "eval": Command("eval", "evaluate a run, a pair or a model on held-out problems; resumable"),
+        "matrix": Command("matrix", "train and evaluate arms x seeds at one matched budget; resumable"),
     },
-    "look": {
-        "report": Command("report", "tables and figures of the paper, from any set of runs"),
-        "view": Command("view", "bouts side by side in one self-contained HTML file"),
-        "compare": Command("compare", "results against each other: a paired test in plain words"),
-        "diagnose": Command("diagnose", "which reward terms are inert, and why groups are dead; for any GRPO log"),
+    "inspect": {
+        "report": Command("report", "write the paper's tables and figures from any set of runs"),
+        "view": Command("view", "show bouts side by side in one self-contained HTML file"),
+        "compare": Command("compare", "compare results with paired tests"),
+        "diagnose": Command("diagnose", "find reward terms that teach nothing and dead groups, in any GRPO log"),
     },
-    "use": {
-        "export": Command("export", "a run's pair as adapters or merged models, with a card of what was measured"),
+    "deploy": {
+        "export": Command("export", "export a pair as adapters or merged models, with a model card"),
     },
 }
 
@@ -55,14 +55,21 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    return reporting_errors(lambda: _dispatch(words))
+
+
+def reporting_errors(work: Callable[[], int]) -> int:
+    """Run a command; turn errors into a message on stderr and an exit code."""
     try:
-        code = _dispatch(words)
+        code = work()
         sys.stdout.flush()
         return code
     except AgonError as error:
         tell(error)
         return error.exit_code
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
+        if interrupt.args:
+            print(interrupt, file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # the reader has seen enough; without this the interpreter complains when it flushes at exit
@@ -124,7 +131,7 @@ def usage() -> str:
     lines = ["usage: agon COMMAND [...]", "", "Two LoRA policies over one frozen base, trained head to head."]
     for title, group in COMMANDS.items():
         lines += ["", f"{title}:", *(f"  {name:<10}{command.help}" for name, command in group.items())]
-    return "\n".join([*lines, "", "`agon COMMAND --help` says more; `agon --version` says which version this is."])
+    return "\n".join([*lines, "", "`agon COMMAND --help` shows its options; `agon --version` prints the version."])
 
 
 def tell(error: AgonError) -> None:

@@ -1,4 +1,4 @@
-"""`agon config`: look at configs without running anything."""
+"""`agon config`: show, explain and compare configs; nothing is run."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from agon.cli.parser import config_arguments, json_argument, print_json
 SHOW = "Print every value of a config: files and overrides merged, the arm and the defaults filled in."
 SCHEMA = "Print the JSON Schema of config files, for editors and other tools."
 DIFF = "Print the keys in which two configs differ, after arms and defaults are filled in."
-EXPLAIN = "Say what a key means, its default, the values it takes and the rules it obeys."
+EXPLAIN = "Print what a key means, its default, the values it takes and the rules it obeys."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="every value of a config, the arm's included", description=SHOW)
+    show = actions.add_parser("show", help="print every value of a config, the arm's included", description=SHOW)
     config_arguments(show)
-    show.add_argument("--origin", action="store_true", help="one key a line, with the place its value comes from")
+    show.add_argument("--origin", action="store_true", help="one key per line, with the place its value comes from")
     json_argument(show)
-    actions.add_parser("schema", help="the JSON Schema of config files", description=SCHEMA)
-    compare = actions.add_parser("diff", help="the keys in which two configs differ", description=DIFF)
+    actions.add_parser("schema", help="print the JSON Schema of config files", description=SCHEMA)
+    compare = actions.add_parser("diff", help="print the keys in which two configs differ", description=DIFF)
     compare.add_argument("old", metavar="CONFIG", help="a YAML file")
-    compare.add_argument("new", metavar="OTHER", help="another one")
+    compare.add_argument("new", metavar="OTHER", help="the YAML file to compare it with")
     json_argument(compare)
-    explain = actions.add_parser("explain", help="what a key means, and which values it takes", description=EXPLAIN)
+    explain = actions.add_parser("explain", help="explain a key and the values it takes", description=EXPLAIN)
     explain.add_argument("key", metavar="KEY", help="such as game.stack, or a section such as train")
     json_argument(explain)
 
@@ -59,9 +59,9 @@ def _schema(args: argparse.Namespace) -> int:
 
 
 def _diff(args: argparse.Namespace) -> int:
-    from agon.config import diff, flat, load, resolved
+    from agon.config import diff, flat, load_config, resolved
 
-    old, new = load(args.old), load(args.new)
+    old, new = load_config(args.old), load_config(args.new)
     before, after = flat(resolved(old)), flat(resolved(new))
     changed = {key: (before.get(key), after.get(key)) for key in diff(old, new)}
     if args.json:
@@ -76,11 +76,11 @@ def _diff(args: argparse.Namespace) -> int:
 def _explain(args: argparse.Namespace) -> int:
     from agon.config.explain import explain
 
-    found = [explain(key) for key in _keys(args.key)]
+    entries = [explain(key) for key in _keys(args.key)]
     if args.json:
-        print_json(found)
+        print_json(entries)
     else:
-        print("\n\n".join(_prose(entry) for entry in found))
+        print("\n\n".join(map(_prose, entries)))
     return 0
 
 
@@ -90,11 +90,11 @@ def _keys(word: str) -> list[str]:
     from agon.errors import InputError
 
     known = names()
-    found = [word] if word in known else [key for key in known if key.endswith(f".{word}")]
-    if not found:
+    keys = [word] if word in known else [key for key in known if key.endswith(f".{word}")]
+    if not keys:
         hint = did_you_mean(word, known).removeprefix("; ") or "`agon config schema` lists them all"
         raise InputError(f"there is no config key {word!r}", fix=hint)
-    return found
+    return keys
 
 
 def _prose(entry: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`agon data`: look at problems, check their golds, and see the splits that a run would use."""
+"""`agon data`: show problems, check their golds, show the splits of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agon.errors import InputError
 if TYPE_CHECKING:
     from agon.config import Data, Source
     from agon.data.check import GoldCheck
-    from agon.data.split import Overlap, Pool
+    from agon.data.split import Overlap, ProblemPool
     from agon.types import Problem
 
 SHOW = "Print what a source holds: rows and what was left out, lengths, and its first problems."
@@ -37,12 +37,12 @@ class Part:
 
     name: str
     problems: tuple[Problem, ...]
-    pool: Pool
+    pool: ProblemPool
 
 
 @dataclass(frozen=True)
-class Found:
-    """What D names: its parts, and the verifier that judges them."""
+class Loaded:
+    """What SOURCE names: its parts, and the verifier that judges them."""
 
     parts: list[Part]
     verifier: str
@@ -50,18 +50,19 @@ class Found:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="what a source holds", description=SHOW)
+    show = actions.add_parser("show", help="print what a source holds", description=SHOW)
     _source_arguments(show)
     show.add_argument("--rows", metavar="N", type=int, default=3, help="problems to print (default 3)")
-    check = actions.add_parser("check", help="are the golds, lengths and splits sound", description=CHECK)
+    check = actions.add_parser("check", help="check golds, lengths and the overlap of splits", description=CHECK)
     _source_arguments(check)
     check.add_argument("--verifier", metavar="NAME", help="math or package.module:function")
-    split = actions.add_parser("split", help="the three splits and their hashes", description=SPLIT)
+    split = actions.add_parser("split", help="print the three splits and their hashes", description=SPLIT)
     _source_arguments(split)
     for part in ("held-out", "dev", "train"):
-        split.add_argument(f"--{part}", metavar="N", type=_positive, help=f"problems in {part}, when D is not a config")
+        help = f"problems in {part}, when SOURCE is not a config"
+        split.add_argument(f"--{part}", metavar="N", type=_positive, help=help)
     split.add_argument(
-        "--seed", metavar="N", type=int, default=0, help="split seed, when D is not a config (default 0)"
+        "--seed", metavar="N", type=int, default=0, help="split seed, when SOURCE is not a config (default 0)"
     )
     split.add_argument("-o", "--out", metavar="DIR", help="write train.jsonl, dev.jsonl and held_out.jsonl here")
 
@@ -74,12 +75,12 @@ def _positive(text: str) -> int:
 
 
 def _source_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="D", help="a preset, a file, or a config (CONFIG.yaml, CONFIG.yaml:dev)")
+    parser.add_argument("source", metavar="SOURCE", help="a preset, a file, or a config (CONFIG.yaml, CONFIG.yaml:dev)")
     parser.add_argument(
         "overrides",
         metavar="key=value",
         nargs="*",
-        help="config values; of a preset or file: take, path, columns.question, options.family and so on",
+        help="config values; for a preset or file: take, path, columns.question, options.family and so on",
     )
     json_argument(parser)
 
@@ -89,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    parts = _find(args.source, args.overrides).parts
+    parts = _load(args.source, args.overrides).parts
     facts = {part.name: _facts(part) | {"first": _first(part, args.rows)} for part in parts}
     if args.json:
         print_json(facts)
@@ -104,17 +105,17 @@ def _show(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> int:
     from agon.data.split import overlap
 
-    found = _find(args.source, args.overrides)
-    checks = _gold_checks(found.parts, args.verifier or found.verifier)
-    by_name = {part.name: part.problems for part in found.parts}
+    loaded = _load(args.source, args.overrides)
+    checks = _gold_checks(loaded.parts, args.verifier or loaded.verifier)
+    by_name = {part.name: part.problems for part in loaded.parts}
     shared = overlap(by_name["train"], by_name["held_out"]) if {"train", "held_out"} <= by_name.keys() else None
     passed = all(check.passed for check in checks.values())
     if args.json:
         golds = {name: asdict(check) | {"share": check.share} for name, check in checks.items()}
-        facts = {part.name: _facts(part) | {"gold": golds[part.name]} for part in found.parts}
+        facts = {part.name: _facts(part) | {"gold": golds[part.name]} for part in loaded.parts}
         print_json({"parts": facts, "overlap": asdict(shared) if shared else None, "passed": passed})
     else:
-        for part in found.parts:
+        for part in loaded.parts:
             _print_facts(part.name, _facts(part))
             _print_golds(checks[part.name])
         if shared:
@@ -142,8 +143,8 @@ def _split(args: argparse.Namespace) -> int:
 
     file, part = _config_file(args.source)
     if part:
-        raise InputError(f"a split of one split? {args.source}", fix=f"agon data split {file}")
-    data = _config_data(file, args.overrides) if file else _asked_data(args)
+        raise InputError(f"cannot split a single split: {args.source}", fix=f"agon data split {file}")
+    data = _config_data(file, args.overrides) if file else _requested_data(args)
     made = splits(data)
     parts = [Part(name, problems, made.pools[name]) for name, problems in made.parts.items()]
     if args.out:
@@ -158,9 +159,9 @@ def _split(args: argparse.Namespace) -> int:
     return 0
 
 
-def _find(name: str, overrides: list[str]) -> Found:
-    """The parts that D names: one source, or the splits of a config."""
-    from agon.config import load as load_config
+def _load(name: str, overrides: list[str]) -> Loaded:
+    """The parts that SOURCE names: one source, or the splits of a config."""
+    from agon.config import load_config
     from agon.data import PRESETS, read, splits
     from agon.data.sources import taken
 
@@ -169,38 +170,39 @@ def _find(name: str, overrides: list[str]) -> Found:
         config = load_config(file, overrides)
         made = splits(config.data)
         names = [wanted] if wanted else list(PARTS)
-        return Found([Part(part, made.parts[part], made.pools[part]) for part in names], config.verifier)
+        return Loaded([Part(part, made.parts[part], made.pools[part]) for part in names], config.verifier)
     source = _source(name, overrides)
     verifier = PRESETS[source.preset].verifier if source.preset in PRESETS else "math"
     pool = read(source)
-    return Found([Part(name, tuple(taken(source, pool)), pool)], verifier)
+    return Loaded([Part(name, tuple(taken(source, pool)), pool)], verifier)
 
 
 def _config_file(name: str) -> tuple[str | None, str | None]:
-    """The config file in D and the split it names, if any."""
+    """The config file in SOURCE and the split it names, if any."""
     file, _, part = name.rpartition(":") if name.rpartition(":")[2] in PARTS else (name, "", "")
     return (file, part or None) if Path(file).suffix in {".yaml", ".yml"} else (None, None)
 
 
 def _config_data(file: str, overrides: list[str]) -> Data:
-    from agon.config import load
+    from agon.config import load_config
 
-    return load(file, overrides).data
+    return load_config(file, overrides).data
 
 
-def _asked_data(args: argparse.Namespace) -> Data:
-    """Splits of one preset or file, in the sizes asked for."""
+def _requested_data(args: argparse.Namespace) -> Data:
+    """Splits of one preset or file, in the requested sizes."""
     from agon.config import Data
 
     if args.held_out is None or args.dev is None:
-        raise InputError("how large are the splits?", fix=f"agon data split {args.source} --held-out 300 --dev 300")
+        fix = f"agon data split {args.source} --held-out 300 --dev 300"
+        raise InputError("--held-out and --dev are required", fix=fix)
     source = _source(args.source, args.overrides)
     sizes = {"held_out": args.held_out, "dev": args.dev, "train": args.train or source.take}
     return Data(**{part: source.model_copy(update={"take": n}) for part, n in sizes.items()}, split_seed=args.seed)
 
 
 def _source(name: str, overrides: list[str]) -> Source:
-    """A preset or a file as a source, with `key=value` words on top."""
+    """A preset or a file as a source, with `key=value` overrides on top."""
     from pydantic import ValidationError
 
     from agon.config import Source
@@ -209,7 +211,7 @@ def _source(name: str, overrides: list[str]) -> Source:
     known = _is_preset(name)
     if not known and not Path(name).exists():
         raise InputError(
-            f"{name} is neither a preset nor a file", fix=f"give a path or one of: {', '.join(_presets())}"
+            f"{name} is neither a preset nor a file", fix=f"name a file, or one of: {', '.join(_presets())}"
         )
     fields: dict[str, Any] = {"preset" if known else "path": name, "take": SAMPLE if is_generated(name) else None}
     for word in overrides:
@@ -218,7 +220,7 @@ def _source(name: str, overrides: list[str]) -> Source:
         return Source.model_validate(fields)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise InputError(f"{name}: {what}", fix="`agon config explain data.train` shows what a source takes") from None
+        raise InputError(f"{name}: {what}", fix="`agon config explain data.train` lists the keys of a source") from None
 
 
 def _is_preset(name: str) -> bool:
@@ -304,8 +306,8 @@ def _print_golds(check: GoldCheck) -> None:
 
 
 def _print_overlap(shared: Overlap) -> None:
-    print(f"overlap: {len(shared.found)} of {shared.of} held-out problems share a 13-gram of words with train")
-    for row in shared.found[:EXAMPLES]:
+    print(f"overlap: {len(shared.problems)} of {shared.of} held-out problems share a 13-gram of words with train")
+    for row in shared.problems[:EXAMPLES]:
         print(f"  {row.held_out} with {row.train}: {row.share:.0%} of its n-grams, such as: {_line(row.words)}")
 
 
@@ -321,7 +323,7 @@ def _write(folder: Path, parts: list[Part]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     targets = [(folder / f"{part.name}.jsonl", part) for part in parts]
     if taken := [str(target) for target, _ in targets if target.exists()]:
-        raise InputError(f"{', '.join(taken)} is there already", fix="name another folder with -o DIR")
+        raise InputError(f"{', '.join(taken)} already exists", fix="name a different folder with -o DIR")
     for target, part in targets:
         with target.open("w", encoding="utf-8") as file:
             for problem in part.problems:

@@ -1,6 +1,6 @@
-"""`agon demo`: the whole story on a CPU in a minute or two: train a pair, watch it, evaluate it.
+"""`agon demo`: train a pair on a CPU in a minute or two, watch it, evaluate it.
 
-It is `agon train` on the tabletop recipe, made smaller by SMALLER, and then `agon eval`; nothing is simulated.
+It is `agon.train` on the tabletop recipe, made smaller by SMALLER, and then `agon.evaluate`; nothing is simulated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ A minute or two on two free cores; the first numbers take a quarter of a minute.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs live (default: runs)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="another seed, another match")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the run (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,49 +45,38 @@ def run(args: argparse.Namespace) -> int:
     _check()
     path = _free(args.out / "demo")
     print(STORY, flush=True)
-    code = _train(path, args.seed)
-    if code:
-        return code
-    print()
-    code = _evaluate(path)
-    if code == 0:
-        print(f"\n{closing(path)}")
-    return code
+    _train(path, args.seed)
+    print("\nheld-out problems, never seen in training:", file=sys.stderr)
+    from agon.eval.run import evaluate
+
+    print(f"{evaluate(path)}\n\n{closing(path)}")
+    return 0
 
 
 def _check() -> None:
     from importlib.util import find_spec
 
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        told = f"the demo trains a real pair and needs {', '.join(missing)}"
-        raise InputError(told, fix=install("train", "eval", "plot"))
+        message = f"the demo trains a real pair and needs {', '.join(missing)}"
+        raise InputError(message, fix=install("train", "eval", "plot"))
 
 
-def _train(path: Path, seed: int) -> int:
+def _train(path: Path, seed: int) -> None:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from importlib.resources import as_file, files
 
-    from agon.cli import parser_of
-    from agon.cli.train import run
+    from agon.training.run import train
 
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     with as_file(files("agon") / "recipes" / "tabletop.yaml") as recipe:
-        words = [str(recipe), *SMALLER, f"train.seed={seed}", "--out", str(path.parent), "--name", path.name]
-        return run(parser_of("train").parse(words))
-
-
-def _evaluate(path: Path) -> int:
-    from agon.cli import parser_of
-    from agon.cli.eval import run
-
-    print("held-out problems, never seen in training:", file=sys.stderr)
-    return run(parser_of("eval").parse([str(path)]))
+        train(recipe, *SMALLER, f"train.seed={seed}", out=path.parent, name=path.name)
 
 
 def closing(path: Path) -> str:
     """What changed on dev, and what to type next."""
+    from agon.report.collect import read_run
     from agon.report.curve import curve
 
-    points = curve(path)
+    points = curve(read_run(path))
     first, last = points[0], points[-1]
     moved = f"dev reward of the cascade: {first.reward:.2f} at step {first.step}, {last.reward:.2f} at step {last.step}"
     return f"""\

@@ -1,4 +1,4 @@
-"""`agon diagnose`: which reward terms are inert under group normalisation, and why groups are dead, in any GRPO log."""
+"""`agon diagnose`: find reward terms that teach nothing and dead groups, in any GRPO log."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--group", metavar="COLS", help="columns that name a group: step,problem_id")
     parser.add_argument("--terms", metavar="COLS", help="reward columns: correctness,format")
     parser.add_argument("--weights", metavar="W", help="weights of terms logged without them: format=0.5")
-    parser.add_argument("--total", metavar="COL", help="the reward that was normalised (else the sum of the terms)")
+    parser.add_argument("--total", metavar="COL", help="the reward that was normalised (default: the sum of the terms)")
     parser.add_argument("--correct", metavar="COL", help="whether the answer was right")
-    parser.add_argument("--truncated", metavar="COL", help="whether the completion was cut off")
+    parser.add_argument("--truncated", metavar="COL", help="whether the completion was truncated")
     parser.add_argument("--opponent", metavar="COL", help="the opponent's outcome, for rewards that depend on one")
-    parser.add_argument("--scale", choices=("group", "none"), help="TRL's scale_rewards; by default told from the log")
+    parser.add_argument("--scale", choices=("group", "none"), help="TRL's scale_rewards (default: from the log)")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the diagnosis of every stream in the log."""
     from agon.diagnose import diagnose, read
-    from agon.diagnose.findings import findings, table
+    from agon.diagnose.findings import findings, summary
 
-    found = [diagnose(log, args.scale) for log in read(args.log, columns(args))]
+    diagnoses = [diagnose(log, args.scale) for log in read(args.log, columns(args))]
     if args.json:
-        print_json([one.json() | {"findings": findings(one)} for one in found])
+        print_json([diagnosis.json() | {"findings": findings(diagnosis)} for diagnosis in diagnoses])
     else:
-        print("\n\n".join("\n".join(table(one)) for one in found))
+        print("\n\n".join("\n".join(summary(diagnosis)) for diagnosis in diagnoses))
     return 0
 
 
@@ -61,4 +61,4 @@ def _weights(text: str | None) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in (word.split("=") for word in _list(text))}
     except ValueError as error:
-        raise InputError(f"--weights {text} cannot be read", fix="write --weights format=0.5,length=0.1") from error
+        raise InputError(f"cannot parse --weights {text}", fix="write --weights format=0.5,length=0.1") from error

@@ -1,8 +1,7 @@
-"""`agon doctor`: what works on this machine, line by line, and what to type where something does not.
+"""`agon doctor`: check this machine and suggest fixes, one line per check.
 
-Versions are compared with two sets: that of constraints/cpu.txt, which is tested together, and that of gpu.txt, which
-resolves together and has not run on a GPU yet. The private names of TRL on which the learner stands move between
-releases.
+Versions are compared with two sets: constraints/cpu.txt, which is tested together, and gpu.txt, which resolves together
+and has not run on a GPU yet. Exact versions matter: the learner uses private names of TRL, which move between releases.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ OPTIONAL = {
     "matplotlib": ("the figures of agon report", "plot"),
     "datasets": ("presets from the Hub", "data"),
 }
-"""What each is needed for, and the extra that brings it. Any version that its extra allows will do."""
+"""What each is needed for, and the extra that installs it. Any version that its extra allows will do."""
 
 NO_GPU_YET = "resolves with the others, not run on a GPU yet"
 
-VLLM_ON_CPU = "scripts/setup in a clone of the repository shows how the CPU build is installed"
+VLLM_ON_CPU = "run scripts/setup in a clone of the repository: it installs the CPU build"
 
 ROOM_GIB = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line: what was looked at, how it stands, and what to type."""
+    """One line: what was checked, its status, and what to type."""
 
     name: str
     status: Status
@@ -65,13 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every check; 1 if any failed. What is missing or untested is said, and fails nothing."""
-    found = list(checks())
+    """Print every check; return 1 if any failed. A missing or untested package is reported and is not a failure."""
+    results = list(checks())
     if args.json:
-        print_json([asdict(check) for check in found])
+        print_json([asdict(check) for check in results])
     else:
-        print("\n".join(line for check in found for line in lines(check)))
-    return 1 if any(check.status == "failed" for check in found) else 0
+        print("\n".join(line for check in results for line in lines(check)))
+    return 1 if any(check.status == "failed" for check in results) else 0
 
 
 def checks() -> Iterator[Check]:
@@ -104,34 +103,33 @@ def room(folder: Path) -> Check:
 def machine() -> Check:
     """The accelerators that torch sees."""
 
-    def look() -> Check:
+    def probe() -> Check:
         from agon.engine.probe import accelerators
 
-        found = accelerators()
-        names = ", ".join(f"{device['name']} {device['memory_gib']} GiB" for device in found)
-        return Check("devices", "ok", f"GPU: {names}" if found else "CPU only: tiny models and tests")
+        devices = accelerators()
+        return Check("devices", "ok", f"GPU: {', '.join(devices)}" if devices else "CPU only: tiny models and tests")
 
-    return guarded("devices", look)
+    return guarded("devices", probe)
 
 
 def package(name: str, kind: str) -> Check:
     """An installed package against the version that is pinned for this kind of machine."""
-    found, wanted = installed(name), PINNED[kind][name]
+    version, wanted = installed(name), PINNED[kind][name]
     fix = VLLM_ON_CPU if (name, kind) == ("vllm", "cpu") else f"pip install '{name}=={wanted}'"
     standing = "is tested" if kind == "cpu" else NO_GPU_YET
-    if found is None:
+    if version is None:
         return Check(name, "missing", f"needed for {NEEDED_FOR[name]}", fix)
-    if found.split("+")[0] != wanted:
-        return Check(name, "untested", f"{found}; {wanted} {standing}", fix)
-    return Check(name, "ok", found) if kind == "cpu" else Check(name, "untested", f"{found}; {standing}")
+    if version.split("+")[0] != wanted:
+        return Check(name, "untested", f"{version}; {wanted} {standing}", fix)
+    return Check(name, "ok", version) if kind == "cpu" else Check(name, "untested", f"{version}; {standing}")
 
 
 def optional(name: str) -> Check:
-    """A package without which a part of Agon is closed."""
-    found, (purpose, extra) = installed(name), OPTIONAL[name]
-    if found is None:
+    """A package that one part of Agon needs."""
+    version, (purpose, extra) = installed(name), OPTIONAL[name]
+    if version is None:
         return Check(name, "missing", f"needed for {purpose}", install(extra))
-    return Check(name, "ok", found)
+    return Check(name, "ok", version)
 
 
 def installed(name: str) -> str | None:
@@ -147,7 +145,7 @@ def installed(name: str) -> str | None:
 def verifier(name: str) -> Check:
     """The verifier on answers with known verdicts, through the worker processes that a run uses."""
 
-    def look() -> Check:
+    def probe() -> Check:
         from agon.verify import load_verifier
 
         judge: Any = load_verifier(name)
@@ -159,13 +157,13 @@ def verifier(name: str) -> Check:
             return Check(f"verifier {name}", "failed", "; ".join(wrong), "pip install 'math-verify==0.9.0'")
         return Check(f"verifier {name}", "ok", "agrees with every known verdict")
 
-    return guarded(f"verifier {name}", look)
+    return guarded(f"verifier {name}", probe)
 
 
-def guarded(name: str, look: Callable[[], Check]) -> Check:
-    """A check whose own failure is a finding, not a traceback: this command runs on broken machines."""
+def guarded(name: str, probe: Callable[[], Check]) -> Check:
+    """A check whose own failure is a result, not a traceback: this command runs on broken machines."""
     try:
-        return look()
+        return probe()
     except ModuleNotFoundError as error:
         return Check(name, "missing", f"{error.name} is not installed")
     except AgonError as error:

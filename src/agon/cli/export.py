@@ -1,4 +1,4 @@
-"""`agon export`: a run's pair as plain adapters or merged models, with a model card written from what was measured."""
+"""`agon export`: a run's pair as plain adapters or merged models, with a model card of what was measured."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from typing import TYPE_CHECKING
 from agon.errors import InputError, install
 
 if TYPE_CHECKING:
-    from agon.rundir.pair import Pair
+    from agon.rundir.pair import PairDir
 
 FORMS = ("peft", "merged")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="a run directory with a pair")
-    parser.add_argument("--to", choices=FORMS, required=True, help="two adapters, or two whole models")
+    parser.add_argument("--to", choices=FORMS, required=True, help="two adapters, or two complete models")
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help="a new folder (default: RUN/export-FORM)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the folder whole or not at all."""
+    """Write the folder atomically."""
+    from agon.formatting import show_hidden
     from agon.report.card import card
     from agon.report.collect import read_run
-    from agon.report.escape import tame
-    from agon.rundir.files import TEMPORARY, building, sync_tree, telling
+    from agon.rundir.files import RUN_AGAIN, TEMPORARY, disk_errors_as, sync_tree, temporary_folder
     from agon.rundir.pair import read_pair
 
     pair, measured = read_pair(args.run), read_run(args.run)
     out = args.out or args.run / f"export-{args.to}"
     if out.exists():
-        raise InputError(f"{out} is there already", fix="name another folder with -o DIR, or remove it")
-    with telling(f"{out} was not written"):
+        raise InputError(f"{out} already exists", fix="name a different folder with -o DIR, or remove it")
+    with disk_errors_as(f"{out} was not written", RUN_AGAIN):
         out.parent.mkdir(parents=True, exist_ok=True)
-        with building(out.with_name(f"{TEMPORARY}{out.name}-{os.getpid()}")) as temporary:
+        with temporary_folder(out.with_name(f"{TEMPORARY}{out.name}-{os.getpid()}")) as temporary:
             _adapters(pair, temporary) if args.to == "peft" else _merged(pair, temporary)
             (temporary / "README.md").write_text(card(measured, pair.info, args.to), encoding="utf-8")
             sync_tree(temporary)
             temporary.rename(out)
-    print(f"{tame(str(out))}: a/, b/ and README.md, a card of what was measured")
+    print(f"{show_hidden(str(out))}: a/, b/ and README.md, a model card")
     return 0
 
 
-def _adapters(pair: Pair, folder: Path) -> None:
-    """The pair as it is: both adapters and the facts about them."""
+def _adapters(pair: PairDir, folder: Path) -> None:
+    """Copy both adapters and the facts about them."""
     from agon.rundir.pair import FACTS
     from agon.types import Policy
 
@@ -55,8 +55,8 @@ def _adapters(pair: Pair, folder: Path) -> None:
     shutil.copyfile(pair.path / FACTS, folder / FACTS)
 
 
-def _merged(pair: Pair, folder: Path) -> None:
-    """The base with one adapter merged into it, twice, each with its tokenizer."""
+def _merged(pair: PairDir, folder: Path) -> None:
+    """Write the base with each adapter merged into it, and its tokenizer."""
     from importlib.util import find_spec
 
     if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
@@ -73,6 +73,6 @@ def _merged(pair: Pair, folder: Path) -> None:
 
 
 def _shareable(folder: Path) -> None:
-    """Weights are written for their owner's eyes alone; let them be read by whoever may read the rest."""
+    """Let whoever may read the config read the weights, which are written for their owner alone."""
     for file in folder.glob("*.safetensors"):
         file.chmod((folder / "config.json").stat().st_mode)

@@ -1,4 +1,4 @@
-"""`agon init`: a commented config to start from. The recipes ship with the package."""
+"""`agon init`: write a commented config to start from. The recipes ship with the package."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agon.errors import InputError
 def recipes() -> dict[str, str]:
     """Name and text of every recipe."""
     folder = files("agon") / "recipes"
-    found = sorted(file.name for file in folder.iterdir() if file.name.endswith(".yaml"))
-    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in found}
+    names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".yaml"))
+    return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", help=" | ".join(recipes()))
-    parser.add_argument("-o", "--out", metavar="FILE", help="where to write: RECIPE.yaml if not given, - for stdout")
+    parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -44,14 +44,14 @@ def _recipe(name: str) -> str:
 
 
 def _write(target: Path, text: str) -> None:
-    """Write a new file; one that is there already is somebody's work."""
+    """Write a new file; one that exists is never overwritten."""
     try:
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise InputError(f"{target} is there already", fix=f"name another file: -o {_free(target)}") from None
+        raise InputError(f"{target} already exists", fix=f"name a different file: -o {_free(target)}") from None
     except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror}", fix="name another place with -o FILE") from None
+        raise InputError(f"cannot write {target}: {error.strerror}", fix="name a different file with -o FILE") from None
 
 
 def _free(target: Path) -> Path:

@@ -12,7 +12,7 @@ from agon.cli.parser import config_arguments, json_argument, print_json
 from agon.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from agon.matrix import Cell
+    from agon.matrix.cells import MatrixCell
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """0 when every cell is done, 1 when one failed, 130 when interrupted: the same command goes on."""
-    from agon.matrix import cells
+    """0 when every cell is done, 1 when one failed, 130 when interrupted: the same command resumes."""
+    from agon.matrix.cells import cells
     from agon.rundir.lock import locked
     from agon.verify import check_verifier
 
@@ -40,34 +40,36 @@ def run(args: argparse.Namespace) -> int:
     check_verifier(made[0].config.verifier)  # the same for every cell
     args.out.mkdir(parents=True, exist_ok=True)
     with locked(args.out / ".lock"):
-        if args.launcher == "slurm" and any(cell.commands() for cell in made):
+        if args.launcher == "slurm" and any(cell.missing() for cell in made):
             return _slurm(args, made)
         return _local(args, made)
 
 
-def _local(args: argparse.Namespace, made: list[Cell]) -> int:
+def _local(args: argparse.Namespace, made: list[MatrixCell]) -> int:
     import asyncio
+    from importlib.util import find_spec
 
+    from agon.interrupt import Interrupt, Interrupted
     from agon.matrix.local import run
-    from agon.matrix.report import write_report
-    from agon.training.interrupt import Interrupt, Interrupted
+    from agon.report.matrix_report import CellStatus, write_matrix_report
 
     failures: list[str] = []
     with asyncio.Runner() as runner, Interrupt() as interrupt:
         try:
             failures = runner.run(interrupt.watching(run(made, args.slots, _say)))
         except Interrupted:
-            _say("stopped; every cell is saved, and the same command goes on")
+            _say("stopped; every cell is saved, and the same command resumes")
             return 130
-    told = write_report(made, args.out)
-    print_json(told) if args.json else print((args.out / "report.md").read_text())
+    cells = [CellStatus(c.name, c.arm, c.seed, c.trains, c.folder, c.result, done=not c.missing()) for c in made]
+    report = write_matrix_report(cells, args.out, with_figures=find_spec("matplotlib") is not None)
+    print_json(report.model_dump(mode="json")) if args.json else print(report.markdown())
     _say(f"written to {args.out / 'report.md'} and report.json")
     if failures:
         raise RunError(f"{len(failures)} of {len(made)} cells failed", fix="see their logs, then run the same again")
     return 0
 
 
-def _slurm(args: argparse.Namespace, made: list[Cell]) -> int:
+def _slurm(args: argparse.Namespace, made: list[MatrixCell]) -> int:
     from agon.matrix.slurm import script
     from agon.rundir.files import write
 
@@ -77,7 +79,7 @@ def _slurm(args: argparse.Namespace, made: list[Cell]) -> int:
     path = args.out / "matrix.sbatch"
     write(path, script(made, args.slots, shlex.join(again)).encode())
     print(path)
-    _say(f"{sum(bool(cell.commands()) for cell in made)} of {len(made)} cells are left; read it, then: sbatch {path}")
+    _say(f"{sum(bool(cell.missing()) for cell in made)} of {len(made)} cells are left; read it, then: sbatch {path}")
     return 0
 
 
@@ -89,7 +91,7 @@ def _seeds(text: str) -> list[int]:
     try:
         return [int(word) for word in _list(text)]
     except ValueError as error:
-        raise InputError(f"--seeds {text} cannot be read", fix="write --seeds 0,1,2") from error
+        raise InputError(f"cannot parse --seeds {text}", fix="write --seeds 0,1,2") from error
 
 
 def _say(sentence: str) -> None:

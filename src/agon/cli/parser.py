@@ -1,4 +1,4 @@
-"""What the commands share: a parser that raises our errors, arguments that several of them take, and JSON on stdout."""
+"""What commands share: a parser that raises InputError, common arguments, and JSON on stdout."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
 
-    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Like `parse_args`, but overrides may also follow an option."""
-        args, rest = self.parse_known_args(words)
+        args, rest = self.parse_known_args(argv)
         late = [word for word in rest if "=" in word and not word.startswith("-") and hasattr(args, "overrides")]
         if unknown := [word for word in rest if word not in late]:
-            self.error(f"does not know {' '.join(unknown)}")
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
         if late:
             args.overrides = [*args.overrides, *late]
         return args
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{self.prog}: {message}", fix=f"`{self.prog} --help` shows what it takes")
+        raise InputError(f"{self.prog}: {message}", fix=f"`{self.prog} --help` lists its arguments")
 
 
 def config_arguments(parser: argparse.ArgumentParser, about: str = "a YAML file") -> None:

@@ -1,4 +1,4 @@
-"""`agon plan`: what a config will cost, before anything is started."""
+"""`agon plan`: resolve and validate a config, estimate its budget; nothing is started."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from agon.config import load, resolved
+    from agon.config import load_config, resolved
 
-    config = load(args.config, args.overrides)
-    from agon.training.plan import plan  # after the config is known to be sound: a mistake is answered sooner
+    config = load_config(args.config, args.overrides)
+    from agon.training.plan import plan  # after the config is known to be valid: a mistake is reported sooner
 
     sections = plan(config)
     if args.json:

@@ -16,13 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the page and say where it is; a browser opens it with a double click."""
-    from agon.report.escape import tame
-    from agon.report.rows import Steps, open_source
+    """Write the page and print where it is."""
+    from agon.formatting import show_hidden
+    from agon.report.rows import StepRange, open_source
     from agon.report.viewer import write_viewer
 
-    source = open_source(args.source, Steps.read(args.steps) if args.steps else None)
+    source = open_source(args.source, StepRange.parse(args.steps) if args.steps else None)
     out = args.out or (args.source / "report.html" if args.source.is_dir() else args.source.with_suffix(".html"))
     path = write_viewer(source, out)
-    print(f"{tame(str(path))}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser, it needs no network)")
+    print(f"{show_hidden(str(path))}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser, it needs no network)")
     return 0

@@ -1,314 +1,43 @@
-"""The config tree: frozen models of everything a run needs to know.
+"""The config of a run: read a YAML file with `load_config`, get a frozen, validated `Config`."""
 
-The docstring under a field is its description: `agon config explain KEY` and docs/configuration.md show it. One that
-begins with "Ours:" marks a value that the paper does not give, and says why we chose it. Fields of `game` that are not
-written come from the arm. Reading files is in `read.py` and `validate.py`, rules across fields are in `rules.py`.
-"""
+from agon.config.models import (
+    PRESETS,
+    Config,
+    Data,
+    Eval,
+    GameConfig,
+    Init,
+    Lora,
+    Model,
+    SamplerConfig,
+    Save,
+    Scalar,
+    Source,
+    Train,
+    diff,
+    flat,
+    json_schema,
+    resolved,
+)
+from agon.config.validate import load_config
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
-
-from agon.arms import ARMS, resolve
-from agon.config.rules import broken_rules
-
-# strict: a quoted number is a string, and 1 is not true
-Switch = Annotated[bool, Field(strict=True)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
-Natural = Annotated[int, Field(strict=True, ge=0)]
-Number = Annotated[float, Field(strict=True)]
-Weight = Annotated[float, Field(strict=True, ge=0)]
-Scalar = bool | int | float | str
-
-PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop")
-"""Names alone: a mistake in a config is answered without loading `agon.data`, which holds the rules behind them."""
-
-
-def _known_arm(name: str) -> str:
-    if name not in ARMS:
-        raise ValueError(f"there is no arm {name!r}; choose one of: {', '.join(ARMS)}")
-    return name
-
-
-ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
-VerifierName = Annotated[str, Field(pattern=r"^(math|code|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
-
-
-class Frozen(BaseModel):
-    """A section of the config: cannot be changed after loading, and knows all its keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
-
-
-class Lora(Frozen):
-    """The adapter that each policy is."""
-
-    rank: Positive = 16
-    """Rank of each adapter."""
-    alpha: Positive = 32
-    """Ours: the paper does not give it; twice the rank is the common choice. An adapter is scaled by alpha / rank."""
-    targets: str | list[str] = "all-linear"
-    """Ours: which layers carry an adapter. `all-linear` gives the paper's ~10 M parameters on Qwen3-0.6B; or a list of
-    module names."""
-
-
-class Init(Frozen):
-    """How the two adapters start: apart, but only by noise."""
-
-    a: Literal["zero"] = "zero"
-    """A starts as the base itself: the standard LoRA zero-init."""
-    b_noise_std: Weight = 1.0e-3
-    """Ours: B starts as Gaussian noise around zero, of a size the paper does not give: enough to tell B from A, too
-    little to make it weaker."""
-
-
-class Model(Frozen):
-    """The frozen base and the adapters over it."""
-
-    name: str = Field(min_length=1)
-    """The base: a Hub id, a local folder, or `agon:tiny`, which ships with the package and runs on a CPU."""
-    revision: str | None = None
-    """Ours: the Hub revision to pin, so that a run can be repeated; null is the latest."""
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Ours: precision of the frozen base, as it is published; adapters are trained in float32."""
-    lora: Lora = Lora()
-    """The adapter that each policy is."""
-    init: Init = Init()
-    """How the two adapters start."""
-
-
-class Source(Frozen):
-    """Where problems come from: a preset, a file, or a local copy of a preset."""
-
-    preset: str | None = None
-    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop` or `reasoning-gym:TASK`. With
-    `path`: that preset's rules on a local copy."""
-    path: str | None = None
-    """A local JSONL, parquet or CSV file."""
-    columns: dict[str, str] = Field(default={})
-    """For files: which column is which, such as `{question: problem, answer: solution}`."""
-    take: Positive | None = None
-    """How many problems; null takes all that the other splits leave."""
-    options: dict[str, Scalar] = Field(default={})
-    """Options of the preset, such as `{family: chain, difficulty: 2}` for `tabletop`."""
-
-    @model_validator(mode="after")
-    def _names_something(self) -> Source:
-        if self.preset is None and self.path is None:
-            raise ValueError("needs a preset or a path")
-        return self
-
-
-class Data(Frozen):
-    """Three splits that never share a problem."""
-
-    train: Source
-    """Problems to learn from."""
-    dev: Source
-    """Ours: chooses the cascade direction and the best checkpoint. The paper chooses on the held-out set, which by
-    itself is worth about 1.6 points."""
-    held_out: Source
-    """Problems for the final numbers, and for nothing else."""
-    split_seed: Natural = 0
-    """Ours: which problem falls in which split; the paper says only that its seed is fixed."""
-
-
-class GameConfig(Frozen):
-    """The rules of the game. Fields that are not written come from the arm."""
-
-    group_size: int = Field(default=8, strict=True, ge=2)
-    """N: drafts per problem, and challenges per problem. At least 2, as an advantage needs a group."""
-    format_weight: Weight = 0.5
-    """Lambda: what well-formed structure is worth, beside the 2 of correctness."""
-    opponent: Literal["rival", "self", "none"] = "rival"
-    """Whose draft the challenger meets: the rival's, its own, or none (plain GRPO with 2N rollouts)."""
-    shown: Switch = True
-    """Whether the challenger reads the draft's summary. Ours: a draft that ended without one is shown as one fixed
-    sentence, so that the prompt keeps its shape."""
-    pairing: Literal["per_rollout", "shared", "shifted"] = "per_rollout"
-    """Which draft pays challenge b_i: its own a_i, one draft for the whole group, or the next draft."""
-    stack: Literal["coop", "adv", "margin"] = "adv"
-    """The challenger's reward: correctness alone, with the conversion bonus, or with the naive margin."""
-    roles: Literal["rotate", "fixed"] = "rotate"
-    """Whether A and B swap drafting and challenging at every step."""
-    tiebreak_weight: Weight = 0.0
-    """Gamma: what being right in fewer tokens than a right rival is worth (0.5 in the density study)."""
-    barrier: Switch = False
-    """Ours: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
-    comparison."""
-
-
-class Train(Frozen):
-    """One pass of learning. You state problems per step and group size; micro-batches are derived."""
-
-    problems_per_step: Positive = 8
-    """Ours: the paper does not give it; 8 makes 375 steps of its 3,000 problems, 128 rollouts each."""
-    epochs: Positive = 1
-    """Passes over the training problems."""
-    max_steps: Positive | None = None
-    """Ours: stop after this many steps, for a first look; null runs all epochs."""
-    learning_rate: Number = Field(default=5e-5, gt=0)
-    """Peak learning rate, the same for both policies."""
-    schedule: Literal["linear", "cosine", "constant"] = "linear"
-    """How the learning rate falls after warmup."""
-    warmup: Number = Field(default=0.1, ge=0, lt=1)
-    """Share of all steps over which the learning rate rises from zero."""
-    beta: Weight = 0.0
-    """Ours: KL weight towards the base, which the paper leaves out "for brevity"; 0 saves a forward pass."""
-    loss: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
-    """Ours: how token losses are averaged; `grpo`, the mean over each completion, is the algorithm the paper names."""
-    importance: Literal["token_truncate", "none"] = "token_truncate"
-    """Ours: correction for the gap between sampler and learner, token by token; a whole-sequence ratio would
-    down-weight long traces."""
-    clip_norm: Number | None = Field(default=1.0, gt=0)
-    """Ours: gradient clipping, each adapter by itself, so that one policy cannot slow the other; null turns it off."""
-    temperature: Number = Field(default=1.0, gt=0)
-    """Ours: sampling temperature in training; 1 draws from the policy itself. top_p is always 1, as less would bias the
-    ratios."""
-    max_completion_tokens: Positive = 15_000
-    """Cap on each completion, draft or challenge."""
-    max_peek_tokens: Positive = 2_048
-    """Ours: cap on the summary that a challenger reads, which bounds its prefill."""
-    micro_batch: Positive = 2
-    """Ours: rows per forward pass. Changes memory and speed, not the result."""
-    gradient_checkpointing: Switch = True
-    """Ours: recompute activations in the backward pass; long completions do not fit otherwise."""
-    seed: Natural = 0
-    """Ours: every random choice of the run derives from it; the paper reports no seeds."""
-
-
-class SamplerConfig(Frozen):
-    """What draws completions."""
-
-    engine: Literal["vllm", "hf", "scripted"] = "vllm"
-    """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model."""
-    url: str | None = None
-    """Ours: a running vLLM server to sample from; null starts an engine inside the run."""
-    network: str | None = None
-    """Ours: the network in which `url` may lie, such as 10.0.0.0/8; null is this machine alone, since a server that
-    loads adapters at run time reads any file it is told to."""
-    max_loras: Positive = 4
-    """Ours: adapters live at once: two policies, and their first versions to measure progress against."""
-    gpu_memory_utilization: Number = Field(default=0.45, gt=0, le=1)
-    """Ours: share of the GPU that vLLM may take; the rest is the learner's."""
-    sleep: Switch = False
-    """Ours: an engine inside the run gives its GPU memory back while the learner works: room for longer rows, for some
-    seconds a step."""
-    max_model_len: Positive | None = None
-    """Ours: context length of the engine; null derives it from the caps on peek and completion."""
-
-
-class Eval(Frozen):
-    """How a policy or a pair is measured."""
-
-    points: Natural = 6
-    """Evaluations on dev along the run, evenly spaced, the last at its end, beside one before the first step (the
-    paper's curve); 0 for none."""
-    temperature: Weight = 0.6
-    """Sampling temperature; 0 is greedy."""
-    top_p: Number = Field(default=0.95, gt=0, le=1)
-    """Nucleus sampling."""
-    max_completion_tokens: Positive = 15_000
-    """Cap on each completion, at each stage."""
-    samples: Positive = 1
-    """Completions per problem and stage."""
-    direction: Literal["dev", "ab", "ba", "both", "post-hoc"] = "dev"
-    """Ours: which cascade is reported. `dev` chooses on the dev split; `post-hoc` is the paper's choice, on the
-    evaluated set itself."""
-
-
-class Save(Frozen):
-    """Checkpoints."""
-
-    every: Positive = 50
-    """Ours: steps between checkpoints; the paper does not give it."""
-    keep: int = Field(default=3, strict=True, ge=2)
-    """Ours: how many are kept whole, to bound the disk; at least 2, as the newest may turn out damaged. Those at
-    evaluation points always keep their adapters."""
-
-
-class Config(Frozen):
-    """One run: an arm, a base, problems, a verifier, and how to learn and measure."""
-
-    schema_: Literal[1] = Field(default=1, alias="schema")
-    """Version of this file format."""
-    arm: ArmName
-    """The row of the experiment matrix; it sets every field of `game` that is not written."""
-    model: Model
-    """The frozen base and the adapters over it."""
-    data: Data
-    """Three splits that never share a problem."""
-    verifier: VerifierName
-    """What decides correctness: `math`, your own function as `package.module:function`, or `code`, which is not part of
-    this version."""
-    game: GameConfig = GameConfig()
-    """The rules of the game."""
-    train: Train = Train()
-    """One pass of learning."""
-    sampler: SamplerConfig = SamplerConfig()
-    """What draws completions."""
-    eval: Eval = Eval()
-    """How a policy or a pair is measured."""
-    save: Save = Save()
-    """Checkpoints."""
-    report_to: list[Literal["trackio", "wandb", "tensorboard"]] = Field(default=[])
-    """Trackers to log to. With none, a run needs no account and no network."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _game_from_arm(cls, raw: Any) -> Any:
-        """Fill what `game` leaves open from the arm."""
-        arm = raw.get("arm") if isinstance(raw, Mapping) else None
-        if not isinstance(arm, str) or arm not in ARMS:
-            return raw
-        game = raw.get("game", {})
-        written = game.model_dump(exclude_unset=True) if isinstance(game, GameConfig) else game
-        return {**raw, "game": {**resolve(arm), **written}} if isinstance(written, Mapping) else raw
-
-    @model_validator(mode="after")
-    def _no_rule_broken(self) -> Config:
-        if broken := broken_rules(self.model_dump(by_alias=True)):
-            raise ValueError("; ".join(f"{rule.keys[0]} {rule.reason}" for rule in broken))
-        return self
-
-
-def load(path: str | Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a YAML file and `section.key=value` overrides; a ConfigError lists everything that is wrong with them."""
-    from agon.config.validate import load_config
-
-    return load_config(path, overrides)
-
-
-def resolved(config: Config) -> dict[str, Any]:
-    """Every value of the config, arm included, as plain JSON types: what the manifest stores."""
-    return config.model_dump(mode="json", by_alias=True)
-
-
-def diff(old: Config, new: Config) -> list[str]:
-    """The dotted keys in which two configs differ, sorted: what resume names when it refuses."""
-    before, after = flat(resolved(old)), flat(resolved(new))
-    return sorted(key for key in before.keys() | after.keys() if before.get(key, ...) != after.get(key, ...))
-
-
-def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """{"game.group_size": 8, ...}: nested mappings as dotted keys; an empty mapping stays a value."""
-    leaves: dict[str, Any] = {}
-    for key, value in tree.items():
-        name = f"{prefix}{key}"
-        leaves |= flat(value, f"{name}.") if isinstance(value, Mapping) and value else {name: value}
-    return leaves
-
-
-EXTENDS = "Another config file, relative to this one: its values hold where this one writes none. It may extend others."
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a config file, for editors and other tools."""
-    schema = Config.model_json_schema(by_alias=True)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["properties"] = {"extends": {"type": "string", "description": EXTENDS}} | schema["properties"]
-    return schema
+__all__ = [
+    "PRESETS",
+    "Config",
+    "Data",
+    "Eval",
+    "GameConfig",
+    "Init",
+    "Lora",
+    "Model",
+    "SamplerConfig",
+    "Save",
+    "Scalar",
+    "Source",
+    "Train",
+    "diff",
+    "flat",
+    "json_schema",
+    "load_config",
+    "resolved",
+]

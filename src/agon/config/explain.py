@@ -1,4 +1,4 @@
-"""The config tree in words: its keys, its defaults, what a key means, and which key was probably meant."""
+"""Describe the config tree: its keys, defaults and meanings, and suggestions for misspelt keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from agon.arms import ARMS, ROOT
-from agon.config import Config, json_schema
+from agon.config.models import Config, json_schema
 from agon.config.rules import RULES
 
 
@@ -22,19 +22,19 @@ def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
 
 
 def name_of(model: type[BaseModel], field: str) -> str:
-    """The key of a field as it stands in a file."""
+    """The key of a field as it is written in a file."""
     return model.model_fields[field].alias or field
 
 
 def names(model: type[BaseModel] = Config, above: str = "") -> list[str]:
     """Every dotted key of the tree, sections included, in the order of the models."""
-    found = []
+    keys = []
     for field in model.model_fields:
         name = name_of(model, field)
-        found.append(f"{above}{name}")
+        keys.append(f"{above}{name}")
         if below := sections(model).get(name):
-            found += names(below, f"{above}{name}.")
-    return found
+            keys += names(below, f"{above}{name}.")
+    return keys
 
 
 def defaults(model: type[BaseModel]) -> dict[str, Any]:
@@ -50,15 +50,15 @@ def defaults(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def explain(name: str) -> dict[str, Any]:
-    """What there is to say about a dotted key, in plain JSON types."""
+    """Describe a dotted key, in plain JSON types."""
     info = _schema_of(name)
     section = _resolve(info["$ref"]) if "$ref" in info else {}
-    told = info.get("description") or section["description"]  # pydantic leaves out what the section itself says
-    entry: dict[str, Any] = {"key": name, "description": " ".join(told.split())}
+    description = info.get("description") or section["description"]  # pydantic omits a repeat of the section's own
+    entry: dict[str, Any] = {"key": name, "description": " ".join(description.split())}
     if section:
         return entry | {"keys": [f"{name}.{key}" for key in section["properties"]]}
     entry["type"] = kind(info)
-    entry["default"] = json.dumps(info["default"]) if "default" in info else "none: it must be written"
+    entry["default"] = json.dumps(info["default"]) if "default" in info else "none: required"
     if name == "arm":
         entry["values"] = [f"{arm.name}: {arm.about}" for arm in ARMS.values()]
     elif name.removeprefix("game.") in ROOT:
@@ -86,7 +86,7 @@ def _schema() -> dict[str, Any]:
 
 
 def kind(info: dict[str, Any]) -> str:
-    """The type of a JSON Schema property, as one would say it."""
+    """The type of a JSON Schema property, in words."""
     if "anyOf" in info:
         return _either(dict.fromkeys(kind(option) for option in info["anyOf"]))
     if "const" in info:
@@ -101,26 +101,26 @@ def kind(info: dict[str, Any]) -> str:
     return f"{_KINDS[info['type']]} {' and '.join(limits)}".strip()
 
 
-def _either(words: Iterable[str]) -> str:
-    *most, last = words
+def _either(options: Iterable[str]) -> str:
+    *most, last = options
     return f"{', '.join(most)} or {last}" if most else last
 
 
-_KINDS = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false", "null": "null"}
+_KINDS = {"string": "string", "integer": "integer", "number": "number", "boolean": "true or false", "null": "null"}
 _LIMITS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
 
 
 def suggest_key(key: tuple[str, ...]) -> str:
-    """A near key of the same section, or the same word in another one."""
+    """A similar key of the same section, or the same word in a different one."""
     *section, word = key
     inside = {name.split(".")[-1]: name for name in names() if name.split(".")[:-1] == section}
     anywhere = {name.split(".")[-1]: name for name in reversed(names())}
-    near = [inside[found] for found in difflib.get_close_matches(word, inside, n=1)]
-    near += [anywhere[found] for found in difflib.get_close_matches(word, anywhere, n=1, cutoff=0.8)]
+    near = [inside[match] for match in difflib.get_close_matches(word, inside, n=1)]
+    near += [anywhere[match] for match in difflib.get_close_matches(word, anywhere, n=1, cutoff=0.8)]
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
-    """`; did you mean X?` when X is near, else nothing."""
+    """`; did you mean X?` when X is similar, else nothing."""
     near = difflib.get_close_matches(str(word), list(choices), n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,8 +1,7 @@
-"""YAML with its places: values as they were written, the line of every key, and every mistake in the writing.
+"""Read YAML with positions: values as they were written, the line of every key, and every mistake.
 
-Scalars are read as YAML 1.2 reads them: `1e-5` is a number, `no` is a word, `010` is ten. A key may be written once;
-aliases and tags are refused. `extends: ./base.yaml` takes another file's values wherever this one writes none, key by
-key.
+Scalars are parsed as in YAML 1.2: `1e-5` is a number, `no` is a string, `010` is ten. A key may be written once;
+aliases and tags are refused. `extends: ./base.yaml` takes that file's values wherever this one writes none, key by key.
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ class Written:
     places: dict[Key, Place] = field(default_factory=dict)
     faults: list[tuple[Place, str]] = field(default_factory=list)
 
-    def blame(self, place: Place, text: str) -> None:
+    def report(self, place: Place, text: str) -> None:
         self.faults.append((place, text))
 
     def put(self, key: Key, value: Any, places: dict[Key, Place]) -> None:
-        """Write one value in place of whatever stood there."""
+        """Set one value, replacing what was there."""
         section = self.values
         for name in key[:-1]:
             section = section.setdefault(name, {})
@@ -51,19 +50,19 @@ class Written:
 
 
 def read(path: str, below: tuple[str, ...] = ()) -> Written:
-    """Read a file and all that it extends. `below` are the files that extend this one."""
+    """Read a file and all files that it extends. `below` are the files that extend this one."""
     written = Written()
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        written.blame(Place(path), f"cannot be read: {reason}")
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        written.report(Place(path), f"cannot be read: {reason}")
         return written
     value = parse(text, path, written)
     if isinstance(value, dict):
         written.values = value
     elif not written.faults:
-        written.blame(Place(path), "should be a mapping of keys to values")
+        written.report(Place(path), "should be a mapping of keys to values")
     return _extended(written, path, below)
 
 
@@ -73,14 +72,14 @@ def _extended(written: Written, path: str, below: tuple[str, ...]) -> Written:
         return written
     place, parent = written.places[("extends",)], written.values.pop("extends")
     if not isinstance(parent, str):
-        written.blame(place, f"extends: should be the path of another config file, not {parent!r}")
+        written.report(place, f"extends: should be the path of a config file, not {parent!r}")
         return written
     target = os.path.normpath(Path(path).parent / parent)
     if target in (path, *below):
-        written.blame(place, f"extends: {parent} leads back to this file")
+        written.report(place, f"extends: {parent} leads back to this file")
         return written
     if not Path(target).is_file():
-        written.blame(place, f"extends: there is no file {target}")
+        written.report(place, f"extends: there is no file {target}")
         return written
     base = read(target, (path, *below))
     values = merge(base.values, written.values)
@@ -89,7 +88,7 @@ def _extended(written: Written, path: str, below: tuple[str, ...]) -> Written:
 
 
 def _holds(values: Any, key: Key) -> bool:
-    """Whether `key` is still there after merging; a replaced section takes its keys along."""
+    """Whether `key` still exists after merging; a replaced section removes its keys."""
     for name in key:
         if isinstance(values, list) and name.isdigit() and int(name) < len(values):
             values = values[int(name)]
@@ -110,14 +109,14 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes only. Every plain scalar stays a string for `_plain` to read; aliases are refused."""
+    """Composes nodes only. Every plain scalar stays a string for `_plain` to parse; aliases are refused."""
 
-    yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 (PyYAML's own class attribute)
+    yaml_implicit_resolvers: dict[str, Any] = {}
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem="aliases (*name) are not read; use `extends`", problem_mark=mark)
+            raise yaml.MarkedYAMLError(problem="aliases (*name) are not supported; use `extends`", problem_mark=mark)
         return super().compose_node(parent, index)
 
 
@@ -142,10 +141,10 @@ def parse(text: str, file: str, written: Written, at: Key = ()) -> Any:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or "has characters that YAML does not allow"
-        written.blame(Place(file, mark.line + 1 if mark else 0), f"is not valid YAML: {reason}")
+        written.report(Place(file, mark.line + 1 if mark else 0), f"is not valid YAML: {reason}")
         return None
     except RecursionError:
-        written.blame(Place(file), "is nested too deeply to be a config")
+        written.report(Place(file), "is nested too deeply to be a config")
         return None
     return None if node is None else _Reader(file, written).value(node, at)
 
@@ -160,7 +159,7 @@ class _Reader:
 
     def value(self, node: yaml.Node, at: Key) -> Any:
         if node.tag not in _OWN_TAGS:
-            self.written.blame(self.place(node), f"tags are not read: remove {node.tag.replace(_TAG, '!!')}")
+            self.written.report(self.place(node), f"tags are not supported: remove {node.tag.replace(_TAG, '!!')}")
         if isinstance(node, yaml.MappingNode):
             return {key: self.value(child, (*at, key)) for key, child in self.pairs(node, at)}
         if isinstance(node, yaml.SequenceNode):
@@ -173,14 +172,14 @@ class _Reader:
         return self.value(node, at)
 
     def pairs(self, node: yaml.MappingNode, at: Key) -> Iterator[tuple[str, yaml.Node]]:
-        """The keys of a mapping, each once, with their places written down."""
+        """The keys of a mapping, each once, with their places recorded."""
         first: dict[str, Place] = {}
         for key, child in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                self.written.blame(self.place(key), "a key should be a word")
+                self.written.report(self.place(key), "a key should be a string")
             elif key.value in first:
                 name = ".".join((*at, key.value))
-                self.written.blame(self.place(key), f"{name}: written twice, first on line {first[key.value].line}")
+                self.written.report(self.place(key), f"{name}: written twice, first on line {first[key.value].line}")
             else:
                 first[key.value] = self.written.places[(*at, key.value)] = self.place(key)
                 yield key.value, child

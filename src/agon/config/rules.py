@@ -1,6 +1,6 @@
 """Rules that span several fields of the config, each with its reason.
 
-A table instead of validators: a rule is checked as soon as its own fields are sound, however many others are not.
+A table instead of validators: a rule is checked when its own fields are valid, even if others are not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`holds` is asked with the values of `keys`, in that order; the first key is the one to blame."""
+    """`holds` is called with the values of `keys`, in that order; the first key is the one reported."""
 
     keys: tuple[str, ...]
     holds: Callable[..., bool]
@@ -23,13 +23,13 @@ SPLITS = ("train", "dev", "held_out")
 
 
 def _source_rules(split: str) -> tuple[Rule, ...]:
-    """What the fields of one source owe each other."""
+    """Rules between the fields of one source."""
     columns, options, take, preset = (f"data.{split}.{field}" for field in ("columns", "options", "take", "preset"))
     return (
         Rule(
             (columns, preset),
             lambda columns, preset: not columns or preset is None,
-            "a preset knows its own columns; leave out one of the two",
+            "a preset brings its own columns; remove one of the two",
         ),
         Rule(
             (options, preset),
@@ -39,15 +39,15 @@ def _source_rules(split: str) -> tuple[Rule, ...]:
         Rule(
             (take, preset),
             lambda take, preset: take is not None or not str(preset).startswith(("tabletop", "reasoning-gym:")),
-            "a generated preset makes any number of problems: say how many",
+            "a generated preset makes any number of problems: set take",
         ),
     )
 
 
 RULES = (
     Rule(
-        ("game.shown", "game.opponent"),
-        lambda shown, opponent: shown or opponent != "self",
+        ("game.show_draft", "game.opponent"),
+        lambda show, opponent: show or opponent != "self",
         "must be true when game.opponent is self: refining one's own draft means reading it",
     ),
     Rule(
@@ -61,9 +61,9 @@ RULES = (
         "a tiebreak needs a rival to be shorter than: game.opponent rival, or weight 0",
     ),
     Rule(
-        ("game.barrier", "game.opponent"),
-        lambda barrier, opponent: not barrier or opponent != "none",
-        "there is no second stage to hold back when game.opponent is none",
+        ("game.wait_for_all_drafts", "game.opponent"),
+        lambda wait, opponent: not wait or opponent != "none",
+        "there is no second stage to delay when game.opponent is none",
     ),
     Rule(
         ("sampler.url", "sampler.engine"),
@@ -93,15 +93,15 @@ RULES = (
     Rule(
         ("verifier", "data.train.preset"),
         lambda name, preset: preset is None or ":" in name or (preset == "codecontests-easy") == (name == "code"),
-        "programs are judged by code, everything else by math; the other would call every answer wrong",
+        "programs are judged by code, everything else by math; a mismatch would reject every answer",
     ),
     *(rule for split in SPLITS for rule in _source_rules(split)),
 )
 
 
-def broken_rules(config: Mapping[str, Any], sound: Callable[[str], bool] = lambda key: True) -> list[Rule]:
-    """The rules that a complete config breaks, among those whose fields are all sound."""
-    return [r for r in RULES if all(map(sound, r.keys)) and not r.holds(*(_at(config, key) for key in r.keys))]
+def broken_rules(config: Mapping[str, Any], valid: Callable[[str], bool] = lambda key: True) -> list[Rule]:
+    """The rules that a complete config breaks, among those whose fields are all valid."""
+    return [r for r in RULES if all(map(valid, r.keys)) and not r.holds(*(_at(config, key) for key in r.keys))]
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:

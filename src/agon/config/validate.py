@@ -11,8 +11,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agon.arms import ARMS, resolve
-from agon.config import PRESETS, Config, flat, resolved
 from agon.config.explain import defaults, did_you_mean, sections, suggest_key
+from agon.config.models import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, merge, parse, read
 from agon.config.rules import broken_rules
 from agon.errors import ConfigError
@@ -47,7 +47,7 @@ def _error(name: str, written: Written) -> ConfigError:
     count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
     return ConfigError(
         f"{name}: {count}, nothing was started",
-        fix="correct the lines above; `agon config explain KEY` says what a key means and which values it takes",
+        fix="correct the lines above; `agon config explain KEY` explains a key and the values it takes",
         faults=lines,
     )
 
@@ -57,11 +57,11 @@ def _override(written: Written, text: str) -> None:
     name, equals, raw = text.partition("=")
     key: Key = tuple(name.strip().split("."))
     if not equals or not all(key):
-        written.blame(COMMAND_LINE, f"{text!r} should look like section.key=value")
+        written.report(COMMAND_LINE, f"{text!r} should look like section.key=value")
     elif written.places.get(key) == COMMAND_LINE:
-        written.blame(COMMAND_LINE, f"{name}: set twice")
+        written.report(COMMAND_LINE, f"{name}: set twice")
     elif blocked := _blocked(written.values, key):
-        written.blame(COMMAND_LINE, f"{name}: {blocked} is a value, not a section")
+        written.report(COMMAND_LINE, f"{name}: {blocked} is a value, not a section")
     else:
         inside = Written()
         value = parse(raw, COMMAND_LINE.file, inside, key)
@@ -80,7 +80,7 @@ def _blocked(values: Mapping[str, Any], key: Key) -> str | None:
 
 
 def _validate(written: Written, file: str) -> Config | None:
-    """Check the types and ranges of all fields, then the rules of those that are sound."""
+    """Check the types and ranges of all fields, then the rules of those that are valid."""
     _drop_empty_sections(written.values)
     config, bad = None, set[Key]()
     try:
@@ -90,7 +90,7 @@ def _validate(written: Written, file: str) -> Config | None:
             if detail["loc"]:
                 key = _key_of(detail, written.values)
                 if not any(key[: len(b)] == b for b in bad):
-                    written.blame(_place_of(written, key, file), f"{'.'.join(key)}: {_describe(detail, key)}")
+                    written.report(_place_of(written, key, file), f"{'.'.join(key)}: {_describe(detail, key)}")
                 bad.add(key)
     _check_presets(written)
     _check_rules(written, bad, file)
@@ -98,12 +98,12 @@ def _validate(written: Written, file: str) -> Config | None:
 
 
 def _check_presets(written: Written) -> None:
-    """A misspelt preset should not wait until the data is read."""
+    """Refuse a misspelt preset now, not when the data is read."""
     for key, place in written.places.items():
         if len(key) == 3 and (key[0], key[2]) == ("data", "preset"):
             name = written.values["data"][key[1]]["preset"]
             if isinstance(name, str) and name not in PRESETS and not name.startswith("reasoning-gym:"):
-                written.blame(place, f"{'.'.join(key)}: there is no preset {name!r}{did_you_mean(name, PRESETS)}")
+                written.report(place, f"{'.'.join(key)}: there is no preset {name!r}{did_you_mean(name, PRESETS)}")
 
 
 def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config) -> None:
@@ -116,17 +116,17 @@ def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config
 
 
 def _check_rules(written: Written, bad: set[Key], file: str) -> None:
-    """Rules across fields, as far as their own fields are sound."""
+    """Rules across fields, where their own fields are valid."""
     complete = merge(defaults(Config), _from_arm(written.values))
 
-    def sound(name: str) -> bool:
+    def valid(name: str) -> bool:
         key = tuple(name.split("."))
         return not any(key[: len(b)] == b or b[: len(key)] == key for b in bad)
 
-    for rule in broken_rules(complete, sound):
+    for rule in broken_rules(complete, valid):
         keys = [tuple(name.split(".")) for name in rule.keys]
-        guilty = next((key for key in keys if key in written.places), ("arm",))
-        written.blame(_place_of(written, guilty, file), f"{rule.keys[0]}: {rule.reason}")
+        origin = next((key for key in keys if key in written.places), ("arm",))
+        written.report(_place_of(written, origin, file), f"{rule.keys[0]}: {rule.reason}")
 
 
 def _from_arm(values: dict[str, Any]) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def _from_arm(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place_of(written: Written, key: Key, file: str) -> Place:
-    """Where `key` was written, or the nearest section around it."""
+    """Where `key` was written, or the innermost section around it."""
     while key and key not in written.places:
         key = key[:-1]
     return written.places.get(key, Place(file))

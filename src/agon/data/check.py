@@ -1,31 +1,25 @@
-"""Are the problems what they say? Lengths, and every gold answered with itself before a GPU hour is spent on it.
+"""Check problems before a GPU hour is spent on them: lengths, and every gold given as the answer to its own problem.
 
-A gold that its own verifier refuses can never be rewarded: its groups are dead, and it counts against every policy.
+A gold that its own verifier rejects can never be rewarded: its groups are dead, and it counts against every policy.
 Below `GOLD_SHARE` the check fails. Problems judged by tests have no gold to check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
-from agon.types import BASE, Completion, Problem, Verdict
+from agon.protocols import Verifier
+from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Problem
 
 GOLD_SHARE = 0.95
-"""At least this share of golds must be accepted. Ours: a twentieth of dead groups is already a loss worth a look."""
+"""At least this share of golds must be accepted. Our choice: one dead group in twenty is already worth a look."""
 
 QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
-class Judge(Protocol):
-    """What a verifier offers for many answers at once."""
-
-    def verify_many(self, pairs: Sequence[tuple[Problem, Completion]]) -> Sequence[Verdict]: ...
-
-
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedGold:
     """A gold that its own verifier does not accept."""
 
     id: str
@@ -36,11 +30,11 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class GoldCheck:
-    """How many golds are accepted when they are given as the answer."""
+    """How many golds are accepted as answers."""
 
     accepted: int
     of: int
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedGold, ...]
 
     @property
     def share(self) -> float | None:
@@ -56,12 +50,12 @@ def with_gold(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.answer]
 
 
-def gold_check(problems: Iterable[Problem], judge: Judge) -> GoldCheck:
-    """Answer every problem with its own gold."""
+def gold_check(problems: Iterable[Problem], verifier: Verifier) -> GoldCheck:
+    """Give every problem its own gold as the answer."""
     golds = with_gold(problems)
-    verdicts = judge.verify_many([(problem, gold_completion(problem)) for problem in golds])
+    verdicts = verifier.verify_many([(problem, gold_completion(problem)) for problem in golds])
     rejected = [
-        Rejected(problem.id, problem.answer, verdict.reason.value, verdict.detail)
+        RejectedGold(problem.id, problem.answer, verdict.reason.value, verdict.detail)
         for problem, verdict in zip(golds, verdicts, strict=True)
         if not verdict.correct
     ]
@@ -69,8 +63,8 @@ def gold_check(problems: Iterable[Problem], judge: Judge) -> GoldCheck:
 
 
 def gold_completion(problem: Problem) -> Completion:
-    """A completion that says nothing but the gold."""
-    text = f"<think>\nThe answer is known.\n</think>\n<answer>{problem.answer}</answer>"
+    """A well-formed completion whose answer is the gold."""
+    text = f"{THINK_OPEN}\nThe answer is known.\n{THINK_CLOSE}\n<answer>{problem.answer}</answer>"
     return Completion(text, version=BASE, prompt_tokens=0, generated_tokens=0)
 
 

@@ -1,6 +1,6 @@
-"""Problems that are made, not stored: our own `tabletop`, and the tasks of reasoning-gym.
+"""Generated problems: our own `tabletop`, and the tasks of reasoning-gym.
 
-They have no pool to carve from: each split is drawn with its own seed, and what an earlier split holds is replaced.
+There is no pool to split: each split is drawn with its own seed, and a problem that an earlier split holds is replaced.
 """
 
 from __future__ import annotations
@@ -8,42 +8,47 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agon.data.split import Pool, unique
+from agon.data.normalise import gold_text, make_problem, question_key, question_text
+from agon.data.split import ProblemPool, unique
 from agon.data.tabletop import problems as tabletop
-from agon.data.text import gold_text, key, make_problem, question_text
 from agon.errors import DataError, install
 from agon.types import Problem
 
+if TYPE_CHECKING:
+    from agon.config import Scalar
+
 GYM = "reasoning-gym:"
 ROUNDS = 8
-"""Times that more problems are drawn to replace the ones already known; a task that still falls short is too small."""
+"""How often more problems are drawn to replace known ones; a task that still falls short is too small."""
 
 
 def is_generated(preset: str | None) -> bool:
     return preset is not None and (preset == "tabletop" or preset.startswith(GYM))
 
 
-def generate(preset: str, options: Mapping[str, Any], count: int, seed: int, known: Sequence[Problem] = ()) -> Pool:
-    """`count` problems that are not among the known ones, in the order they are drawn."""
-    taken = {key(problem.question) for problem in known}
-    wanted = count
+def generate(
+    preset: str, options: Mapping[str, Scalar], count: int, seed: int, known: Sequence[Problem] = ()
+) -> ProblemPool:
+    """`count` problems that are not among the known ones, in the order they were drawn."""
+    taken = {question_key(problem.question) for problem in known}
+    size = count
     for _ in range(ROUNDS):
-        drawn = _draw(preset, options, wanted, seed)
-        found, duplicates, conflicts = unique(drawn)
-        fresh = [problem for problem in found if key(problem.question) not in taken]
+        drawn = _draw(preset, options, size, seed)
+        distinct, duplicates, conflicts = unique(drawn)
+        fresh = [problem for problem in distinct if question_key(problem.question) not in taken]
         if len(fresh) >= count:
-            return Pool(tuple(fresh[:count]), preset, None, len(drawn), 0, duplicates, conflicts)
-        wanted += 2 * (count - len(fresh))
+            return ProblemPool(tuple(fresh[:count]), preset, None, len(drawn), 0, duplicates, conflicts)
+        size += 2 * (count - len(fresh))
     raise DataError(
-        f"{preset} gave {len(fresh)} fresh problems out of {len(drawn)} drawn, not {count}"
-        f" ({duplicates} duplicates, {conflicts} conflicting, {len(found) - len(fresh)} already in another split)",
+        f"{preset} made {len(fresh)} new problems out of {len(drawn)}, not {count}"
+        f" ({duplicates} duplicates, {conflicts} conflicting, {len(distinct) - len(fresh)} already in another split)",
         fix="take fewer problems, or choose options with more variety",
     )
 
 
-def _draw(preset: str, options: Mapping[str, Any], count: int, seed: int) -> list[Problem]:
+def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int) -> list[Problem]:
     if preset.startswith(GYM):
         return _gym(preset.removeprefix(GYM), options, count, seed)
     if unknown := sorted(set(options) - {"family", "difficulty"}):
@@ -51,7 +56,7 @@ def _draw(preset: str, options: Mapping[str, Any], count: int, seed: int) -> lis
     return tabletop.problems(str(options.get("family", "chain")), int(options.get("difficulty", 3)), count, seed)
 
 
-def _gym(task: str, options: Mapping[str, Any], count: int, seed: int) -> list[Problem]:
+def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> list[Problem]:
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
@@ -61,12 +66,12 @@ def _gym(task: str, options: Mapping[str, Any], count: int, seed: int) -> list[P
         near = difflib.get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)
         raise DataError(f"reasoning-gym has no task {task!r}", fix=f"use one of: {', '.join(near)}")
     try:
-        made = reasoning_gym.create_dataset(task, size=count, seed=seed, **options)
-        return [_gym_problem(task, entry) for entry in made]
+        entries = reasoning_gym.create_dataset(task, size=count, seed=seed, **options)
+        return [_gym_problem(task, entry) for entry in entries]
     except (AssertionError, TypeError, ValueError) as error:
         fields = sorted(DATASETS[task][1].__dataclass_fields__.keys() - {"size", "seed"})
         raise DataError(
-            f"reasoning-gym:{task} refuses these options: {error}", fix=f"its options are {', '.join(fields)}"
+            f"reasoning-gym:{task} rejects these options: {error}", fix=f"its options are {', '.join(fields)}"
         ) from error
 
 

@@ -1,7 +1,7 @@
 """Rows of local files: JSONL, parquet and CSV, with a column map.
 
-Every row must be usable: a file that is not what it says is refused as a whole, with the numbers of the bad rows, by
-reason. Row numbers are what an editor shows: lines of a text file (a header is line 1), rows of a parquet file from 1.
+Every row must be usable, or the whole file is refused with the numbers of the bad rows, by reason. Row numbers are what
+an editor shows: lines of a text file (a header is line 1), rows of a parquet file from 1.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agon.data.split import Pool, unique
-from agon.data.text import gold_text, make_problem, question_text
+from agon.data.normalise import gold_text, make_problem, question_text
+from agon.data.split import ProblemPool, unique
 from agon.errors import DataError
 from agon.types import Problem
 
-Row = Mapping[str, Any]
+RawRow = Mapping[str, Any]
+"""A row as it stands in a file: a value by column."""
+Numbered = Iterator[tuple[str, RawRow | str]]
+"""Row numbers with rows; where a row cannot be read, the reason as text."""
 SHOWN = 10
-"""Reasons told of a refused file, and row numbers listed for each."""
+"""Reasons listed for a refused file, and row numbers per reason."""
 
 
 class Faults:
-    """Rows that cannot be used: their numbers, by reason."""
+    """Numbers of the rows that cannot be used, by reason."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[str]] = {}
@@ -43,7 +46,7 @@ class Faults:
             reasons = "; ".join(f"{reason}: {_listed(rows)}" for reason, rows in list(self.rows.items())[:SHOWN])
             raise DataError(
                 f"{bad} of {total} rows of {origin} cannot be used: {reasons}",
-                fix="repair or remove these rows, or map other columns: columns: {question: ..., answer: ...}",
+                fix="repair or remove these rows, or map different columns: columns: {question: ..., answer: ...}",
             )
 
 
@@ -52,11 +55,11 @@ def _listed(rows: Sequence[str]) -> str:
     return f"row{'s' if len(rows) > 1 else ''} {', '.join(rows[:SHOWN])}{more}"
 
 
-def read_file(path: str, columns: Mapping[str, str]) -> Pool:
-    """The problems of a file or folder; `columns` names the columns of question, answer and whatever goes to meta."""
+def read_file(path: str, columns: Mapping[str, str]) -> ProblemPool:
+    """The problems of a file or folder; `columns` names the columns of question, answer and meta."""
     names = {"question": "question", "answer": "answer", **columns}
 
-    def problem(row: Row) -> Problem:
+    def problem(row: RawRow) -> Problem:
         meta = {ours: row[theirs] for ours, theirs in names.items() if ours not in ("question", "answer")}
         return make_problem(question_text(row[names["question"]]), gold_text(row[names["answer"]]), meta)
 
@@ -64,53 +67,54 @@ def read_file(path: str, columns: Mapping[str, str]) -> Pool:
 
 
 def collect(
-    numbered: Iterator[tuple[str, Row | str]],
-    problem: Callable[[Row], Problem | None],
+    numbered: Numbered,
+    problem: Callable[[RawRow], Problem | None],
     *,
     origin: str,
     revision: str | None = None,
     allowed: float = 0.0,
-) -> Pool:
-    """A pool from rows; `problem` gives None for a row that its rule leaves out, ValueError for an unusable one."""
-    faults, found, total, filtered = Faults(), [], 0, 0
+) -> ProblemPool:
+    """A pool from rows; `problem` returns None for a row that its rule leaves out, raises ValueError for a bad one."""
+    faults, kept, total, filtered = Faults(), list[Problem](), 0, 0
     for number, row in numbered:
         total += 1
         try:
-            made = problem(_whole(row))
+            made = problem(_readable(row))
         except ValueError as error:
             faults.add(str(error), number)
             continue
-        filtered += made is None
-        found += [] if made is None else [made]
+        if made is None:
+            filtered += 1
+        else:
+            kept.append(made)
     if total == 0:
         raise DataError(f"{origin} has no rows", fix="name a file with at least one problem")
     faults.refuse(origin, total, allowed)
-    problems, duplicates, conflicts = unique(found)
-    return Pool(problems, origin, revision, total, filtered, duplicates, conflicts, faults.counts)
+    problems, duplicates, conflicts = unique(kept)
+    return ProblemPool(problems, origin, revision, total, filtered, duplicates, conflicts, faults.counts)
 
 
-def _whole(row: Row | str) -> Row:
-    """The row itself; a reader hands over the reason, as text, where it found none."""
+def _readable(row: RawRow | str) -> RawRow:
     if isinstance(row, str):
         raise ValueError(row)
     return row
 
 
 def files(path: Path, prefix: str = "") -> list[Path]:
-    """The file itself, or all readable files of a folder whose names begin with `prefix`."""
+    """The file itself, or all files of a folder in a known format whose names begin with `prefix`."""
     if path.is_dir():
-        found = sorted(file for file in path.rglob(f"{prefix}*") if file.suffix in READERS and file.is_file())
+        paths = sorted(file for file in path.rglob(f"{prefix}*") if file.suffix in READERS and file.is_file())
     elif path.is_file():
-        found = [path]
+        paths = [path]
     else:
-        raise DataError(f"there is no file or folder {path}", fix="check the path; it is relative to where you started")
-    if not found:
+        raise DataError(f"{path} does not exist", fix="check the path; it is relative to the current directory")
+    if not paths:
         raise DataError(f"{path} holds no {prefix}*.jsonl, .parquet or .csv file", fix="name the file itself")
-    return found
+    return paths
 
 
-def rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, Row | str]]:
-    """Rows with their numbers, only the named columns; in place of a row that cannot be read, the reason."""
+def rows(paths: Sequence[Path], columns: Sequence[str]) -> Numbered:
+    """The named columns of all rows, numbered."""
     for path in paths:
         if path.suffix not in READERS:
             raise DataError(
@@ -120,14 +124,14 @@ def rows(paths: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[str, R
             yield str(number) if len(paths) == 1 else f"{path.name}:{number}", row
 
 
-def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | str]]:
+def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow | str]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield number, _json_row(line, columns)
 
 
-def _json_row(line: bytes, columns: Sequence[str]) -> Row | str:
+def _json_row(line: bytes, columns: Sequence[str]) -> RawRow | str:
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -139,14 +143,14 @@ def _json_row(line: bytes, columns: Sequence[str]) -> Row | str:
     return _picked(row, columns)
 
 
-def _csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | str]]:
+def _csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow | str]]:
     reader = csv.DictReader(io.StringIO(_decoded(path), newline=""), strict=True)
     try:
         _require(path, columns, reader.fieldnames or ())
         start = reader.line_num + 1
         for row in reader:
-            whole = None not in row and None not in row.values()
-            yield start, _picked(row, columns) if whole else "has more or fewer cells than the header"
+            complete = None not in row and None not in row.values()
+            yield start, _picked(row, columns) if complete else "has more or fewer cells than the header"
             start = reader.line_num + 1
     except csv.Error as error:
         raise DataError(
@@ -163,7 +167,7 @@ def _decoded(path: Path) -> str:
         raise DataError(f"{path} is not valid UTF-8: line {line}", fix="save it as UTF-8") from error
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | str]]:
+def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow | str]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -176,8 +180,8 @@ def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, Row | st
                     number += 1
                     yield number, row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        what = str(error).splitlines()[0]
-        raise DataError(f"{path} is not a whole parquet file: {what}", fix="copy or download it again") from error
+        reason = str(error).splitlines()[0]
+        raise DataError(f"cannot read {path} as parquet: {reason}", fix="copy or download it again") from error
 
 
 def _require(path: Path, columns: Sequence[str], present: Sequence[str]) -> None:
@@ -187,16 +191,16 @@ def _require(path: Path, columns: Sequence[str], present: Sequence[str]) -> None
             fix="map the columns, such as columns: {question: problem, answer: solution}",
         )
     if len(set(present)) < len(present):
-        raise DataError(f"{path} names a column twice: {', '.join(present)}", fix="rename one of them")
+        raise DataError(f"{path} has a column twice: {', '.join(present)}", fix="rename one of them")
 
 
-def _picked(row: Row, columns: Sequence[str]) -> Row | str:
+def _picked(row: RawRow, columns: Sequence[str]) -> RawRow | str:
     if missing := [column for column in columns if column not in row]:
         return f"no field {', '.join(missing)} (it has {', '.join(sorted(row)) or 'none'})"
     return {column: row[column] for column in columns}
 
 
-READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[int, Row | str]]]] = {
+READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[int, RawRow | str]]]] = {
     ".jsonl": _jsonl,
     ".parquet": _parquet,
     ".csv": _csv,

@@ -1,7 +1,7 @@
 """Presets: published problem sets at a pinned revision, with the rule that turns their rows into problems.
 
 A preset loads from the Hub through `datasets`, or from a local copy (a file, or a folder laid out as on the Hub), and
-only the columns it needs. The paper names the sets and the two filters marked so; the rest of the rules is ours:
+reads only the columns it needs. The paper names the sets and the two filters marked so; the other rules are ours:
 
     deepmath-hard       difficulty 8.0, binary answers removed (paper); what counts as binary: `is_binary`
     gsm8k, gsm8k-test   gold after the last ####, thousands separators removed
@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agon.data.local import Row, collect, files, rows
-from agon.data.split import Pool
-from agon.data.text import gold_text, make_problem, question_text
+from agon.data.local import Numbered, RawRow, collect, files, rows
+from agon.data.normalise import gold_text, make_problem, question_text
+from agon.data.split import ProblemPool
 from agon.errors import DataError, install
 from agon.types import Problem
+
+if TYPE_CHECKING:
+    from agon.config import Scalar
 
 UNUSABLE_SHARE = 0.01
 EASY = 1
@@ -34,7 +37,7 @@ LARGEST_TEST = 1_000_000
 """Characters of input and output together; a larger test is left out (a few of CodeContests' are tens of megabytes)."""
 
 LONGEST_RUN = 30.0
-"""Seconds; a published time limit beyond it is a mistake."""
+"""Seconds; a longer published time limit is taken for a mistake."""
 
 BINARY = ("yes", "no", "true", "false", "correct", "incorrect")
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
@@ -45,13 +48,13 @@ _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3})")
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A data set on the Hub and how its rows become problems; `difficulty` keeps rows of exactly that difficulty."""
+    """A data set on the Hub and the rule that turns rows into problems; `difficulty` keeps that difficulty alone."""
 
     hub_id: str
     revision: str
     split: str
     columns: tuple[str, ...]
-    problem: Callable[[Row], Problem | None]
+    problem: Callable[[RawRow], Problem | None]
     config: str | None = None
     difficulty: float | None = None
     parquet: bool = True
@@ -66,13 +69,13 @@ def is_binary(gold: str) -> bool:
     return _BINARY.fullmatch(_SIGNS.sub("", bare).strip().casefold()) is not None
 
 
-def deepmath_problem(row: Row) -> Problem | None:
-    """None for a binary answer: guessing would pay half the time."""
+def deepmath_problem(row: RawRow) -> Problem | None:
+    """None for a binary answer: guessing would be right half the time."""
     gold = gold_text(row["final_answer"])
     return None if is_binary(gold) else make_problem(question_text(row["question"]), gold)
 
 
-def gsm8k_problem(row: Row) -> Problem:
+def gsm8k_problem(row: RawRow) -> Problem:
     solution = gold_text(row["answer"])
     if "####" not in solution:
         raise ValueError("answer has no ####")
@@ -80,13 +83,13 @@ def gsm8k_problem(row: Row) -> Problem:
     return make_problem(question_text(row["question"]), _SEPARATOR.sub("", gold))
 
 
-def math_500_problem(row: Row) -> Problem:
+def math_500_problem(row: RawRow) -> Problem:
     meta = {"unique_id": row["unique_id"]}
     return make_problem(question_text(row["problem"]), gold_text(row["answer"]), meta)
 
 
-def code_problem(row: Row) -> Problem | None:
-    """None for a program that talks through files. All tests go to meta, which judges instead of a gold answer."""
+def code_problem(row: RawRow) -> Problem | None:
+    """None for a program that reads or writes files. All tests go to meta: they judge instead of a gold answer."""
     if row["input_file"] or row["output_file"]:
         return None
     tests = [test for name in ("public_tests", "private_tests", "generated_tests") for test in _tests(row[name])]
@@ -102,7 +105,7 @@ def _tests(tests: Mapping[str, Any] | None) -> list[list[str]]:
     """Pairs of input and output."""
     inputs, outputs = (tests or {}).get("input") or [], (tests or {}).get("output") or []
     if len(inputs) != len(outputs):
-        raise ValueError("as many test inputs as outputs are needed")
+        raise ValueError("test inputs and outputs differ in number")
     if not all(isinstance(text, str) for text in [*inputs, *outputs]):
         raise ValueError("a test is not text")
     return [list(test) for test in zip(inputs, outputs, strict=True)]
@@ -166,7 +169,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def read_preset(name: str, path: str | None, options: Mapping[str, Any]) -> Pool:
+def read_preset(name: str, path: str | None, options: Mapping[str, Scalar]) -> ProblemPool:
     """The problems of a preset, from the Hub or from a local copy."""
     preset = _known(name)
     if unknown := sorted(set(options) - {"revision"}):
@@ -175,7 +178,7 @@ def read_preset(name: str, path: str | None, options: Mapping[str, Any]) -> Pool
     numbered = _local_rows(preset, path) if path else _hub_rows(preset, revision)
     origin = f"{name} in {path}" if path else f"{name} ({preset.hub_id})"
 
-    def problem(row: Row) -> Problem | None:
+    def problem(row: RawRow) -> Problem | None:
         if preset.difficulty is not None and row["difficulty"] != preset.difficulty:
             return None
         return preset.problem(row)
@@ -187,27 +190,25 @@ def _known(name: str) -> Preset:
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1)
         known = ", ".join([*PRESETS, "tabletop", "reasoning-gym:TASK"])
-        raise DataError(
-            f"there is no preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}"
-        )
+        raise DataError(f"unknown preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}")
     return PRESETS[name]
 
 
 def _commit(revision: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{40}", revision):
-        raise DataError(f"revision {revision} is not a commit", fix="name the 40 hex digits: a branch or tag can move")
+        raise DataError(f"revision {revision} is not a commit", fix="give its 40 hex digits: a branch or tag can move")
     return revision
 
 
-def _local_rows(preset: Preset, path: str) -> Iterator[tuple[str, Row | str]]:
+def _local_rows(preset: Preset, path: str) -> Numbered:
     folder = Path(path)
     if preset.config and (folder / preset.config).is_dir():
         folder = folder / preset.config
     return rows(files(folder, preset.split), preset.columns)
 
 
-def _hub_rows(preset: Preset, revision: str | None) -> Iterator[tuple[str, Row | str]]:
-    """Rows of the Hub's data set; those of another difficulty are never decoded, as a row of tests can be large."""
+def _hub_rows(preset: Preset, revision: str | None) -> Numbered:
+    """Rows of the Hub's data set; rows of a different difficulty are never decoded, as a row of tests can be large."""
     table = _hub_table(preset, revision)
     for index, difficulty in enumerate(table["difficulty"] if preset.difficulty is not None else [None] * len(table)):
         yield str(index + 1), table[index] if difficulty == preset.difficulty else {"difficulty": difficulty}
@@ -223,8 +224,8 @@ def _hub_table(preset: Preset, revision: str | None) -> Any:
         table = datasets.load_dataset(preset.hub_id, preset.config, split=preset.split, revision=revision, **only)
         return table.select_columns(list(preset.columns))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        what = str(error.__cause__ or error).splitlines()[0]
+        reason = str(error.__cause__ or error).splitlines()[0]
         raise DataError(
-            f"cannot load {preset.hub_id} at {revision}: {what}",
+            f"cannot load {preset.hub_id} at {revision}: {reason}",
             fix="connect once to fill the cache, or name a local copy: path beside preset",
         ) from error

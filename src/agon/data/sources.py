@@ -1,4 +1,4 @@
-"""From the config's sources to problems: one source (`load`), or three splits that never share a problem (`splits`)."""
+"""From sources in a config to problems: one source (`load`), or three splits without a shared problem (`splits`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agon.data.generated import generate, is_generated
 from agon.data.local import read_file
 from agon.data.presets import read_preset
-from agon.data.split import PARTS, Claim, Pool, content_hash, fill, shuffled
+from agon.data.split import PARTS, Claim, ProblemPool, content_hash, fill, shuffled
 from agon.errors import DataError
 from agon.types import Problem, seed_for
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The problems of a run. `pools` says where each split comes from and what was left out on the way."""
+    """The problems of a run. `pools` says where each split comes from and what was left out."""
 
     train: tuple[Problem, ...]
     dev: tuple[Problem, ...]
     held_out: tuple[Problem, ...]
-    pools: Mapping[str, Pool]
+    pools: Mapping[str, ProblemPool]
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -46,23 +46,23 @@ def load(source: Source, *, seed: int = 0) -> list[Problem]:
     return taken(source, read(source, seed=seed), seed=seed)
 
 
-def taken(source: Source, pool: Pool, *, seed: int = 0) -> list[Problem]:
+def taken(source: Source, pool: ProblemPool, *, seed: int = 0) -> list[Problem]:
     """The problems that a source takes of its own pool."""
     problems = list(pool.problems) if is_generated(source.preset) else shuffled(pool.problems, seed)
     if source.take is not None and source.take > len(problems):
         raise DataError(
             f"{pool.origin} has {len(problems)} problems, not {source.take} ({pool.account()})",
-            fix=f"ask for fewer: take: {len(problems)}",
+            fix=f"take fewer: take: {len(problems)}",
         )
     return problems[: source.take]
 
 
-def read(source: Source, *, seed: int = 0) -> Pool:
-    """All that a source holds, each question once; of a generated one, the `take` that it must state."""
+def read(source: Source, *, seed: int = 0) -> ProblemPool:
+    """All problems of a source, each question once; a generated source makes as many as its `take`."""
     if source.preset is not None and source.columns:
-        raise DataError(f"preset {source.preset} knows its own columns", fix="leave out columns, or leave out preset")
+        raise DataError(f"preset {source.preset} has its own columns", fix="remove columns, or remove preset")
     if source.preset is not None and is_generated(source.preset):
-        return generate(source.preset, source.options, _stated(source), seed)
+        return generate(source.preset, source.options, _required_take(source), seed)
     if source.preset is not None:
         return read_preset(source.preset, source.path, source.options)
     if source.path is None:
@@ -73,9 +73,9 @@ def read(source: Source, *, seed: int = 0) -> Pool:
 
 
 def splits(data: Data) -> Splits:
-    """The three splits of a config. Splits that name one source share its pool; generated ones are drawn apart."""
+    """The three splits of a config. Splits that name one source share its pool; generated ones are drawn separately."""
     sources = {part: getattr(data, part) for part in PARTS}
-    pools = _stored(sources)
+    pools = _read_pools(sources)
     claims = {part: Claim(part, pool, sources[part].take) for part, pool in pools.items()}
     filled: dict[str, tuple[Problem, ...]] = {}
     for part in PARTS:
@@ -87,9 +87,9 @@ def splits(data: Data) -> Splits:
     return Splits(filled["train"], filled["dev"], filled["held_out"], pools)
 
 
-def _stored(sources: Mapping[str, Source]) -> dict[str, Pool]:
+def _read_pools(sources: Mapping[str, Source]) -> dict[str, ProblemPool]:
     """The pool of every split that is not generated; a source that two splits name is read once."""
-    once: dict[str, Pool] = {}
+    once: dict[str, ProblemPool] = {}
     pools = {}
     for part, source in sources.items():
         if not is_generated(source.preset):
@@ -98,12 +98,12 @@ def _stored(sources: Mapping[str, Source]) -> dict[str, Pool]:
     return pools
 
 
-def _drawn(source: Source, part: str, seed: int, filled: Mapping[str, Sequence[Problem]]) -> Pool:
+def _drawn(source: Source, part: str, seed: int, filled: Mapping[str, Sequence[Problem]]) -> ProblemPool:
     known = [problem for problems in filled.values() for problem in problems]
-    return generate(str(source.preset), source.options, _stated(source), seed_for(seed, part), known)
+    return generate(str(source.preset), source.options, _required_take(source), seed_for(seed, part), known)
 
 
-def _stated(source: Source) -> int:
+def _required_take(source: Source) -> int:
     if source.take is None:
-        raise DataError(f"{source.preset} can make any number of problems", fix="say how many: take: 300")
+        raise DataError(f"{source.preset} can make any number of problems", fix="set how many: take: 300")
     return source.take

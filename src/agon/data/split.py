@@ -1,9 +1,9 @@
 """Three splits that never share a problem, the same on every machine.
 
-A problem's place is decided by a hash of (split seed, id), never by its place in a file: shuffling the file changes
+A problem's split is decided by a hash of (split seed, id), never by its position in a file: shuffling the file changes
 nothing. Held-out is filled first, then dev, then train, so that a larger train never changes what is measured. Two
-problems are the same when their questions agree after normalisation (`text.key`). Standard library only: a split made
-under another Python is the same split.
+problems are the same when their questions have one key (`normalise.question_key`). Standard library only: a split made
+by a different Python is the same split.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agon.data.text import key, tidy
+from agon.data.normalise import canonical, question_key
 from agon.errors import DataError
 from agon.types import Problem
 
@@ -21,15 +21,15 @@ PARTS = ("held_out", "dev", "train")
 """The order in which the splits are filled."""
 
 GRAM = 13
-"""Words in a row that two questions must share to overlap; a shorter held-out question counts as a whole."""
+"""Consecutive words that two questions must share to overlap; a shorter held-out question counts as a whole."""
 
 SHORTEST = 4
-"""A question of fewer words is compared as a whole only: its words are everywhere."""
+"""A question of fewer words never overlaps: its words are everywhere."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
-    """The problems of one source, each question once, and what was left out on the way."""
+class ProblemPool:
+    """The problems of one source, each question once, and counts of what was left out."""
 
     problems: tuple[Problem, ...]
     origin: str = ""
@@ -41,23 +41,24 @@ class Pool:
     unusable: Mapping[str, int] = field(default_factory=dict)
 
     def account(self) -> str:
-        """Where the rows went, in one line."""
-        lost = {"filtered": self.filtered, "duplicate": self.duplicates, "conflicting": self.conflicts, **self.unusable}
-        return ", ".join([f"{self.rows} rows", *(f"{count} {why}" for why, count in lost.items() if count)])
+        """Rows read and rows left out, in one line."""
+        counts = {"filtered": self.filtered, "duplicate": self.duplicates, "conflicting": self.conflicts}
+        left_out = [f"{count} {reason}" for reason, count in (counts | dict(self.unusable)).items() if count]
+        return ", ".join([f"{self.rows} rows", *left_out])
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What one split asks of one pool; `take` None is all that the splits after it leave."""
+    """What one split takes from one pool; None is all that the splits filled later leave."""
 
     part: str
-    pool: Pool
+    pool: ProblemPool
     take: int | None
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """A held-out problem whose words stand in a training problem: `share` of its n-grams."""
+class SharedWords:
+    """A held-out problem that shares words with a training problem: `share` of its n-grams."""
 
     held_out: str
     train: str
@@ -70,21 +71,21 @@ class Overlap:
     """Held-out problems that share n-grams with train, most first."""
 
     of: int
-    found: tuple[Shared, ...]
+    problems: tuple[SharedWords, ...]
 
 
 def unique(problems: Iterable[Problem]) -> tuple[tuple[Problem, ...], int, int]:
-    """Each question once, the number of duplicates, and of golds that contradict another (they are left out)."""
-    asked: dict[str, dict[str, Problem]] = {}
+    """Each question once, the number of duplicates, and the number of rows left out for contradictory golds."""
+    by_question: dict[str, dict[str, Problem]] = {}
     rows = 0
     for problem in problems:
         rows += 1
-        golds, gold = asked.setdefault(key(problem.question), {}), tidy(problem.answer)
+        golds, gold = by_question.setdefault(question_key(problem.question), {}), canonical(problem.answer)
         # the smallest, not the first: the order of the file must not matter
         golds[gold] = min(golds[gold], problem, key=_row) if gold in golds else problem
-    alone = tuple(problem for golds in asked.values() if len(golds) == 1 for problem in golds.values())
-    conflicts = sum(len(golds) for golds in asked.values() if len(golds) > 1)
-    return alone, rows - len(alone) - conflicts, conflicts
+    distinct = tuple(problem for golds in by_question.values() if len(golds) == 1 for problem in golds.values())
+    conflicts = sum(len(golds) for golds in by_question.values() if len(golds) > 1)
+    return distinct, rows - len(distinct) - conflicts, conflicts
 
 
 def _row(problem: Problem) -> str:
@@ -93,20 +94,20 @@ def _row(problem: Problem) -> str:
 
 
 def shuffled(problems: Iterable[Problem], seed: int) -> list[Problem]:
-    """The problems in the order of their hashes: the same whatever order they come in."""
-    return sorted(problems, key=lambda problem: (_place(seed, problem.id), problem.id))
+    """The problems in the order of their hashes, whatever order they come in."""
+    return sorted(problems, key=lambda problem: (_position(seed, problem.id), problem.id))
 
 
-def _place(seed: int, problem_id: str) -> str:
+def _position(seed: int, problem_id: str) -> str:
     return hashlib.sha256(f"{seed}\x1f{problem_id}".encode()).hexdigest()
 
 
 def fill(
     claim: Claim, claims: Sequence[Claim], filled: Mapping[str, Sequence[Problem]], seed: int
 ) -> tuple[Problem, ...]:
-    """The problems of one split: the first by hash that no split filled before holds."""
-    taken = {key(problem.question) for problems in filled.values() for problem in problems}
-    left = [problem for problem in shuffled(claim.pool.problems, seed) if key(problem.question) not in taken]
+    """The problems of one split: the first by hash that no earlier split holds."""
+    taken = {question_key(problem.question) for problems in filled.values() for problem in problems}
+    left = [problem for problem in shuffled(claim.pool.problems, seed) if question_key(problem.question) not in taken]
     count = _count(claim, claims, len(left))
     if not 0 < count <= len(left):
         raise _too_few(claim, claims, len(left), filled)
@@ -119,8 +120,8 @@ def _count(claim: Claim, claims: Sequence[Claim], left: int) -> int:
     later = [other for other in _sharing(claim, claims) if PARTS.index(other.part) > PARTS.index(claim.part)]
     if open_ended := [other.part for other in later if other.take is None]:
         raise DataError(
-            f"data.{claim.part} and data.{open_ended[0]} both want all that is left of {claim.pool.origin}",
-            fix=f"say how many problems one of them takes, such as data.{claim.part}.take=300",
+            f"data.{claim.part} and data.{open_ended[0]} both take all that is left of {claim.pool.origin}",
+            fix=f"set the size of one of them, such as data.{claim.part}.take=300",
         )
     return left - sum(other.take or 0 for other in later)
 
@@ -130,18 +131,18 @@ def _sharing(claim: Claim, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _too_few(claim: Claim, claims: Sequence[Claim], left: int, filled: Mapping[str, Sequence[Problem]]) -> DataError:
-    wants = "at least 1 problem" if claim.take is None else f"{claim.take} problems"
+    needed = "at least 1 problem" if claim.take is None else f"{claim.take} problems"
     sizes = "".join(f", {len(problems)} in {part}" for part, problems in filled.items())
-    waiting = "".join(f", {other.take} wanted by {other.part}" for other in _sharing(claim, claims) if other.take)
+    waiting = "".join(f", {other.take} for {other.part}" for other in _sharing(claim, claims) if other.take)
     return DataError(
-        f"data.{claim.part} wants {wants}, but {left} are left of {claim.pool.origin}:"
+        f"data.{claim.part} needs {needed}, but {left} are left of {claim.pool.origin}:"
         f" {len(claim.pool.problems)} usable ({claim.pool.account()}){sizes}{waiting if claim.take is None else ''}",
-        fix=f"ask for fewer, such as data.{claim.part}.take={max(left, 1)}, or name a larger source",
+        fix=f"take fewer, such as data.{claim.part}.take={max(left, 1)}, or name a larger source",
     )
 
 
 def content_hash(problems: Iterable[Problem]) -> str:
-    """One hash of a split's questions, golds and meta, whatever their order."""
+    """A hash of a split's questions, golds and meta, whatever their order."""
     digest = hashlib.sha256()
     for row in sorted(map(_row, problems)):
         digest.update(row.encode() + b"\n")
@@ -149,7 +150,7 @@ def content_hash(problems: Iterable[Problem]) -> str:
 
 
 def overlap(train: Sequence[Problem], held_out: Sequence[Problem]) -> Overlap:
-    """Which held-out problems share n-grams of words with a training problem, and how many of theirs."""
+    """Which held-out problems share n-grams of words with a training problem, and what share of their own."""
     grams = [_grams(problem) for problem in held_out]
     owners: dict[tuple[str, ...], list[int]] = {}
     for index, own in enumerate(grams):
@@ -161,22 +162,22 @@ def overlap(train: Sequence[Problem], held_out: Sequence[Problem]) -> Overlap:
         for gram in _windows(problem, sizes):
             for index in owners.get(gram, ()):
                 seen[index].setdefault(gram, problem.id)
-    found = [_shared(held_out[index].id, hits, len(grams[index])) for index, hits in enumerate(seen) if hits]
-    return Overlap(len(held_out), tuple(sorted(found, key=lambda shared: (-shared.share, shared.held_out))))
+    shared = [_shared(held_out[index].id, hits, len(grams[index])) for index, hits in enumerate(seen) if hits]
+    return Overlap(len(held_out), tuple(sorted(shared, key=lambda words: (-words.share, words.held_out))))
 
 
 def _grams(problem: Problem) -> set[tuple[str, ...]]:
-    words = len(key(problem.question).split())
+    words = len(question_key(problem.question).split())
     return set(_windows(problem, [min(words, GRAM)])) if words >= SHORTEST else set()
 
 
 def _windows(problem: Problem, sizes: Iterable[int]) -> Iterable[tuple[str, ...]]:
-    words = key(problem.question).split()
+    words = question_key(problem.question).split()
     for size in sizes:
         for start in range(len(words) - size + 1):
             yield tuple(words[start : start + size])
 
 
-def _shared(held_out: str, hits: Mapping[tuple[str, ...], str], of: int) -> Shared:
+def _shared(held_out: str, hits: Mapping[tuple[str, ...], str], of: int) -> SharedWords:
     gram, train = next(iter(hits.items()))
-    return Shared(held_out, train, len(hits) / of, " ".join(gram))
+    return SharedWords(held_out, train, len(hits) / of, " ".join(gram))

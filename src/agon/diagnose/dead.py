@@ -1,15 +1,15 @@
-"""Why a group carries no signal: one reason for each dead group, the most telling one first."""
+"""Why a group carries no signal: one cause per dead group, the most specific first."""
 
 from __future__ import annotations
 
 from collections import Counter
 from enum import StrEnum
 
-from agon.diagnose.groups import Group, Log, column, varies
+from agon.diagnose.groups import Group, GroupLog, column, varies
 
 
 class Cause(StrEnum):
-    """Why the totals of a group are all alike."""
+    """Why all totals of a group are equal."""
 
     UNGRADED = "ungraded"
     CANCELLING = "cancelling"
@@ -22,21 +22,21 @@ class Cause(StrEnum):
     CONSTANT = "constant"
 
 
-def causes(log: Log) -> Counter[Cause]:
+def causes(log: GroupLog) -> Counter[Cause]:
     """How many groups are dead, by cause."""
-    extremes = [_extremes(log, place) for place in range(len(log.terms))]
-    found = (cause(group, extremes, log.resolution) for group in log.groups)
-    return Counter(reason for reason in found if reason is not None)
+    extremes = [_extremes(log, term) for term in range(len(log.terms))]
+    by_group = (cause(group, extremes, log.resolution) for group in log.groups)
+    return Counter(reason for reason in by_group if reason is not None)
 
 
 def cause(group: Group, extremes: list[tuple[float, float]], resolution: float) -> Cause | None:
-    """Why this group is dead; None if it lives."""
+    """Why this group is dead; None if it is live."""
     graded = tuple(row for row in group if row.total is not None)
     if len(graded) < 2:
         return Cause.UNGRADED
     if varies([row.total for row in graded if row.total is not None], resolution):
         return None
-    if any(varies(column(graded, place), resolution) for place in range(len(extremes))):
+    if any(varies(column(graded, term), resolution) for term in range(len(extremes))):
         return Cause.CANCELLING
     if len({row.correct for row in graded}) > 1:
         return Cause.UNPAID
@@ -48,15 +48,15 @@ def cause(group: Group, extremes: list[tuple[float, float]], resolution: float) 
 
 
 def _by_terms(graded: Group, extremes: list[tuple[float, float]], resolution: float) -> Cause:
-    """Without a column that says what is right: at the top of what the log pays, at its bottom, or in between."""
-    moving = [(value, low, high) for value, (low, high) in zip(graded[0].terms, extremes, strict=True) if high > low]
-    if moving and all(high - value <= resolution for value, _, high in moving):
+    """The cause where no column says what is right: the log's maximum, its minimum, or in between."""
+    varying = [(value, low, high) for value, (low, high) in zip(graded[0].terms, extremes, strict=True) if high > low]
+    if varying and all(high - value <= resolution for value, _, high in varying):
         return Cause.SATURATED
-    if moving and all(value - low <= resolution for value, low, _ in moving):
+    if varying and all(value - low <= resolution for value, low, _ in varying):
         return Cause.FLOORED
     return Cause.CONSTANT
 
 
-def _extremes(log: Log, place: int) -> tuple[float, float]:
-    values = [row.terms[place] for row in log.rows() if row.total is not None]
+def _extremes(log: GroupLog, term: int) -> tuple[float, float]:
+    values = [row.terms[term] for row in log.rows() if row.total is not None]
     return min(values, default=0.0), max(values, default=0.0)

@@ -1,11 +1,11 @@
-"""A diagnosis in plain words: what was found, and what to do about it."""
+"""A diagnosis as text: a table, the findings as sentences, and what to do about them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from agon.diagnose.dead import Cause
-from agon.diagnose.report import Diagnosis
+from agon.diagnose.diagnosis import Diagnosis
 from agon.diagnose.terms import MIN_REPEATS, Term
 
 MEANING = {
@@ -14,7 +14,7 @@ MEANING = {
     Cause.UNPAID: "right and wrong rows earn the same: correctness is not paid, or has weight 0",
     Cause.TRUNCATED: "every row was cut off: raise the completion limit, or pay for shorter answers",
     Cause.ALL_RIGHT: "too easy: take out problems that the policy always solves",
-    Cause.ALL_WRONG: "too hard: take easier problems, or more rollouts a problem",
+    Cause.ALL_WRONG: "too hard: take easier problems, or more rollouts per problem",
     Cause.SATURATED: "every term is at the log's maximum: too easy, or a reward that everyone earns",
     Cause.FLOORED: "every term is at the log's minimum: too hard, or a reward function that always fails",
     Cause.CONSTANT: "every term is the same in all rows",
@@ -22,7 +22,7 @@ MEANING = {
 
 KIND = {
     "group-constant": (
-        "is inert: it never varies within a group, so the group's mean takes it away. Drop it, or make it vary."
+        "is inert: it never varies within a group, so the group's mean cancels it. Drop it, or make it vary."
     ),
     "action-independent": (
         "is inert in expectation: once the opponent's outcome is fixed it never varies "
@@ -30,41 +30,44 @@ KIND = {
     ),
     "rescaling": (
         "is inert: it varies, but no advantage changes when it is dropped. It only stretches the group, and the "
-        "standard deviation divides that out; something else must vary within the group for it to matter."
+        "standard deviation divides that out; another term must vary within the group for it to matter."
     ),
 }
 
 MOSTLY = 0.9
+"""Share of groups from which on a term at its maximum or minimum is reported."""
 LITTLE = 0.05
+"""Share of groups up to which a term that changes advantages is called nearly inert."""
 
 
 def findings(diagnosis: Diagnosis) -> list[str]:
-    """Every finding as one sentence, the ones that question the log itself first."""
-    return [*_about_log(diagnosis), *_about_dead(diagnosis), *(line for t in diagnosis.terms for line in _about(t))]
+    """Every finding as a short text, those that question the log itself first."""
+    about_terms = (sentence for term in diagnosis.terms for sentence in _about_term(term))
+    return [*_about_log(diagnosis), *_about_dead(diagnosis), *about_terms]
 
 
-def _about_log(found: Diagnosis) -> Iterator[str]:
-    if found.group_sizes[1] < 2:
+def _about_log(diagnosis: Diagnosis) -> Iterator[str]:
+    if diagnosis.group_sizes[1] < 2:
         yield "No group has two rows. Rows of one group must share the value of the group column: see --group."
-    if found.unexplained_groups:
+    if diagnosis.unexplained_groups:
         yield (
-            f"In {found.unexplained_groups:.0%} of the groups the total varies by something that is not among the "
+            f"In {diagnosis.unexplained_groups:.0%} of the groups the total varies by something that is not among the "
             "terms: name every reward column with --terms and its weight with --weights."
         )
-    if found.advantages_agree is False:
+    if diagnosis.advantages_agree is False:
         yield (
             "The logged advantages are not the totals normalised by group: check --weights, --total and --scale, or "
-            "the trainer normalises in another way (over the batch, or each term on its own)."
+            "the trainer normalises differently (over the batch, or each term on its own)."
         )
 
 
-def _about_dead(found: Diagnosis) -> Iterator[str]:
-    if found.dead_groups:
-        share = found.dead_groups / found.groups
-        yield f"{found.dead_groups} of {found.groups} groups ({share:.0%}) are dead: their tokens teach nothing."
+def _about_dead(diagnosis: Diagnosis) -> Iterator[str]:
+    if dead := diagnosis.dead_groups:
+        share = dead / diagnosis.groups
+        yield f"{dead} of {diagnosis.groups} groups ({share:.0%}) are dead: their tokens teach nothing."
 
 
-def _about(term: Term) -> Iterator[str]:
+def _about_term(term: Term) -> Iterator[str]:
     name = f"`{term.name}`"
     if term.kind in KIND:
         yield f"{name} {KIND[term.kind]}"
@@ -76,29 +79,38 @@ def _about(term: Term) -> Iterator[str]:
     if term.kind == "signal" and term.changed_groups < LITTLE:
         yield f"{name} is nearly inert: it changes the advantages of {term.changed_groups:.1%} of the groups."
     if not term.inert and term.saturated >= MOSTLY:
-        yield f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: learnt, it pays little now."
+        yield f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now."
     if not term.inert and term.floored >= MOSTLY:
         yield f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned."
     if term.sole_signal:
         yield f"{name} alone keeps {term.sole_signal} groups alive: there, the policy is trained on nothing else."
 
 
-def table(found: Diagnosis) -> list[str]:
-    """The whole diagnosis as lines to print."""
-    low, high = found.group_sizes
-    size = f"{low}" if low == high else f"{low} to {high}"
-    norm = "group mean and standard deviation" if found.scale == "group" else "group mean only"
-    ungraded = f", {found.ungraded_rows} ungraded" if found.ungraded_rows else ""
-    lines = [f"{found.name}: {found.groups} groups of {size}, {found.rows} rows{ungraded}; normalised by {norm}", ""]
-    width = max([len(term.name) for term in found.terms] + [4])
-    lines.append(f"  {'term':<{width}}  {'kind':<18}  varies   share  change  flips")
-    for term in found.terms:
-        lines.append(
-            f"  {term.name:<{width}}  {term.kind:<18}  {term.varying_groups:>6.0%}  {term.variance_share:>6.2f}"
-            f"  {term.advantage_change:>6.3f}  {term.sign_flips:>5.1%}"
-        )
-    if found.dead:
+def summary(diagnosis: Diagnosis) -> list[str]:
+    """The whole diagnosis as lines to print: head, terms, dead groups, findings."""
+    lines = [_head(diagnosis), "", *_term_table(diagnosis.terms)]
+    if diagnosis.dead:
         lines += ["", "  dead groups"]
-        lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in found.dead.items()]
-    said = findings(found)
-    return lines + (["", *(f"  - {line}" for line in said)] if said else [])
+        lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in diagnosis.dead.items()]
+    if sentences := findings(diagnosis):
+        lines += ["", *(f"  - {sentence}" for sentence in sentences)]
+    return lines
+
+
+def _head(diagnosis: Diagnosis) -> str:
+    low, high = diagnosis.group_sizes
+    size = f"{low}" if low == high else f"{low} to {high}"
+    norm = "group mean and standard deviation" if diagnosis.scale == "group" else "group mean only"
+    ungraded = f", {diagnosis.ungraded_rows} ungraded" if diagnosis.ungraded_rows else ""
+    counts = f"{diagnosis.groups} groups of {size}, {diagnosis.rows} rows{ungraded}"
+    return f"{diagnosis.name}: {counts}; normalised by {norm}"
+
+
+def _term_table(terms: Sequence[Term]) -> list[str]:
+    width = max([len(term.name) for term in terms] + [4])
+    head = f"  {'term':<{width}}  {'kind':<18}  varies   share  change  flips"
+    return [head] + [
+        f"  {term.name:<{width}}  {term.kind:<18}  {term.varying_groups:>6.0%}  {term.variance_share:>6.2f}"
+        f"  {term.advantage_change:>6.3f}  {term.sign_flips:>5.1%}"
+        for term in terms
+    ]

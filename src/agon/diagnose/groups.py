@@ -1,4 +1,4 @@
-"""Logged groups as values: rows with their weighted reward terms, and the two ways of normalising a group."""
+"""Logged groups as values: weighted reward terms by row, and the two ways of normalising a group."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ RESOLUTION = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One completion. `total` is None when it was not graded; what the log does not hold is None."""
+class RewardRow:
+    """The rewards of one completion. `total` is None when it was not graded; what the log does not hold is None."""
 
     terms: tuple[float, ...]
     total: float | None
@@ -29,11 +29,11 @@ class Row:
     advantage: float | None = None
 
 
-Group = tuple[Row, ...]
+Group = tuple[RewardRow, ...]
 
 
 @dataclass(frozen=True)
-class Log:
+class GroupLog:
     """Groups of rows that were normalised together, and the names of their terms."""
 
     name: str
@@ -46,19 +46,19 @@ class Log:
         sizes = [abs(value) for row in self.rows() for value in (*row.terms, row.total or 0.0)]
         return RESOLUTION * max(sizes, default=0.0)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[RewardRow]:
         for group in self.groups:
             yield from group
 
     @cached_property
     def graded(self) -> list[Group]:
         """Every group without its ungraded rows; groups with fewer than two graded rows are left out."""
-        kept = (tuple(row for row in group if row.total is not None) for group in self.groups)
-        return [group for group in kept if len(group) > 1]
+        groups = (tuple(row for row in group if row.total is not None) for group in self.groups)
+        return [group for group in groups if len(group) > 1]
 
 
 def snap(values: Sequence[float], resolution: float) -> list[float]:
-    """The values with those that lie within the resolution of each other made equal."""
+    """The values, with those within the resolution of each other made equal."""
     snapped = dict[float, float]()
     anchor = None
     for value in sorted(set(values)):

@@ -1,4 +1,4 @@
-"""Read logged groups from parquet or JSONL files, a folder of them, or a run directory of Agon.
+"""Read logged groups from parquet or JSONL files, a folder of them, or a run directory.
 
 Columns are recognised by name where that is safe: Agon's bouts, TRL's `log_completions` files (step, prompt,
 completion, one column per reward function, advantage), and verl's rollout dumps (step, input, output, score).
@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from agon.diagnose.groups import Log, Row
+from agon.diagnose.groups import GroupLog, RewardRow
 from agon.errors import DataError
 
-Record = Mapping[str, Any]
+LogLine = Mapping[str, Any]
+"""A line of a log as it was written: a value by column."""
 
 GROUP = ("group", "group_id", "problem_id", "prompt_id", "question_id", "uid", "prompt", "input", "question")
 STEP = ("step", "global_step", "iteration")
@@ -27,6 +28,7 @@ TRUNCATED = ("truncated", "is_truncated", "finish", "finish_reason", "stop_reaso
 OPPONENT = ("opponent_correct", "rival_correct", "opponent")
 ADVANTAGE = ("advantage", "advantages")
 AGON = {"problem_id", "rival", "draft_reward_correctness", "challenge_reward_correctness"}
+JSONL = "write one JSON object per line"
 LONG = ("_text", "_detail", "_prompt", "peek", "question")
 
 
@@ -49,16 +51,15 @@ class Columns:
         return [*self.group, *self.terms, *self.weights, *(name for name in optional if name)]
 
 
-def read(path: Path, columns: Columns | None = None) -> list[Log]:
-    """The logs in a file, a folder or a run directory: one, or one for each stream of an Agon run."""
-    files = _files(path)
-    records = [record for file in files for record in _records(file)]
-    if not records:
-        raise DataError(f"{path} holds no rows", fix="log at least one step, or name another file")
-    present = set().union(*records)
+def read(path: Path, columns: Columns | None = None) -> list[GroupLog]:
+    """The logs in a file, a folder or a run directory: one, or one per stream of an Agon run."""
+    lines = [line for file in _files(path) for line in _lines(file)]
+    if not lines:
+        raise DataError(f"{path} holds no rows", fix="log at least one step, or name a different file")
+    present = set[str]().union(*lines)
     if columns is None and present >= AGON:
-        return _agon(records)
-    return [_log(path.name, records, recognise(records, present, columns or Columns()))]
+        return _agon(lines)
+    return [_log(path.name, lines, recognise(lines, present, columns or Columns()))]
 
 
 def _files(path: Path) -> list[Path]:
@@ -72,8 +73,8 @@ def _files(path: Path) -> list[Path]:
     raise DataError(f"{path} {problem}", fix="name a parquet or JSONL file, a folder of them, or a run directory")
 
 
-def _records(path: Path) -> list[dict[str, Any]]:
-    """The rows of a file, without the long texts of Agon's own files."""
+def _lines(path: Path) -> list[LogLine]:
+    """The lines of a file, without the long texts of Agon's own files."""
     if path.suffix in {".jsonl", ".json", ".ndjson"}:
         return list(_json_lines(path))
     import pyarrow as pa
@@ -82,32 +83,35 @@ def _records(path: Path) -> list[dict[str, Any]]:
     try:
         names = pq.read_schema(path).names
         wanted = [name for name in names if not (set(names) >= AGON and name.endswith(LONG))]
-        rows: list[dict[str, Any]] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
+        lines: list[LogLine] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not readable parquet: {error}", fix="name a parquet or .jsonl file") from error
-    return rows
+        raise DataError(f"cannot read {path} as parquet: {error}", fix="name a parquet or .jsonl file") from error
+    return lines
 
 
-def _json_lines(path: Path) -> Iterable[dict[str, Any]]:
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}:{number} is not JSON: {error.msg}", fix="one JSON object a line") from error
-        if not isinstance(record, dict):
-            raise DataError(f"{path}:{number} is not a JSON object", fix="one JSON object a line")
-        yield record
+def _json_lines(path: Path) -> Iterable[LogLine]:
+    with path.open("rb") as file:  # as bytes: a line separator of Unicode inside a text does not end the line
+        for number, text in enumerate(file, start=1):
+            if text.strip():
+                yield _json_line(text, f"{path}:{number}")
 
 
-def recognise(records: Sequence[Record], present: set[str], given: Columns) -> Columns:
+def _json_line(text: bytes, place: str) -> LogLine:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place} is not JSON: {error}", fix=JSONL) from error
+    if not isinstance(line, dict):
+        raise DataError(f"{place} is not a JSON object", fix=JSONL)
+    return line
+
+
+def recognise(lines: Sequence[LogLine], present: set[str], given: Columns) -> Columns:
     """Fill in the columns that were not named, and refuse names that are not there."""
-    unknown = [name for name in given.names() if name not in present]
-    if unknown:
-        has = ", ".join(sorted(present))
-        raise DataError(f"no column named {', '.join(unknown)}", fix=f"choose among the columns of the log: {has}")
-    found = replace(
+    if unknown := [name for name in given.names() if name not in present]:
+        names = ", ".join(sorted(present))
+        raise DataError(f"no column named {', '.join(unknown)}", fix=f"choose among the columns of the log: {names}")
+    columns = replace(
         given,
         group=given.group or _group(present),
         total=given.total or _first(TOTAL, present - set(given.terms)),
@@ -116,10 +120,10 @@ def recognise(records: Sequence[Record], present: set[str], given: Columns) -> C
         opponent=given.opponent or _first(OPPONENT, present),
         advantage=given.advantage or _first(ADVANTAGE, present),
     )
-    terms = given.terms or _terms(records, present, found)
-    if not terms and found.total is None:
+    terms = given.terms or _terms(lines, present, columns)
+    if not terms and columns.total is None:
         raise DataError("no reward column was recognised", fix="name the reward columns with --terms a,b,c")
-    return replace(found, terms=terms)
+    return replace(columns, terms=terms)
 
 
 def _group(present: set[str]) -> tuple[str, ...]:
@@ -131,18 +135,18 @@ def _group(present: set[str]) -> tuple[str, ...]:
     return (step, name) if step else (name,)
 
 
-def _terms(records: Sequence[Record], present: set[str], known: Columns) -> tuple[str, ...]:
+def _terms(lines: Sequence[LogLine], present: set[str], known: Columns) -> tuple[str, ...]:
     """Columns named after a reward; in TRL's files, every numeric column that is not something else."""
     taken = {*known.names(), *GROUP, *STEP, *TRUNCATED, *ADVANTAGE, "index"} - known.weights.keys()
-    ordered = dict.fromkeys(name for record in records for name in record)
-    free = [name for name in ordered if name not in taken and _numeric(name, records)]
+    ordered = dict.fromkeys(name for line in lines for name in line)
+    free = [name for name in ordered if name not in taken and _numeric(name, lines)]
     if {"completion", "advantage"} <= present:
         return tuple(free)
     return tuple(name for name in free if "reward" in name.lower())
 
 
-def _numeric(name: str, records: Sequence[Record]) -> bool:
-    values = [record[name] for record in records if record.get(name) is not None]
+def _numeric(name: str, lines: Sequence[LogLine]) -> bool:
+    values = [line[name] for line in lines if line.get(name) is not None]
     return bool(values) and all(isinstance(value, int | float) for value in values)
 
 
@@ -150,27 +154,27 @@ def _first(names: Sequence[str], present: set[str]) -> str | None:
     return next((name for name in names if name in present), None)
 
 
-def _log(name: str, records: Iterable[Record], columns: Columns) -> Log:
+def _log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog:
     terms = columns.terms or (columns.total or "total",)
     columns = replace(columns, terms=terms)
-    groups = defaultdict[Hashable, list[Row]](list)
-    for record in records:
-        groups[tuple(_key(record.get(part)) for part in columns.group)].append(_row(record, columns))
-    return Log(name, terms, tuple(map(tuple, groups.values())))
+    groups = defaultdict[Hashable, list[RewardRow]](list)
+    for line in lines:
+        groups[tuple(_key(line.get(part)) for part in columns.group)].append(_row(line, columns))
+    return GroupLog(name, terms, tuple(map(tuple, groups.values())))
 
 
-def _row(record: Record, columns: Columns) -> Row:
-    paid = {name: _number(name, record.get(name)) for name in columns.terms}
+def _row(line: LogLine, columns: Columns) -> RewardRow:
+    paid = {name: _number(name, line.get(name)) for name in columns.terms}
     weighted = [value and value * columns.weights.get(name, 1.0) for name, value in paid.items()]
     known = [value for value in weighted if value is not None]
-    total = _number(columns.total, record.get(columns.total)) if columns.total else (sum(known) if known else None)
-    return Row(
+    total = _number(columns.total, line.get(columns.total)) if columns.total else (sum(known) if known else None)
+    return RewardRow(
         terms=tuple(value or 0.0 for value in weighted),
         total=total,
-        correct=_flag(record.get(columns.correct)) if columns.correct else None,
-        truncated=_cut(record.get(columns.truncated)) if columns.truncated else None,
-        opponent=_key(record.get(columns.opponent)) if columns.opponent else None,
-        advantage=_number(columns.advantage, record.get(columns.advantage)) if columns.advantage else None,
+        correct=_flag(line.get(columns.correct)) if columns.correct else None,
+        truncated=_truncated(line.get(columns.truncated)) if columns.truncated else None,
+        opponent=_key(line.get(columns.opponent)) if columns.opponent else None,
+        advantage=_number(columns.advantage, line.get(columns.advantage)) if columns.advantage else None,
     )
 
 
@@ -187,7 +191,7 @@ def _flag(value: object) -> bool | None:
     return None if value is None else bool(value)
 
 
-def _cut(value: object) -> bool | None:
+def _truncated(value: object) -> bool | None:
     return value in {"length", "max_tokens"} if isinstance(value, str) else _flag(value)
 
 
@@ -196,14 +200,14 @@ def _key(value: object) -> Hashable:
     return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _agon(records: list[dict[str, Any]]) -> list[Log]:
+def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
     """The standalone and the competitive stream of Agon's bouts; a challenge's opponent is the draft that pays it."""
-    drafts = {(r["step"], r["problem_id"], r["index"]): r["draft_correct"] for r in records}
-    logs = [_log("standalone", records, _stream("draft_", ("correctness", "format")))]
+    drafts = {(line["step"], line["problem_id"], line["index"]): line["draft_correct"] for line in lines}
+    logs = [_log("standalone", lines, _stream("draft_", ("correctness", "format")))]
     challenges = [
-        record | {"opponent": drafts.get((record["step"], record["problem_id"], record["rival"]))}
-        for record in records
-        if record["challenger"] is not None
+        {**line, "opponent": drafts.get((line["step"], line["problem_id"], line["rival"]))}
+        for line in lines
+        if line["challenger"] is not None
     ]
     if challenges:
         bonus = tuple(name for name in ("conversion", "margin", "tiebreak") if _pays(challenges, name))
@@ -223,5 +227,5 @@ def _stream(prefix: str, terms: tuple[str, ...]) -> Columns:
     )
 
 
-def _pays(records: Iterable[Record], bonus: str) -> bool:
-    return any(record[f"challenge_reward_{bonus}"] for record in records)
+def _pays(lines: Iterable[LogLine], bonus: str) -> bool:
+    return any(line[f"challenge_reward_{bonus}"] for line in lines)

@@ -6,7 +6,7 @@
     echo                 a multiple of an earlier term, up to what the opponent decides: a weight, not a direction
     signal               none of these
 
-Only what the log shows is said: a policy that always copies its opponent's outcome makes its own correctness look
+The kind is what the log shows: a policy that always copies its opponent's outcome makes its own correctness look
 action-independent.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from agon.diagnose.groups import Group, Log, Row, Scale, column, normalise, totals, varies
+from agon.diagnose.groups import Group, GroupLog, RewardRow, Scale, column, normalise, totals, varies
 
 Kind = Literal["group-constant", "action-independent", "rescaling", "echo", "signal"]
 
@@ -26,12 +26,12 @@ UNCHANGED = 1e-4
 """Advantages closer than this are the same: TRL's epsilon alone moves them by as much."""
 
 MIN_REPEATS = 8
-"""How often an outcome must have come again under the same opponent before its constancy counts as evidence."""
+"""How often an outcome must repeat under the same opponent before its constancy counts as evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One reward term: what it is, and how much of the learning signal it carries."""
+    """One reward term: its kind, and how much of the learning signal it carries."""
 
     name: str
     kind: Kind
@@ -52,27 +52,27 @@ class Term:
         return self.kind in {"group-constant", "action-independent", "rescaling"}
 
 
-def terms(log: Log, scale: Scale) -> tuple[Term, ...]:
+def terms(log: GroupLog, scale: Scale) -> tuple[Term, ...]:
     """Every term of a log, in the order of its columns."""
-    return tuple(_term(log, scale, place) for place in range(len(log.terms)))
+    return tuple(_term(log, scale, index) for index in range(len(log.terms)))
 
 
-def _term(log: Log, scale: Scale, place: int) -> Term:
+def _term(log: GroupLog, scale: Scale, index: int) -> Term:
     groups, resolution = log.graded, log.resolution
-    changes = [_change(group, place, scale, resolution) for group in groups]
+    changes = [_change(group, index, scale, resolution) for group in groups]
     live = [change for change in changes if change.live or change.live_without]
-    rows = [pair for change in live for pair in change.pairs]
-    echo = _echo(log, groups, place)
-    kind = _kind(log, groups, place, changes, echo)
+    pairs = [pair for change in live for pair in change.pairs]
+    echo = _echo(log, index)
+    kind = _kind(log, index, changes, echo)
     return Term(
-        name=log.terms[place],
+        name=log.terms[index],
         kind=kind,
-        varying_groups=_share(varies(column(group, place), resolution) for group in groups),
-        saturated=_constant_at(max, groups, place, resolution),
-        floored=_constant_at(min, groups, place, resolution),
-        variance_share=_variance_share(groups, place),
-        advantage_change=fmean([abs(with_ - without) for with_, without in rows]) if rows else 0.0,
-        sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in rows),
+        varying_groups=_share(varies(column(group, index), resolution) for group in groups),
+        saturated=_constant_at(max, groups, index, resolution),
+        floored=_constant_at(min, groups, index, resolution),
+        variance_share=_variance_share(groups, index),
+        advantage_change=fmean([abs(with_ - without) for with_, without in pairs]) if pairs else 0.0,
+        sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in pairs),
         changed_groups=_share(change.changed for change in live),
         sole_signal=sum(change.live and not change.live_without for change in changes),
         echo_of=log.terms[echo[0]] if echo and kind == "echo" else None,
@@ -93,56 +93,57 @@ class _Change:
         return any(abs(with_ - without) > UNCHANGED for with_, without in self.pairs)
 
 
-def _change(group: Group, place: int, scale: Scale, resolution: float) -> _Change:
+def _change(group: Group, index: int, scale: Scale, resolution: float) -> _Change:
     paid = totals(group)
-    rest = [total - term for total, term in zip(paid, column(group, place), strict=True)]
+    rest = [total - term for total, term in zip(paid, column(group, index), strict=True)]
     pairs = zip(normalise(paid, scale, resolution), normalise(rest, scale, resolution), strict=True)
     return _Change(varies(paid, resolution), varies(rest, resolution), tuple(pairs))
 
 
-def _kind(log: Log, groups: list[Group], place: int, changes: list[_Change], echo: tuple[int, float] | None) -> Kind:
-    if not any(varies(column(group, place), log.resolution) for group in groups):
+def _kind(log: GroupLog, index: int, changes: list[_Change], echo: tuple[int, float] | None) -> Kind:
+    groups = log.graded
+    if not any(varies(column(group, index), log.resolution) for group in groups):
         return "group-constant"
-    if _only_opponent(groups, place, log.resolution):
+    if _only_opponent(groups, index, log.resolution):
         return "action-independent"
     if not any(change.changed for change in changes):
         return "rescaling"
     return "echo" if echo else "signal"
 
 
-def _only_opponent(groups: list[Group], place: int, resolution: float) -> bool:
-    """Whether the opponent's outcome fixes the term in every group, with enough repeats to say so."""
+def _only_opponent(groups: list[Group], index: int, resolution: float) -> bool:
+    """Whether the opponent's outcome fixes the term in every group, with enough repeats as evidence."""
     repeats = 0
     for group in groups:
-        if not varies(column(group, place), resolution):
+        if not varies(column(group, index), resolution):
             continue
-        for cell in _cells(group):
-            if None in {row.opponent for row in cell} or varies(column(cell, place), resolution):
+        for rows in _by_opponent(group):
+            if None in {row.opponent for row in rows} or varies(column(rows, index), resolution):
                 return False
-            repeats += len(cell) - 1
+            repeats += len(rows) - 1
     return repeats >= MIN_REPEATS
 
 
-def _cells(group: Group) -> Iterator[Group]:
-    """The rows of a group that met the same outcome of the opponent (all of them, if the log does not say)."""
-    cells = defaultdict[Hashable, list[Row]](list)
+def _by_opponent(group: Group) -> Iterator[Group]:
+    """The rows of a group by the opponent's outcome (all of them together, if the log has none)."""
+    outcomes = defaultdict[Hashable, list[RewardRow]](list)
     for row in group:
-        cells[row.opponent].append(row)
-    yield from map(tuple, cells.values())
+        outcomes[row.opponent].append(row)
+    yield from map(tuple, outcomes.values())
 
 
-def _echo(log: Log, groups: list[Group], place: int) -> tuple[int, float] | None:
-    """The earlier term of which this one is a multiple within every cell, with the factor."""
-    for other in range(place):
-        slope = _slope(groups, place, other, log.resolution)
+def _echo(log: GroupLog, index: int) -> tuple[int, float] | None:
+    """The earlier term that this one is a multiple of once the opponent's outcome is fixed, with the factor."""
+    for other in range(index):
+        slope = _slope(log.graded, index, other, log.resolution)
         if slope is not None:
             return other, slope
     return None
 
 
-def _slope(groups: list[Group], place: int, other: int, resolution: float) -> float | None:
-    """The one factor that turns term `other` into term `place` within every cell; None if there is none."""
-    pairs = [pair for group in groups for cell in _cells(group) for pair in _centred(cell, place, other)]
+def _slope(groups: list[Group], index: int, other: int, resolution: float) -> float | None:
+    """The factor that turns term `other` into term `index` under every outcome; None if there is none."""
+    pairs = [pair for group in groups for rows in _by_opponent(group) for pair in _centred(rows, index, other)]
     square = sum(theirs * theirs for _, theirs in pairs)
     if square <= resolution**2:
         return None
@@ -152,32 +153,32 @@ def _slope(groups: list[Group], place: int, other: int, resolution: float) -> fl
     return slope if abs(slope) > resolution and off <= 10 * resolution and informative >= MIN_REPEATS else None
 
 
-def _centred(cell: Group, place: int, other: int) -> list[tuple[float, float]]:
-    mine, theirs = column(cell, place), column(cell, other)
+def _centred(rows: Group, index: int, other: int) -> list[tuple[float, float]]:
+    mine, theirs = column(rows, index), column(rows, other)
     mean_mine, mean_theirs = fmean(mine), fmean(theirs)
     return [(a - mean_mine, b - mean_theirs) for a, b in zip(mine, theirs, strict=True)]
 
 
-def _variance_share(groups: list[Group], place: int) -> float:
+def _variance_share(groups: list[Group], index: int) -> float:
     """cov(term, total) / var(total) within groups: the shares of all terms add up to 1."""
-    shared = whole = 0.0
+    covariance = variance = 0.0
     for group in groups:
-        paid, mine = totals(group), column(group, place)
+        paid, mine = totals(group), column(group, index)
         mean_paid, mean_mine = fmean(paid), fmean(mine)
-        shared += sum((p - mean_paid) * (m - mean_mine) for p, m in zip(paid, mine, strict=True))
-        whole += sum((p - mean_paid) ** 2 for p in paid)
-    return shared / whole if whole else 0.0
+        covariance += sum((p - mean_paid) * (m - mean_mine) for p, m in zip(paid, mine, strict=True))
+        variance += sum((p - mean_paid) ** 2 for p in paid)
+    return covariance / variance if variance else 0.0
 
 
 def _constant_at(
-    extreme: Callable[[Iterable[float]], float], groups: list[Group], place: int, resolution: float
+    extreme: Callable[[Iterable[float]], float], groups: list[Group], index: int, resolution: float
 ) -> float:
     """The share of groups in which every row has the log's largest (or smallest) value of a term."""
-    values = [row.terms[place] for group in groups for row in group]
+    values = [row.terms[index] for group in groups for row in group]
     if not values or not varies(values, resolution):
         return 0.0
     end = extreme(values)
-    return _share(all(abs(value - end) <= resolution for value in column(group, place)) for group in groups)
+    return _share(all(abs(value - end) <= resolution for value in column(group, index)) for group in groups)
 
 
 def _share(flags: Iterable[bool]) -> float:

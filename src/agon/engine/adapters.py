@@ -1,11 +1,11 @@
-"""The pair: one frozen base, one PeftModel, adapters `a` and `b`.
+"""The pair in memory: one frozen base, one PeftModel, adapters `a` and `b`.
 
 A starts as the base (lora_B is zero). B starts with Gaussian noise in lora_B: the paper says "small Gaussian noise
 around the zero matrix" and gives no size. Adapters are float32 masters whatever the dtype of the base.
 
-PEFT's `set_adapter`, `add_adapter`, `disable_adapter` and `load_adapter` all freeze the adapter that is not active.
-Here both stay trainable at all times: parameter lists are explicit and the flags are restored after every switch. Files
-are written and read by those lists too, since PEFT guesses which part of a tensor's name is the adapter's.
+PEFT's `set_adapter`, `add_adapter`, `disable_adapter` and `load_adapter` all freeze the inactive adapter. Here both
+stay trainable at all times: parameter lists are explicit and the flags are restored after every switch. Files are
+written and read by those lists too, since PEFT guesses which part of a tensor's name is the adapter's.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from agon.types import Policy, seed_for
 
 WEIGHTS = "adapter_model.safetensors"
 TOWERS = ("vision", "visual", "audio", "image", "multi_modal", "multimodal")
-"""Words in the module paths of towers and projectors that text never passes through."""
+"""Parts of the module paths of towers and projectors that text never passes through."""
 
 
-class Pair:
+class AdapterPair:
     """Both policies over one base; exactly one is active at a time, both are always trainable."""
 
     def __init__(self, model: PeftModel) -> None:
@@ -54,7 +54,7 @@ class Pair:
         self.restore_flags()
 
     def restore_flags(self) -> None:
-        """Both adapters require gradients, whatever PEFT froze on the way."""
+        """Make both adapters require gradients again, whatever PEFT froze."""
         for policy in Policy:
             for parameter in self._named[policy].values():
                 parameter.requires_grad_(True)
@@ -73,7 +73,7 @@ class Pair:
         return [name.removeprefix("base_model.model.") for name in names]
 
     def export(self, policy: Policy, folder: Path) -> str:
-        """Write a plain PEFT directory and return the hash of its weights."""
+        """Write a plain PEFT directory; return a hash of its weights."""
         folder.mkdir(parents=True, exist_ok=True)
         state = self._state(policy)
         save_file(state, folder / WEIGHTS, metadata={"format": "pt"})
@@ -92,7 +92,7 @@ class Pair:
         if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in mine.items()}:
             raise CheckpointError(
                 f"{folder} does not hold an adapter of this shape",
-                fix="check model.name and model.lora against the run's config",
+                fix="resume with the model.name and model.lora that the run was started with",
             )
         with torch.no_grad():
             for name, parameter in self._named[policy].items():
@@ -103,18 +103,18 @@ class Pair:
         return dict(sorted(state.items()))
 
 
-def build_pair(base: Any, lora: Lora, init: Init, seed: int) -> Pair:
+def build_pair(base: Any, lora: Lora, init: Init, seed: int) -> AdapterPair:
     """Put adapters `a` and `b` on a frozen base; the same seed gives the same weights on every machine and process."""
     settings = _settings(base, lora)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed_for(seed, "lora", Policy.A))
         with warnings.catch_warnings():
-            # "a" is part of "lora_", which matters only to PEFT's own loading of files; ours does not guess
+            # the name "a" is part of "lora_", which matters only to PEFT's own loading of files
             warnings.filterwarnings("ignore", message="Adapter name 'a' should not be contained")
             model = get_peft_model(base, LoraConfig(**settings), adapter_name=Policy.A.value)
         torch.manual_seed(seed_for(seed, "lora", Policy.B))
         model.add_adapter(Policy.B.value, LoraConfig(**settings))
-        pair = Pair(model)
+        pair = AdapterPair(model)
         _add_noise(pair, init.b_noise_std)
     pair.activate(Policy.A)
     return pair
@@ -132,24 +132,24 @@ def linear_targets(base: Any) -> list[str]:
 
 def adapted(base: Any, lora: Lora) -> list[str]:
     """Paths of the layers that carry an adapter under these settings."""
-    wanted = linear_targets(base)
+    linear = linear_targets(base)
     if lora.targets == "all-linear":
-        return wanted
+        return linear
     names = [lora.targets] if isinstance(lora.targets, str) else lora.targets
-    chosen = [path for path in wanted if path.rsplit(".", 1)[-1] in names]
+    chosen = [path for path in linear if path.rsplit(".", 1)[-1] in names]
     if missing := set(names) - {path.rsplit(".", 1)[-1] for path in chosen}:
         raise ConfigError(
             f"model.lora.targets: no linear layer is called {', '.join(sorted(missing))}",
-            fix="write model.lora.targets=all-linear, or linear layers of this base (never its output head)",
+            fix="set model.lora.targets=all-linear, or name linear layers of this base other than its output head",
         )
     return chosen
 
 
 def _settings(base: Any, lora: Lora) -> dict[str, Any]:
-    """LoRA settings with targets as last names, and the layers that share a last name by accident shut out."""
-    wanted = adapted(base, lora)
-    last = {path.rsplit(".", 1)[-1] for path in wanted}
-    others = [n for n, m in base.named_modules() if n.rsplit(".", 1)[-1] in last and n not in set(wanted)]
+    """LoRA settings with targets by last name; other layers that happen to share one are excluded."""
+    targets = adapted(base, lora)
+    last = {path.rsplit(".", 1)[-1] for path in targets}
+    others = [n for n, m in base.named_modules() if n.rsplit(".", 1)[-1] in last and n not in set(targets)]
     return {
         "r": lora.rank,
         "lora_alpha": lora.alpha,
@@ -161,7 +161,7 @@ def _settings(base: Any, lora: Lora) -> dict[str, Any]:
     }
 
 
-def _add_noise(pair: Pair, std: float) -> None:
+def _add_noise(pair: AdapterPair, std: float) -> None:
     with torch.no_grad():
         for name, parameter in pair.named_parameters(Policy.B).items():
             if ".lora_B." in name:

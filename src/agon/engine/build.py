@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from agon.config import Config, Model, SamplerConfig
 from agon.errors import ConfigError
@@ -13,10 +12,10 @@ from agon.protocols import Sampler
 TINY = "agon:tiny"
 """The base that ships with the package."""
 PROMPT_ROOM = 2048
-"""Tokens of context for a problem and our own words, where sampler.max_model_len is null."""
+"""Tokens of context for a problem and our own text, where sampler.max_model_len is null."""
 OTHER_FORMATS = ["*.gguf", "*.onnx", "*.pth", "*.h5", "*.msgpack", "original/*", "onnx/*"]
-WORDS = ["*.json", "*.jinja", "*.model", "*.txt"]
-"""Files of a repository that no engine of ours reads; and those that a tokenizer and its template are made of."""
+"""Files of a repository that no engine reads."""
+TOKENIZER_FILES = ["*.json", "*.jinja", "*.model", "*.txt"]
 
 
 def base_path(model: Model) -> str:
@@ -39,48 +38,55 @@ def base_files(model: Model, *, weights: bool = True) -> str:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError
 
-    wanted = None if weights else WORDS
+    wanted = None if weights else TOKENIZER_FILES
     try:
         return snapshot_download(path, revision=model.revision, allow_patterns=wanted, ignore_patterns=OTHER_FORMATS)
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ConfigError(
-            f"{path} cannot be had at revision {model.revision}: {error}",
+            f"{path} is not available at revision {model.revision}: {error}",
             fix="check model.name, model.revision and the network",
         ) from error
 
 
 def base_hash(model: Model) -> str | None:
-    """What tells a base in a folder from another that was put in its place; None for one on the Hub."""
+    """A hash of the weights of a base in a folder, which may have been replaced; None for one on the Hub."""
     from agon.rundir.files import weights_hash
 
     return weights_hash(Path(base_path(model)))
 
 
 def quieten(path: str) -> None:
-    """No bars for weights that are on this disk, and no remarks of vLLM on kernels; both are read at import."""
+    """Turn off progress bars for local weights and vLLM's remarks on kernels; both variables are read at import."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     if Path(path).is_dir():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
 def context_of(config: Config) -> int:
-    """Tokens that the longest sequence of a run may have."""
+    """The length of the longest sequence of a run, in tokens."""
     train = config.train
     longest = max(train.max_completion_tokens, config.eval.max_completion_tokens)
     return config.sampler.max_model_len or PROMPT_ROOM + train.max_peek_tokens + longest
 
 
 def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
+    from agon.engine.fleet import Fleet
     from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
     from agon.engine.vllm.server import ServerEngine
 
     if settings.url:
-        return VLLMSampler(path, ServerEngine(settings.url, network=settings.network))
-    limits = {"context": context, "rank": model.lora.rank, "max_loras": settings.max_loras}
-    more: dict[str, Any] = {"memory": settings.gpu_memory_utilization, "enable_sleep_mode": settings.sleep}
-    engine = LocalEngine(path, dtype=model.dtype, **limits, **more)
-    return VLLMSampler(path, engine, sleeps=settings.sleep)
+        return VLLMSampler(path, Fleet(ServerEngine(settings.url, network=settings.network)))
+    engine = LocalEngine(
+        path,
+        dtype=model.dtype,
+        context=context,
+        rank=model.lora.rank,
+        max_loras=settings.max_loras,
+        memory=settings.gpu_memory_utilization,
+        sleeps=settings.sleep,
+    )
+    return VLLMSampler(path, Fleet(engine), sleeps=settings.sleep)
 
 
 def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:

@@ -2,12 +2,13 @@
 
 Requests that are in flight when the event loop falls idle are drawn together, one `generate` per version, in a thread,
 so that verifiers keep working. Each row draws its noise from a generator seeded by its own request: what is sampled
-does not depend on who shares the batch. `generate` runs greedily over logits that carry the noise (Gumbel-max).
+does not depend on what else is in the batch. `generate` runs greedily over logits that carry the noise (Gumbel-max).
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,22 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.render import Rendered, Renderer
+from agon.engine.versions import Versions
 from agon.errors import AgonError, EngineError
 from agon.protocols import Tokens
-from agon.types import BASE, Completion, Policy, Request, Sampling
+from agon.types import BASE, Completion, Request, Sampling, Version
 
-KEPT = 2
-"""Versions of each policy that stay live besides the pinned ones: the latest and the one before it."""
 BATCH = 64
 """Most rows of one `generate`."""
 IDLE_HOPS = 8
-"""Turns of the event loop without a new request after which the batch is taken to be complete."""
+"""Turns of the event loop without a new request after which a batch counts as complete."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Job:
     request: Request
-    version: str
+    version: Version
     rendered: Rendered
     done: asyncio.Future[Completion]
 
@@ -49,9 +49,9 @@ class HFSampler:
             base_path, dtype=getattr(torch, dtype), trust_remote_code=False
         ).to(device)
         self._model.eval()
-        self._stop = self.renderer.stop | _end_ids(self._model.generation_config)
-        self._model.generation_config = _greedy(self._stop)
+        self._model.generation_config = _greedy(self.renderer.stop)
         self._adapters = _Adapters(self._model, device)
+        self._versions = Versions(self._adapters.load, self._adapters.unload)
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agon-hf")
         self._pending: list[_Job] = []
@@ -60,7 +60,7 @@ class HFSampler:
     async def sample(self, request: Request) -> Completion:
         """Draw one completion; requests that wait together are drawn together."""
         loop = asyncio.get_running_loop()
-        version = self._adapters.resolve(request.policy, request.version)
+        version = self._versions.resolve(request.seat)
         job = _Job(request, version, self.renderer.render(request.prompt), loop.create_future())
         self._room(job)
         self._pending.append(job)
@@ -68,22 +68,21 @@ class HFSampler:
             self._drawing = loop.create_task(self._draw())
         return await job.done
 
-    def publish(self, policy: Policy, version: str, folder: Path) -> None:
-        """Load `folder` as the latest version of `policy`; older versions beyond the kept ones are dropped."""
+    def publish(self, version: Version, folder: Path) -> None:
+        """Load `folder` as the latest version of its policy; older versions beyond the kept ones are dropped."""
         with self._lock:
-            self._adapters.publish(policy, version, folder)
-            self._adapters.evict({job.version for job in self._pending})
+            self._versions.publish(version, folder, in_use={job.version for job in self._pending})
 
-    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+    def pin(self, version: Version, folder: Path) -> None:
         """Keep a version live for good, loading it if it is not."""
         with self._lock:
-            self._adapters.pin(policy, version, folder)
+            self._versions.pin(version, folder)
 
     def clip(self, text: str, max_tokens: int) -> str:
         return self.renderer.clip(text, max_tokens)
 
     def close(self) -> None:
-        """Let a running batch end and refuse the rest."""
+        """Wait for the running batch and fail the rest."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         for job in self._pending:
             if not job.done.done():
@@ -91,7 +90,7 @@ class HFSampler:
         self._pending.clear()
 
     async def _draw(self) -> None:
-        """Draw batches until nobody waits."""
+        """Draw batches until no request waits."""
         loop = asyncio.get_running_loop()
         await self._idle()
         while jobs := self._take():
@@ -130,7 +129,7 @@ class HFSampler:
         import torch
 
         prompts = [job.rendered.ids for job in jobs]
-        ids, mask = _left_padded(prompts, min(self._stop, default=0), self._model.device)
+        ids, mask = _left_padded(prompts, min(self.renderer.stop, default=0), self._model.device)
         noise = _noise(jobs[0].request.sampling, [job.request.seed for job in jobs], self._model.device)
         with self._lock, self._adapters.active(jobs[0].version), torch.inference_mode():
             room = max(self._room(job) for job in jobs)
@@ -141,11 +140,11 @@ class HFSampler:
 
     def _completion(self, job: _Job, drawn: list[int], logprobs: list[float]) -> Completion:
         room = min(self._room(job), len(drawn))
-        end = next((n for n, token in enumerate(drawn[:room]) if token in self._stop), None)
+        end = next((n for n, token in enumerate(drawn[:room]) if token in self.renderer.stop), None)
         length = room if end is None else end + 1
         ids = tuple(drawn[:length])
         return Completion(
-            text=self.renderer.text(ids[:end]),
+            text=self.renderer.text(ids),
             version=job.version,
             prompt_tokens=len(job.rendered.ids),
             generated_tokens=length,
@@ -156,55 +155,19 @@ class HFSampler:
 
 
 class _Adapters:
-    """The live versions and which of them a request means. A name is never reused, nor a folder."""
+    """PEFT adapters in the model, one slot per live version."""
 
     def __init__(self, model: Any, device: str) -> None:
         self._model, self._device = model, device
         self._peft: Any = None
-        self._slots: dict[str, str] = {}
-        self._history: dict[Policy, list[str]] = {policy: [] for policy in Policy}
-        self._folders: dict[Path, str] = {}
-        self._pinned: set[str] = set()
-        self._loads = 0
+        self._slots: dict[Version, str] = {}
+        self._names = (f"slot{n}" for n in itertools.count())
 
-    def resolve(self, policy: Policy | None, version: str | None) -> str:
-        """The version that a request means, if it is live."""
-        if version is None:
-            version = BASE if policy is None else (self._history[policy] or [f"{policy.value}@none"])[-1]
-        if version != BASE and version not in self._slots:
-            live = ", ".join([BASE, *self._slots])
-            raise EngineError(
-                f"no version {version} is live (live: {live})", fix="publish or pin it before sampling from it"
-            )
-        return version
-
-    def publish(self, policy: Policy, version: str, folder: Path) -> None:
-        folder = folder.resolve()
-        used = {BASE, *self._folders.values()}
-        if version in used or folder in self._folders:
-            raise EngineError(
-                f"version {version} or its folder {folder} was published before",
-                fix="give every published adapter a fresh name and a fresh folder",
-            )
-        self._load(version, folder)
-        self._history[policy].append(version)
-
-    def pin(self, policy: Policy, version: str, folder: Path) -> None:
-        if version not in self._slots:
-            folder = folder.resolve()
-            if self._folders.get(folder, version) != version or version == BASE:
-                raise EngineError(f"{folder} was published as another version", fix="pin a version from its own folder")
-            self._load(version, folder)
-        self._pinned.add(version)
-
-    def evict(self, needed: set[str]) -> None:
-        """Drop what is neither pinned, nor asked for, nor among the latest of its policy."""
-        kept = self._pinned | needed | {version for past in self._history.values() for version in past[-KEPT:]}
-        for version in [version for version in self._slots if version not in kept]:
-            self._peft.delete_adapter(self._slots.pop(version))
+    def unload(self, version: Version) -> None:
+        self._peft.delete_adapter(self._slots.pop(version))
 
     @contextmanager
-    def active(self, version: str) -> Iterator[None]:
+    def active(self, version: Version) -> Iterator[None]:
         """The model with this version's adapter on, or with none."""
         if version != BASE:
             self._peft.set_adapter(self._slots[version])
@@ -215,15 +178,12 @@ class _Adapters:
             with self._peft.disable_adapter():
                 yield
 
-    def _load(self, version: str, folder: Path) -> None:
+    def load(self, version: Version, folder: Path) -> None:
         import torch
         from peft import PeftConfig, PeftModel
 
-        if not (folder / "adapter_config.json").is_file():
-            raise EngineError(f"{folder} is not a PEFT directory", fix="publish a folder that the learner exported")
-        slot = f"slot{self._loads}"
-        self._loads += 1
-        # PEFT draws an initialisation before it loads: the caller's random numbers must not notice.
+        slot = next(self._names)
+        # PEFT draws an initialisation before it loads, which must not advance the caller's random numbers
         with torch.random.fork_rng(devices=[]):
             try:
                 if self._peft is None:
@@ -234,14 +194,14 @@ class _Adapters:
         if strays := [*result.missing_keys, *result.unexpected_keys]:
             raise _misfit(folder, f"{len(strays)} tensors missing or unexpected, such as {strays[0]}")
         self._peft.eval()
-        self._slots[version], self._folders[folder] = slot, version
+        self._slots[version] = slot
 
 
-def _misfit(folder: Path, why: object) -> EngineError:
-    return EngineError(f"{folder} does not fit this base: {why}", fix="publish adapters trained on the same base")
+def _misfit(folder: Path, reason: object) -> EngineError:
+    return EngineError(f"{folder} does not fit this base: {reason}", fix="publish adapters trained on the same base")
 
 
-def _kind(job: _Job) -> tuple[str, Sampling]:
+def _kind(job: _Job) -> tuple[Version, Sampling]:
     return job.version, job.request.sampling
 
 
@@ -252,19 +212,14 @@ def _deliver(jobs: Sequence[_Job], completions: Sequence[Completion]) -> None:
 
 
 def _fail(jobs: Sequence[_Job], error: Exception) -> None:
-    known = error if isinstance(error, AgonError) else EngineError(f"generation failed: {error!r}")
+    failure = error if isinstance(error, AgonError) else EngineError(f"generation failed: {error!r}")
     for job in jobs:
         if not job.done.done():
-            job.done.set_exception(known)
-
-
-def _end_ids(config: Any) -> frozenset[int]:
-    ends = config.eos_token_id
-    return frozenset([ends] if isinstance(ends, int) else ends or [])
+            job.done.set_exception(failure)
 
 
 def _greedy(stop: frozenset[int]) -> Any:
-    """Settings of our own: a checkpoint's defaults (top_k, penalties) would bend what training takes for the policy."""
+    """Our own settings: a checkpoint's defaults (top_k, penalties) would distort what training takes for the policy."""
     from transformers import GenerationConfig
 
     return GenerationConfig(do_sample=False, eos_token_id=sorted(stop) or None, pad_token_id=min(stop, default=0))

@@ -1,7 +1,7 @@
-"""Prompt -> token ids: the only place where text becomes tokens, for every sampler and for the server.
+"""Prompt -> token ids: the only place where text becomes tokens, for every sampler.
 
 The chat template is rendered around markers; quoted text is encoded on its own, by a copy of the tokenizer that knows
-no added tokens, and spliced in as ids. So control ids come from the template and from our own words alone, and that is
+no added tokens, and spliced in as ids. So control ids come only from the template and from our own words, which is
 asserted for every prompt. The game knows one pair of reasoning markers, `<think>` and `</think>`; a family with markers
 of its own is translated here, in both directions.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from agon.errors import EngineError
-from agon.types import Message, Prompt, Quote, Role, content_id
+from agon.types import THINK_CLOSE, THINK_OPEN, Message, Prompt, Quote, Role, content_id
 
-OPEN, CLOSE = "<think>", "</think>"
 GEMMA_OPEN, GEMMA_CLOSE = "<|channel>thought", "<channel|>"
 PLAIN_TEMPLATE = "{{ bos_token or '' }}{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
 """For a base model that has no chat template of its own."""
@@ -52,9 +52,12 @@ class _Frame:
 class Renderer:
     """Renders prompts and reads completions for one tokenizer (any fast tokenizer of transformers)."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, ends: frozenset[int] = frozenset()) -> None:
+        """`ends`: ids that end a text besides those of tokenizer and template."""
         if not getattr(tokenizer, "is_fast", False):
-            raise EngineError("this tokenizer has no fast form", fix="use a checkpoint that carries a tokenizer.json")
+            raise EngineError(
+                "this tokenizer has no fast version", fix="use a checkpoint that carries a tokenizer.json"
+            )
         self.tokenizer = tokenizer
         self.template: str = tokenizer.chat_template or PLAIN_TEMPLATE
         self.hash = content_id(self.template)
@@ -62,17 +65,17 @@ class Renderer:
         self._inner, self._data, self._ids = _copies(tokenizer, self.controls)
         vocabulary = tokenizer.get_added_vocab()
         gemma = "<|channel>" in vocabulary and GEMMA_CLOSE in vocabulary
-        self._open, self._close = (GEMMA_OPEN, GEMMA_CLOSE) if gemma else (OPEN, CLOSE)
+        self._open, self._close = (GEMMA_OPEN, GEMMA_CLOSE) if gemma else (THINK_OPEN, THINK_CLOSE)
         self._frame = lru_cache(maxsize=256)(self._build)
         self._folds = not self._keeps_system()
-        self.stop = self._stop_ids()
+        self.stop = self._stop_ids() | ends
 
     @classmethod
     def load(cls, path: str) -> Renderer:
-        """A renderer for a checkpoint; runs none of its code."""
+        """A renderer for a checkpoint, without running its code."""
         from transformers import AutoTokenizer
 
-        return cls(AutoTokenizer.from_pretrained(path, trust_remote_code=False))
+        return cls(AutoTokenizer.from_pretrained(path, trust_remote_code=False), _ends(path))
 
     def render(self, prompt: Prompt) -> Rendered:
         """Token ids of a prompt whose quotes cannot speak for the template."""
@@ -96,7 +99,7 @@ class Renderer:
         if self.controls.isdisjoint(ids):
             return ids
         if len(text) < 2:
-            raise EngineError(f"{text!r} is a control token of this tokenizer", fix="use another tokenizer")
+            raise EngineError(f"{text!r} is a control token of this tokenizer", fix="use a different tokenizer")
         half = len(text) // 2
         return self.encode(text[:half]) + self.encode(text[half:])
 
@@ -104,9 +107,13 @@ class Renderer:
         """A completion as the game reads it: up to the end of the turn, with canonical reasoning markers."""
         end = next((n for n, token in enumerate(ids) if token in self.stop), len(ids))
         text = self.tokenizer.decode(list(ids[:end]), skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        if self._open == OPEN:
+        if self._open == THINK_OPEN:
             return text
-        return text.replace(self._open + "\n", OPEN).replace(self._open, OPEN).replace(self._close, CLOSE)
+        return (
+            text.replace(self._open + "\n", THINK_OPEN)
+            .replace(self._open, THINK_OPEN)
+            .replace(self._close, THINK_CLOSE)
+        )
 
     def clip(self, text: str, max_tokens: int) -> str:
         """A prefix of `text` that encodes to at most `max_tokens` ids."""
@@ -137,7 +144,8 @@ class Renderer:
         pieces = re.split(re.escape(_MARKER).replace(r"\{\}", r"(\d+)"), text)
         if pieces[1::2] != [str(n) for n in range(quotes)]:
             raise EngineError(
-                "the chat template lost, repeated or reordered a part of the prompt", fix="use another template"
+                "the chat template lost, repeated or reordered a part of the prompt",
+                fix="use a different chat template",
             )
         return pieces[::2]
 
@@ -149,13 +157,17 @@ class Renderer:
                 messages, chat_template=self.template, tokenize=False, add_generation_prompt=generate, **_SWITCHES
             )
         except TemplateError as error:
-            raise EngineError(f"the chat template refused the messages: {error}", fix="use another template") from error
+            raise EngineError(
+                f"the chat template refused the messages: {error}", fix="use a different chat template"
+            ) from error
 
     def _translate(self, ours: str) -> str:
-        return ours if self._open == OPEN else ours.replace(OPEN, self._open).replace(CLOSE, self._close)
+        return (
+            ours if self._open == THINK_OPEN else ours.replace(THINK_OPEN, self._open).replace(THINK_CLOSE, self._close)
+        )
 
     def _keeps_system(self) -> bool:
-        """Whether the template has a place for a system message: some refuse it, some drop it in silence."""
+        """Whether the template keeps a system message: some refuse it, some silently drop it."""
         try:
             self._pieces((("system", (None,)), ("user", (None,))))
         except EngineError:
@@ -168,6 +180,19 @@ class Renderer:
         tail = self._pieces((("user", (None,)), ("assistant", (None,))), generate=False)[-1]
         after = [token for token in self._inner.encode(tail, add_special_tokens=False).ids if token in self.controls]
         return frozenset(ends | set(after[:1]))
+
+
+def _ends(path: str) -> frozenset[int]:
+    """The ids that end a text according to the checkpoint's own configs: its engines stop there."""
+    from transformers import AutoConfig, GenerationConfig
+
+    ends: set[int] = set()
+    for kind in (GenerationConfig, AutoConfig):
+        with suppress(OSError, ValueError):  # a tokenizer may come without them
+            config = kind.from_pretrained(path)
+            end = getattr(config, "eos_token_id", None)
+            ends.update([end] if isinstance(end, int) else end or [])
+    return frozenset(ends)
 
 
 def _ours(part: str | Quote) -> str | None:
@@ -190,7 +215,7 @@ def _controls(tokenizer: Any) -> frozenset[int]:
 
 
 def _copies(tokenizer: Any, controls: frozenset[int]) -> tuple[Any, Any, dict[int, int]]:
-    """Two copies that take their text for the middle of a longer one: with added tokens, and without control tokens."""
+    """Two copies that treat their text as the middle of a longer one: with added tokens, and without control tokens."""
     from tokenizers import Tokenizer
 
     spec = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -207,7 +232,7 @@ def _unprefixed(part: Any) -> Any:
     """A normalizer or pre-tokenizer that puts no space in front of its text."""
     if not isinstance(part, dict) or part.get("type") == "Prepend":
         return None
-    nested = {key: [_unprefixed(each) for each in part[key]] for key in ("normalizers", "pretokenizers") if key in part}
-    nested = {key: [each for each in parts if each is not None] for key, parts in nested.items()}
+    keys = [key for key in ("normalizers", "pretokenizers") if key in part]
+    nested = {key: [inner for inner in map(_unprefixed, part[key]) if inner is not None] for key in keys}
     switches = {"prepend_scheme": "never", "add_prefix_space": False}
     return part | nested | {key: value for key, value in switches.items() if key in part}

@@ -1,8 +1,7 @@
 """A sampler without a model: completions come from a function, time from a virtual clock.
 
 For tests of the game, for trying a verifier or a prompt without a GPU, and for teaching. `answer(request)` writes the
-completion; a completion lasts as many ticks as it has words, so that what overlaps with what is decided by lengths
-alone.
+completion; a completion lasts as many ticks as it has words, so that lengths alone decide what overlaps.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from agon.errors import EngineError
-from agon.types import BASE, Completion, Policy, Request
+from agon.types import Completion, Policy, Request, Version
 
 IDLE_HOPS = 8
-"""Turns of the event loop without a new request after which everybody is taken to be waiting for the clock."""
+"""Turns of the event loop without a new request after which every caller counts as waiting for the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,13 @@ class Event:
 
 
 class ScriptedSampler:
-    """Implements `agon.protocols.Sampler`; `events` tells afterwards what started and ended when."""
+    """Implements `agon.protocols.Sampler`; `events` lists what started and ended when."""
 
     def __init__(self, answer: Callable[[Request], str]) -> None:
         self.answer = answer
         self.events: list[Event] = []
-        self.latest: dict[Policy, str] = {policy: f"{policy.value}@000000-scripted" for policy in Policy}
-        self.published: set[str] = set(self.latest.values())
+        self.latest: dict[Policy | None, Version] = {policy: Version.of(policy, 0, "scripted") for policy in Policy}
+        self.published: set[Version] = set(self.latest.values())
         self._now = 0
         self._order = 0
         self._waiting: list[tuple[int, int, Request, str, asyncio.Future[str]]] = []
@@ -55,16 +54,16 @@ class ScriptedSampler:
         prompt_tokens = sum(len(message.text.split()) for message in request.prompt.messages)
         return Completion(text, self._version(request), prompt_tokens, generated, finish)
 
-    def publish(self, policy: Policy, version: str, folder: Path) -> None:
-        """Remember the name; a name is never reused."""
+    def publish(self, version: Version, folder: Path) -> None:
+        """Remember the version; one is never reused."""
         if version in self.published:
             raise EngineError(
                 f"version {version} was published before", fix="give every published adapter a fresh name"
             )
         self.published.add(version)
-        self.latest[policy] = version
+        self.latest[version.policy] = version
 
-    def pin(self, policy: Policy, version: str, folder: Path) -> None:
+    def pin(self, version: Version, folder: Path) -> None:
         """Nothing to keep: a script has no weights."""
         self.published.add(version)
 
@@ -75,10 +74,8 @@ class ScriptedSampler:
     def close(self) -> None:
         self._waiting.clear()
 
-    def _version(self, request: Request) -> str:
-        if request.version is not None:
-            return request.version
-        return BASE if request.policy is None else self.latest[request.policy]
+    def _version(self, request: Request) -> Version:
+        return self.latest[request.seat] if isinstance(request.seat, Policy) else request.seat
 
     async def _wait(self, request: Request, ticks: int, text: str) -> None:
         loop = asyncio.get_running_loop()

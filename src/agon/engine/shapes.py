@@ -7,13 +7,19 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from huggingface_hub import constants
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
 from agon.config import Model
+from agon.engine.adapters import adapted
 from agon.errors import EngineError
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What memory and traffic follow from."""
+    """The sizes that memory and traffic follow from."""
 
     base_parameters: int
     adapter_parameters: int
@@ -23,14 +29,12 @@ class Shape:
     vocabulary: int
 
 
-def hub_answers(patience: float = 5.0) -> bool:
-    """Whether the model hub can be reached: its client would try for half a minute, aloud, before it gives up."""
-    from huggingface_hub import constants
-
+def hub_answers(timeout: float = 5.0) -> bool:
+    """Whether the model hub can be reached; its own client retries for half a minute, with warnings."""
     if constants.is_offline_mode():
         return False
     try:
-        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=patience)
+        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=timeout)
     except urllib.error.HTTPError:
         return True
     except OSError:
@@ -40,19 +44,13 @@ def hub_answers(patience: float = 5.0) -> bool:
 
 def shape_of(model: Model, path: str) -> Shape:
     """Count the parameters of the base and of one adapter; needs the base's config.json, not its weights."""
-    import torch
-    from torch import nn
-    from transformers import AutoConfig, AutoModelForCausalLM
-
-    from agon.engine.adapters import adapted
-
     try:
-        where = {"revision": model.revision, "local_files_only": not Path(path).is_dir() and not hub_answers()}
-        config = AutoConfig.from_pretrained(path, trust_remote_code=False, **where)
+        offline = not Path(path).is_dir() and not hub_answers()
+        config = AutoConfig.from_pretrained(
+            path, trust_remote_code=False, revision=model.revision, local_files_only=offline
+        )
     except OSError as error:
-        raise EngineError(
-            f"the config of {model.name} cannot be read", fix="check model.name and the network"
-        ) from error
+        raise EngineError(f"cannot read the config of {model.name}", fix="check model.name and the network") from error
     with torch.device("meta"):
         base = AutoModelForCausalLM.from_config(config)
     text = config.get_text_config()

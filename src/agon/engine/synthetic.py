@@ -1,6 +1,6 @@
-"""Rollouts of random tokens over bases of random weights: what a step costs, and whether it fits, without a download.
+"""Rollouts of random tokens and bases of random weights: what a step costs, and whether it fits, without a download.
 
-Tests, evidence scripts, the GPU acceptance kit and the worst-case step of a plan use it. Random bases have the shapes
+Used by tests, evidence scripts, the GPU acceptance kit and the rehearsal of a run. Random bases have the architectures
 of the families that the paper trains, at any size.
 """
 
@@ -11,21 +11,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from agon.protocols import Tokens
-from agon.types import Completion, Policy, Problem, Prompt, Reason, Rollout, Stream, StreamName, Verdict
+from agon.types import Completion, Policy, Problem, Prompt, Reason, Rollout, Stream, StreamName, Verdict, Version
 
 PROBLEM = Problem(id="synthetic", question="", answer="")
 VERDICT = Verdict(correct=False, well_formed=False, reason=Reason.WRONG)
 
 
 def rollout(policy: Policy, index: int, tokens: Tokens, advantage: float | None) -> Rollout:
-    """A rollout that a learner cannot tell from a real one."""
+    """A rollout that a learner treats like any other."""
     sizes = len(tokens.prompt_ids), len(tokens.completion_ids)
-    completion = Completion("", f"{policy.value}@000000-synthetic", *sizes, tokens=tokens)
+    completion = Completion("", Version.of(policy, 0, "synthetic"), *sizes, tokens=tokens)
     return Rollout(PROBLEM, index, policy, Prompt(()), completion, VERDICT, advantage=advantage)
 
 
 def random_tokens(rng: random.Random, vocabulary: int, prompt: int, completion: int) -> Tokens:
-    """Random ids of the given lengths; the sampler's log-probabilities are left out."""
+    """Random ids of the given lengths, without log-probabilities."""
     ids = [rng.randrange(1, vocabulary) for _ in range(prompt + completion)]
     return Tokens(tuple(ids[:prompt]), tuple(ids[prompt:]))
 

@@ -1,42 +1,46 @@
-"""Which adapter versions are live, which of them a request means, and which may go.
+"""Which adapter versions are live, which of them a request means, and which may be evicted.
 
 A version's name is never reused, nor its folder: vLLM keys its prefix cache by adapter name and path, and a reused pair
-silently serves keys and values of the weights before.
+silently serves keys and values of the previous weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from agon.errors import EngineError
-from agon.types import BASE, Policy
+from agon.types import BASE, Policy, Seat, Version
 
 KEPT = 2
 """Versions of each policy that stay live besides the pinned ones: the latest, and the one of the step before."""
 
 
 class Versions:
-    """The names and folders of published adapters."""
+    """The names and folders of published adapters; `load` and `unload` are the engine's own."""
 
-    def __init__(self) -> None:
-        self.live: dict[str, Path] = {}
-        self._used: dict[Path, str] = {}
-        self._history: dict[Policy, list[str]] = {policy: [] for policy in Policy}
-        self._pinned: set[str] = set()
+    def __init__(self, load: Callable[[Version, Path], None], unload: Callable[[Version], None]) -> None:
+        self.live: dict[Version, Path] = {}
+        self._load, self._unload = load, unload
+        self._used: dict[Path, Version] = {}
+        self._history: dict[Policy | None, list[Version]] = {policy: [] for policy in Policy}
+        self._pinned: set[Version] = set()
 
-    def resolve(self, policy: Policy | None, version: str | None) -> str:
+    def resolve(self, seat: Seat) -> Version:
         """The version that a request means, if it is live."""
-        if version is None:
-            version = BASE if policy is None else (self._history[policy] or [f"{policy.value}@none"])[-1]
-        if version != BASE and version not in self.live:
+        version = self._latest(seat) if isinstance(seat, Policy) else seat
+        if version is None or (version != BASE and version not in self.live):
             raise EngineError(
-                f"no version {version} is live (live: {', '.join([BASE, *self.live])})",
+                f"no version {version or seat} is live (live: {', '.join([BASE, *self.live])})",
                 fix="publish or pin it before sampling from it",
             )
         return version
 
-    def publish(self, policy: Policy, version: str, folder: Path) -> None:
-        """Make `version` the policy's latest."""
+    def _latest(self, policy: Policy) -> Version | None:
+        return self._history[policy][-1] if self._history[policy] else None
+
+    def publish(self, version: Version, folder: Path, in_use: Collection[Version] = ()) -> None:
+        """Load a version as the latest of its policy; unload what is neither recent, nor pinned, nor in use."""
         folder = folder.resolve()
         if version in {BASE, *self._used.values()} or folder in self._used:
             raise EngineError(
@@ -44,39 +48,26 @@ class Versions:
                 fix="give every published adapter a fresh name and a fresh folder",
             )
         self._enter(version, folder)
-        self._history[policy].append(version)
+        self._history[version.policy].append(version)
+        kept = self._pinned | {*in_use} | {version for past in self._history.values() for version in past[-KEPT:]}
+        for old in [version for version in self.live if version not in kept]:
+            del self.live[old]
+            self._unload(old)
 
-    def pin(self, version: str, folder: Path) -> bool:
-        """Keep `version` live for good; True if it has yet to be loaded."""
-        folder, new = folder.resolve(), version not in self.live
-        if new and (version == BASE or self._used.get(folder, version) != version):
-            raise EngineError(f"{folder} was published as another version", fix="pin a version from its own folder")
-        self._pinned.add(version)
-        if new:
+    def pin(self, version: Version, folder: Path) -> None:
+        """Keep a version live for good, loading it if it is not."""
+        folder = folder.resolve()
+        if version not in self.live:
+            if version == BASE or self._used.get(folder, version) != version:
+                message = f"{folder} was published as a different version"
+                raise EngineError(message, fix="pin a version from its own folder")
             self._enter(version, folder)
-        return new
+        self._pinned.add(version)
 
-    def evict(self) -> list[str]:
-        """Forget what is neither pinned nor among the latest of its policy; say what that was."""
-        kept = self._pinned | {version for past in self._history.values() for version in past[-KEPT:]}
-        gone = [version for version in self.live if version not in kept]
-        for version in gone:
-            del self.live[version]
-        return gone
-
-    def drop(self, version: str) -> None:
-        """Forget a version that could not be loaded; its name and folder stay used."""
-        self.live.pop(version, None)
-        self._pinned.discard(version)
-        for past in self._history.values():
-            if version in past:
-                past.remove(version)
-
-    def _enter(self, version: str, folder: Path) -> None:
+    def _enter(self, version: Version, folder: Path) -> None:
+        """Load a version; its name and folder stay used even if that fails."""
         if not (folder / "adapter_config.json").is_file():
             raise EngineError(f"{folder} is not a PEFT directory", fix="publish a folder that the learner exported")
-        self.live[version] = self._used_by(folder, version)
-
-    def _used_by(self, folder: Path, version: str) -> Path:
         self._used[folder] = version
-        return folder
+        self._load(version, folder)
+        self.live[version] = folder

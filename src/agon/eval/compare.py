@@ -1,4 +1,4 @@
-"""Results against each other: paired by problem, paired by seed where there are several, Holm over the family.
+"""Results compared: paired by problem, paired by seed where there are several, Holm over the family.
 
 The first side is the reference. One run each: exact McNemar and a paired bootstrap over problems (or, with several
 samples per problem, Student's test on per-problem differences); that speaks of the problems, not of other seeds. Two
@@ -10,18 +10,24 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from agon.errors import InputError
+from agon.config import load_config
+from agon.errors import InputError, RunDirError
 from agon.eval import intervals
-from agon.eval.measures import interval
-from agon.eval.result import Result
+from agon.eval.measures import graded_only
+from agon.eval.results import Results
+from agon.eval.systems import headline
+from agon.formatting import escape_markdown, interval, markdown_table, points, probability, table
+from agon.rundir import RunDir
+from agon.rundir.records import Record
+from agon.rundir.results import EvalResult, PairedTest, SideResult, read_result
 
-ALPHA = 0.05
 SAME = ("base", "temperature", "top_p", "max_completion_tokens", "max_peek_tokens", "verifier", "prompts", "engine")
-"""Settings in which a difference is said aloud."""
+"""Settings in which a difference is reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,169 +35,269 @@ class Side:
     """One row of a comparison: the results of one arm and system, by seed."""
 
     label: str
-    results: Mapping[int | None, Result]
+    results: Mapping[int | None, EvalResult]
 
     def outcomes(self, seed: int | None, problems: Sequence[str]) -> list[list[bool]]:
         """Graded outcomes on some problems."""
-        found = self.results[seed].outcomes
-        return [[o for o in found[p] if o is not None] for p in problems]
+        graded = graded_only(self.results[seed].measured.outcomes)
+        return [graded[problem] for problem in problems]
 
     def rate(self, seed: int | None, problems: Sequence[str]) -> float:
         """Mean over problems of their samples' mean."""
-        return fmean(fmean(each) for each in self.outcomes(seed, problems))
+        return fmean(fmean(samples) for samples in self.outcomes(seed, problems))
 
 
-@dataclass(slots=True)
-class Comparison:
-    """What was found, as plain values, and what has to be said beside it."""
+class Comparison(Record):
+    """Paired comparisons with the first side, and what belongs beside them. `print` it, or take its `markdown()`."""
 
-    problems: list[str]
-    sides: list[dict[str, Any]]
-    pairs: list[dict[str, Any]]
-    notes: list[str] = field(default_factory=list)
+    problems: int
+    """Problems that every result graded."""
+    sides: list[SideResult]
+    pairs: list[PairedTest]
+    notes: list[str] = []
+    """Differences in settings, problems left out, directions chosen on the evaluated problems."""
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"problems": len(self.problems), "sides": self.sides, "comparisons": self.pairs, "notes": self.notes}
+    def __str__(self) -> str:
+        parts = [f"{self.problems} problems", table(*_side_rows(self)), *map(sentences, self.pairs)]
+        return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else [])])
+
+    def markdown(self) -> str:
+        """The same as Markdown."""
+        parts = [f"{self.problems} problems.", markdown_table(*_side_rows(self)), pair_table(self)]
+        lines = [line for pair in self.pairs for line in sentences(pair).splitlines()]
+        parts += ["\n".join(f"- {escape_markdown(line)}" for line in group) for group in (lines, self.notes) if group]
+        return "\n\n".join(parts)
 
 
-def compare(results: Sequence[Result]) -> Comparison:
+def compare(*results: Results | EvalResult | RunDir | str | Path) -> Comparison:
+    """Compare the first result with each of the others by paired tests.
+
+    A result is what `evaluate` returned (its headline counts), a file that it wrote, or a run: what its arm deploys, on
+    held-out problems.
+    """
+    return compare_results([_read(result) for result in results])
+
+
+def _read(given: Results | EvalResult | RunDir | str | Path) -> EvalResult:
+    if isinstance(given, EvalResult):
+        return given
+    if isinstance(given, Results):
+        return given.headline
+    path = given.path if isinstance(given, RunDir) else Path(given)
+    return read_result(_of_run(path) if path.is_dir() else path)
+
+
+def _of_run(path: Path) -> Path:
+    """The result that stands for a run."""
+    if not (path / "config.yaml").is_file():
+        results = sorted(str(file) for file in path.rglob("*.json"))[:3]
+        fix = f"name a result in it, such as {', '.join(results) or 'NAME.json'}"
+        raise RunDirError(f"{path} is not a run", fix=fix)
+    result = path / "evals" / "held_out" / f"{headline(load_config(path / 'config.yaml').rules())}.json"
+    if not result.is_file():
+        raise RunDirError(f"{path} has no {result.relative_to(path)}", fix=f"evaluate it first: agon eval {path}")
+    return result
+
+
+def compare_results(results: Sequence[EvalResult]) -> Comparison:
     """The first side with each of the others, on the problems that all of them answered."""
     sides = grouped(results)
     if len(sides) < 2:
-        told = "the results are seeds of one arm and system" if len(results) > 1 else "one result"
-        raise InputError(f"{told}: nothing to compare with", fix="name results of at least two arms or systems")
+        message = "the results are seeds of one arm and system" if len(results) > 1 else "there is one result"
+        raise InputError(f"{message}: nothing to compare with", fix="name results of at least two arms or systems")
     problems, notes = common(results)
-    notes += differing(results)
-    pairs = [pair(sides[0], other, problems) for other in sides[1:]]
-    adjusted = intervals.holm([1.0 if each["p"] is None else each["p"] for each in pairs])
-    for each, p in zip(pairs, adjusted, strict=True):
-        each["p_holm"] = None if each["p"] is None else p
-        each["decided"] = each["p"] is not None and p < ALPHA
-    return Comparison(problems, [describe(side, problems) for side in sides], pairs, notes + post_hoc(results))
+    pairs = [_pair(sides[0], other, problems) for other in sides[1:]]
+    adjusted = intervals.holm([1.0 if pair.p is None else pair.p for pair in pairs])
+    pairs = [
+        pair.model_copy(update={"p_holm": None if pair.p is None else p})
+        for pair, p in zip(pairs, adjusted, strict=True)
+    ]
+    notes += [*differing(results), *post_hoc(results)]
+    described = [describe(side, problems) for side in sides]
+    return Comparison(problems=len(problems), sides=described, pairs=pairs, notes=notes)
 
 
-def grouped(results: Sequence[Result]) -> list[Side]:
+def grouped(results: Sequence[EvalResult]) -> list[Side]:
     """Results of one arm, system and base with different seeds are one side; others stand alone, by the run's name."""
-    found: dict[tuple[str, ...], list[Result]] = defaultdict(list)
+    groups: dict[tuple[str, str, str], list[EvalResult]] = defaultdict(list)
     for result in results:
-        found[(result.arm or result.run, result.system, str(result.raw["settings"]["base"]))].append(result)
+        groups[result.run.arm or result.run.name, result.system, result.settings.base].append(result)
     sides = []
-    for (name, system, _), group in found.items():
-        if len({result.seed for result in group}) == len(group):
-            sides.append(Side(f"{name} {system}", {result.seed: result for result in group}))
+    for (name, system, _), group in groups.items():
+        if len({result.run.seed for result in group}) == len(group):
+            sides.append(Side(f"{name} {system}", {result.run.seed: result for result in group}))
         else:
-            sides += [Side(f"{result.run} {system}", {result.seed: result}) for result in group]
+            sides += [Side(f"{result.run.name} {system}", {result.run.seed: result}) for result in group]
     labels = [side.label for side in sides]
     return [
-        Side(f"{side.label} ({_base(side)})" if labels.count(side.label) > 1 else side.label, side.results)
+        Side(f"{side.label} ({_apart(side)})" if labels.count(side.label) > 1 else side.label, side.results)
         for side in sides
     ]
 
 
-def _base(side: Side) -> str:
+def _apart(side: Side) -> str:
+    """What tells two sides of one label apart."""
     first = next(iter(side.results.values()))
-    return str(first.raw["settings"]["base"]) if first.arm else str(first.path)
+    return first.settings.base if first.run.arm else first.data.name
 
 
-def common(results: Sequence[Result]) -> tuple[list[str], list[str]]:
+def common(results: Sequence[EvalResult]) -> tuple[list[str], list[str]]:
     """The problems that every result graded, in the order of the first, and what was left out."""
-    graded = [{p for p, each in r.outcomes.items() if any(o is not None for o in each)} for r in results]
-    shared = set.intersection(*graded)
+    graded = [graded_only(result.measured.outcomes).keys() for result in results]
+    shared = set.intersection(*map(set, graded))
     if not shared:
         raise InputError("the results have no problem in common", fix="compare results on the same data")
-    left = max(len(each - shared) for each in graded)
-    told = f"restricted to the {len(shared)} problems in common: up to {left} of a result are left out"
-    return [p for p in results[0].outcomes if p in shared], [told] if left else []
+    left = max(len(names - shared) for names in graded)
+    note = f"restricted to the {len(shared)} problems in common: up to {left} of a result are left out"
+    return [name for name in graded[0] if name in shared], [note] if left else []
 
 
-def differing(results: Sequence[Result]) -> list[str]:
+def differing(results: Sequence[EvalResult]) -> list[str]:
     """Settings that are not the same everywhere."""
     notes = []
     for key in SAME:
-        values = {str(result.raw["settings"].get(key)) for result in results}
+        values = {str(getattr(result.settings, key)) for result in results}
         if len(values) > 1:
-            notes.append(f"beware: {key} differs ({', '.join(sorted(values))})")
+            notes.append(f"warning: {key} differs ({', '.join(sorted(values))})")
     return notes
 
 
-def post_hoc(results: Sequence[Result]) -> list[str]:
+def post_hoc(results: Sequence[EvalResult]) -> list[str]:
     """What a direction chosen on the evaluated problems is worth by itself."""
     return [
-        f"{result.run} {result.system}: its direction was chosen on these problems, worth about "
-        f"{100 * result.raw['direction']['optimism']:.1f} points by itself"
+        f"{result.run.name} {result.system}: its direction was chosen on these problems, worth about "
+        f"{100 * result.direction.optimism:.1f} points by itself"
         for result in results
-        if "optimism" in result.raw.get("direction", {})
+        if result.direction and result.direction.optimism is not None
     ]
 
 
-def describe(side: Side, problems: Sequence[str]) -> dict[str, Any]:
+def describe(side: Side, problems: Sequence[str]) -> SideResult:
     """A side's rate: with one run, the interval over problems; with several seeds, each value and the t interval."""
     values = {str(seed): side.rate(seed, problems) for seed in side.results}
-    told: dict[str, Any] = {"label": side.label, "values": values}
     if len(values) == 1:
         (seed,) = side.results
-        return told | {"pass": interval(intervals.rate(side.outcomes(seed, problems))), "over": "problems"}
-    return told | {"pass": _finite(intervals.t_interval(list(values.values()), floor=0, ceiling=1)), "over": "seeds"}
+        over, rate = "problems", intervals.rate(side.outcomes(seed, problems))
+        assert rate is not None
+    else:
+        over, rate = "seeds", intervals.t_interval(list(values.values()), floor=0, ceiling=1)
+    return SideResult(label=side.label, values=values, pass_rate=rate, over=over)
 
 
-def pair(first: Side, second: Side, problems: Sequence[str]) -> dict[str, Any]:
+def _pair(first: Side, second: Side, problems: Sequence[str]) -> PairedTest:
     """second - first, by whatever the two have in common."""
     seeds = [seed for seed in first.results if seed in second.results]
-    head: dict[str, Any] = {"first": first.label, "second": second.label, "problems": len(problems)}
     if len(seeds) >= 2:
-        return head | _by_seed(first, second, seeds, problems)
+        return _by_seed(first, second, seeds, problems)
     one, two = (next(iter(side.results)) for side in (first, second))
-    if len(first.results) > 1 or len(second.results) > 1:
-        one, two = (seeds[0], seeds[0]) if seeds else (one, two)
-        head["note"] = f"fewer than two seeds in common: seed {one} against seed {two} alone"
-    return head | _by_problem(first.outcomes(one, problems), second.outcomes(two, problems))
+    if len(first.results) == len(second.results) == 1:
+        return _by_problem(first, second, one, two, problems)
+    one, two = (seeds[0], seeds[0]) if seeds else (one, two)
+    note = f"fewer than two seeds in common: seed {one} against seed {two} alone"
+    return _by_problem(first, second, one, two, problems).model_copy(update={"note": note})
 
 
-def _by_seed(first: Side, second: Side, seeds: Sequence[int | None], problems: Sequence[str]) -> dict[str, Any]:
-    differences = {str(s): second.rate(s, problems) - first.rate(s, problems) for s in seeds}
+def _by_seed(first: Side, second: Side, seeds: Sequence[int | None], problems: Sequence[str]) -> PairedTest:
+    differences = {str(seed): second.rate(seed, problems) - first.rate(seed, problems) for seed in seeds}
     values = list(differences.values())
-    return {
-        "test": "Student's t over seed-paired differences",
-        "seeds": len(seeds),
-        "differences": differences,
-        "difference": _finite(intervals.t_interval(values)),
-        "bootstrap": _finite(intervals.bootstrap(values)) | {"descriptive": len(seeds) < intervals.FEW_SEEDS},
-        "p": intervals.t_test(values),
-        "detectable": _detectable(values),
-    }
+    return PairedTest(
+        first=first.label,
+        second=second.label,
+        problems=len(problems),
+        test="Student's t over seed-paired differences",
+        differences=differences,
+        difference=intervals.t_interval(values),
+        bootstrap=intervals.bootstrap(values),
+        descriptive=len(seeds) < intervals.FEW_SEEDS,
+        p=intervals.t_test(values),
+        detectable=_detectable(values),
+    )
 
 
-def _by_problem(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]]) -> dict[str, Any]:
-    if all(len(each) == 1 for each in (*first, *second)):
-        found = intervals.paired([each[0] for each in first], [each[0] for each in second])
-        disagree = (found.only_first + found.only_second) / found.n
-        return {
-            "test": "exact McNemar",
-            "only_first": found.only_first,
-            "only_second": found.only_second,
-            "difference": _finite(found.difference),
-            "p": found.p_value,
-            "detectable": _number(intervals.detectable(found.n, disagree)) if disagree else None,
-        }
-    differences = intervals.differences(first, second)
-    return {
-        "test": "Student's t over per-problem differences",
-        "difference": _finite(intervals.paired_clustered(first, second)),
-        "p": intervals.t_test(differences),
-        "detectable": _detectable(differences),
-    }
+def _by_problem(first: Side, second: Side, one: int | None, two: int | None, problems: Sequence[str]) -> PairedTest:
+    before, after = first.outcomes(one, problems), second.outcomes(two, problems)
+    head: dict[str, Any] = {"first": first.label, "second": second.label, "problems": len(problems)}
+    if all(len(samples) == 1 for samples in (*before, *after)):
+        paired = intervals.paired([samples[0] for samples in before], [samples[0] for samples in after])
+        disagree = (paired.only_first + paired.only_second) / paired.n
+        return PairedTest(
+            **head,
+            test="exact McNemar",
+            only_first=paired.only_first,
+            only_second=paired.only_second,
+            difference=paired.difference,
+            p=paired.p_value,
+            detectable=_finite(intervals.detectable(paired.n, disagree)) if disagree else None,
+        )
+    differences = intervals.differences(before, after)
+    return PairedTest(
+        **head,
+        test="Student's t over per-problem differences",
+        difference=intervals.paired_clustered(before, after),
+        p=intervals.t_test(differences),
+        detectable=_detectable(differences),
+    )
 
 
 def _detectable(differences: Sequence[float]) -> float | None:
     """The smallest effect that would be found; None where nothing varies."""
     if len(differences) < 2 or intervals.agree(differences):
         return None
-    return _number(intervals.detectable_across_seeds(stdev(differences), len(differences)))
+    return _finite(intervals.detectable_across_seeds(stdev(differences), len(differences)))
 
 
-def _finite(found: intervals.Interval) -> dict[str, float | None]:
-    return {name: _number(value) for name, value in interval(found).items() if value is not None}
-
-
-def _number(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+def _side_rows(comparison: Comparison) -> tuple[Sequence[str], list[Sequence[str]]]:
+    rows: list[Sequence[str]] = []
+    for side in comparison.sides:
+        seeds = "  ".join(f"{100 * value:.1f}" for value in side.values.values())
+        rows.append((side.label, interval(side.pass_rate), side.over, seeds))
+    return ("", "pass@1, 95% interval", "over", "each seed"), rows
+
+
+def pair_table(comparison: Comparison) -> str:
+    """Every test as a Markdown table."""
+    head = (f"against {comparison.sides[0].label}", "difference, 95% interval", "test", "p", "p (Holm)")
+    rows = [
+        (pair.second, points(pair.difference), pair.test, probability(pair.p), probability(pair.p_holm))
+        for pair in comparison.pairs
+    ]
+    return markdown_table(head, rows)
+
+
+def sentences(pair: PairedTest) -> str:
+    """What one comparison says, and what it cannot say."""
+    lines = [f"{pair.second} against {pair.first}: {points(pair.difference)}", _evidence(pair), _verdict(pair)]
+    if pair.differences is None:
+        lines.append("This holds for these problems and these runs; what a different seed would change is not known.")
+    if pair.note:
+        lines.append(f"Warning: {pair.note}.")
+    return "\n".join(line for line in lines if line)
+
+
+def _evidence(pair: PairedTest) -> str:
+    p = f"{pair.test}: p = {probability(pair.p)}, {probability(pair.p_holm)} after Holm."
+    if pair.only_first is not None:
+        lost = f"misses {pair.only_first} that {pair.first} solves"
+        return f"It solves {pair.only_second} that {pair.first} does not, and {lost}. {p}"
+    if pair.differences is None:
+        return p
+    by_seed = ", ".join(f"{100 * value:+.1f}" for value in pair.differences.values())
+    label = "bootstrap over seeds (descriptive: too few seeds)" if pair.descriptive else "bootstrap over seeds"
+    return f"By seed: {by_seed}. {p}\n{label}: {points(pair.bootstrap)}."
+
+
+def _verdict(pair: PairedTest) -> str:
+    better = pair.second if pair.difference.value > 0 else pair.first
+    if pair.decided:
+        return f"{better} is better: the difference is larger than chance explains."
+    if pair.detectable is None:
+        return "No difference is shown."
+    least = f"{100 * pair.detectable:.1f} points"
+    return f"No difference is shown; one below {least} would be missed more often than one time in five."

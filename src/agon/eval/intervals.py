@@ -13,23 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, stats
 
+from agon.rundir.results import Interval
+
 LEVEL = 0.95
 DRAWS = 4000
 EXACT = 1e-12
 FEW_SEEDS = 10
 """Below this many seeds a bootstrap over seeds is only descriptive: its intervals are too short."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """An estimate with the limits of its interval."""
-
-    value: float
-    low: float
-    high: float
-
-    def __str__(self) -> str:
-        return f"{100 * self.value:.1f}% [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 # -- one system -------------------------------------------------------------------------------------------------------
@@ -77,15 +67,15 @@ def t_interval(
 ) -> Interval:
     """Mean and Student's interval: what decides across seeds.
 
-    Units that agree exactly have no spread to reckon with: how often another would differ, by up to 1, is then bounded
+    Units that agree exactly have no spread to reckon with: how often one more would differ, by up to 1, is then bounded
     as 0 of n.
     """
     mean = float(np.mean(values))
     if len(values) < 2:
-        return Interval(mean, floor, ceiling)
+        return Interval(mean, *(limit if math.isfinite(limit) else None for limit in (floor, ceiling)))
     half = float(stats.t.ppf((1 + level) / 2, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
     if agree(values):
-        half = clopper_pearson(0, len(values), level).high
+        half = float(stats.binomtest(0, len(values)).proportion_ci(level, method="exact").high)
     return Interval(mean, max(floor, mean - half), min(ceiling, mean + half))
 
 
@@ -149,7 +139,7 @@ def differences(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]
 
 
 def t_test(values: Sequence[float]) -> float | None:
-    """Two-sided p-value of a mean of zero (Student; a sign test where nothing varies); None when it cannot be told."""
+    """Two-sided p-value of a mean of zero (Student; a sign test where nothing varies); None for fewer than two."""
     if len(values) < 2:
         return None
     if agree(values):

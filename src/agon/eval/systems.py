@@ -12,22 +12,24 @@ An arm whose challenger never reads a draft is evaluated single-pass, as in the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from agon.errors import InputError
-from agon.eval.cascade import Moa, Seat, System
+from agon.game.cascade import Mixture, System
 from agon.game.rules import Game
-from agon.types import Policy
+from agon.types import BASE, Policy
 
-BASE, A, B = Seat(None), Seat(Policy.A), Seat(Policy.B)
+A, B = Policy.A, Policy.B
 NAMES = ("cascade", "a", "b", "base", "moa", "self-cascade", "self-refine")
+DIRECTIONS = ("dev", "ab", "ba", "both", "post-hoc")
+"""Which cascade is reported: the one dev chose, one or both as named, or the better one on the evaluated problems."""
 SYSTEMS: dict[str, System] = {
     "ab": (A, B),
     "ba": (B, A),
     "a": A,
     "b": B,
     "base": BASE,
-    "moa": Moa(BASE),
+    "moa": Mixture(BASE),
     "self-cascade": (A, A),
     "self-refine": (A, A),
 }
@@ -47,22 +49,39 @@ TITLES = {
 }
 
 
+def drawn_by(game: Game) -> tuple[str, ...]:
+    """The systems with records of their own that an arm deploys, first stages before what reads them."""
+    if game.opponent == "none":
+        return ("a",)
+    if game.opponent == "self":
+        return ("a", "self-refine")
+    return ("a", "b", "ab", "ba") if game.show_draft else ("a", "b")
+
+
+def deployed_parts(names: Collection[str]) -> tuple[str, ...]:
+    """Of the systems measured in an arm, those that it deploys: both cascades, its own refinement, or single passes."""
+    for parts in (("ab", "ba"), ("self-refine",), ("a", "b"), ("a",)):
+        if set(parts) <= set(names):
+            return parts
+    raise KeyError("no system was measured")
+
+
 def deployed(game: Game | None) -> tuple[str, ...]:
-    """What is evaluated unless told otherwise: an arm as it deploys, and the first stages, drawn anyway."""
+    """What is evaluated by default: an arm as it deploys, and the first stages, drawn anyway."""
     if game is None:
         return ("base",)
     if game.opponent == "none":
         return ("a",)
     if game.opponent == "self":
         return ("self-refine", "a")
-    return ("cascade", "a", "b") if game.shown else ("a", "b")
+    return ("cascade", "a", "b") if game.show_draft else ("a", "b")
 
 
 def headline(game: Game | None) -> str:
     """The result that stands for an arm in a table."""
     if game is None or game.opponent != "rival":
         return deployed(game)[0]
-    return "cascade" if game.shown else "single-pass"
+    return "cascade" if game.show_draft else "single-pass"
 
 
 def select(names: Sequence[str], game: Game | None, direction: str) -> dict[str, System]:
@@ -91,7 +110,7 @@ def _lacks(name: str, game: Game | None) -> str | None:
         return None if name in ("base", "moa", "self-cascade") else "a bare model has no policies"
     if name in ("cascade", "b") and game.opponent != "rival":
         return "this arm trains policy A alone"
-    if name == "cascade" and not game.shown:
+    if name == "cascade" and not game.show_draft:
         return "this arm never shows a draft, so it is evaluated single-pass"
     if name == "self-refine" and game.opponent != "self":
         return "this arm was not trained to refine itself; that control is called self-cascade"

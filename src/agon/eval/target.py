@@ -1,24 +1,27 @@
-"""What `agon eval` was pointed at: a run, a pair, or a bare model, and the problems it is asked.
+"""What is evaluated: a run, a pair, or a bare model, and the problems it is asked.
 
-A run brings its own config and data; a pair or a model needs `--config`. Nothing that came from elsewhere makes us
-import code: a verifier that a run's config names as a function must be named again by whoever evaluates it.
+A run brings its own config and data; a pair or a model needs a config beside it. Nothing that came from elsewhere makes
+us import code: a verifier that a run's config names as a function must be named again by whoever evaluates it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from agon.arms import ARMS
+from agon.config import Config, Source, load_config, resolved
+from agon.data import load, splits
+from agon.data.generated import is_generated
+from agon.engine.build import base_hash
 from agon.errors import DataError, InputError, RunDirError
 from agon.game.prompts import PROMPTS_HASH
-from agon.types import Policy, Problem
-
-if TYPE_CHECKING:
-    from agon.config import Config, Source
-    from agon.game.rules import Game
-    from agon.rundir.pair import Pair
+from agon.game.rules import Game
+from agon.rundir import RunDir, read_bouts
+from agon.rundir.pair import PairDir, read_pair
+from agon.rundir.results import EvalSettings, RunFacts
+from agon.types import Policy, Problem, Version
 
 OWN = ("eval.", "sampler.", "verifier=")
 """What may be set on the command line for a run: how it is measured, never what it was trained on."""
@@ -31,39 +34,42 @@ class Target:
     name: str
     config: Config
     out: Path
-    pair: Pair | None = None
+    pair: PairDir | None = None
     game: Game | None = None
     run: Path | None = None
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> RunFacts:
         """What a result says about where it comes from."""
-        about = {"name": self.name, "seed": self.config.train.seed}
+        seed = self.config.train.seed
         if self.pair is None:
-            return about | {"arm": None}
-        return about | {"arm": self.config.arm, "step": self.pair.info.facts.get("step")}
+            return RunFacts(name=self.name, seed=seed)
+        return RunFacts(name=self.name, seed=seed, arm=self.config.arm, step=self.pair.info.step)
 
-    def settings(self, engine: str) -> dict[str, Any]:
-        """All that a trial depends on, besides its problem and its number: trials of one file agree in it."""
-        from agon.engine.build import base_hash
+    @property
+    def adapters(self) -> Mapping[Policy, tuple[Version, Path]]:
+        """Version and folder of each policy; empty for a bare model."""
+        pair = self.pair
+        return {p: (pair.info.versions[p], pair.adapter(p)) for p in Policy} if pair else {}
 
+    def settings(self, engine: str) -> EvalSettings:
+        """All that a trial depends on, besides its problem and its number."""
         config = self.config
-        versions = {p.value: v for p, v in self.pair.info.versions.items()} if self.pair else {}
-        return {
-            "base": config.model.name,
-            "base_hash": self.pair.info.base_hash if self.pair else base_hash(config.model),
-            "revision": config.model.revision,
-            "dtype": config.model.dtype,
-            "versions": versions,
-            "engine": engine,
-            "temperature": config.eval.temperature,
-            "top_p": config.eval.top_p,
-            "max_completion_tokens": config.eval.max_completion_tokens,
-            "max_peek_tokens": config.train.max_peek_tokens,
-            "seed": config.train.seed,
-            "verifier": config.verifier,
-            "prompts": PROMPTS_HASH,
-        }
+        return EvalSettings(
+            base=config.model.name,
+            base_hash=self.pair.info.base_hash if self.pair else base_hash(config.model),
+            revision=config.model.revision,
+            dtype=config.model.dtype,
+            versions=self.pair.info.versions if self.pair else {},
+            engine=engine,
+            temperature=config.eval.temperature,
+            top_p=config.eval.top_p,
+            max_completion_tokens=config.eval.max_completion_tokens,
+            max_peek_tokens=config.train.max_peek_tokens,
+            seed=config.train.seed,
+            verifier=config.verifier,
+            prompts=PROMPTS_HASH,
+        )
 
 
 def find(given: str, config: Path | None, overrides: Sequence[str]) -> Target:
@@ -74,11 +80,11 @@ def find(given: str, config: Path | None, overrides: Sequence[str]) -> Target:
             raise InputError(f"{given} is a run and brings its own config", fix="leave --config out")
         return _run(path, overrides)
     if (path / "agon.json").is_file():
-        return _pair(path, _brought(given, config), overrides)
-    return _model(given, _brought(given, config), overrides)
+        return _pair(path, _config_file(given, config), overrides)
+    return _model(given, _config_file(given, config), overrides)
 
 
-def _brought(given: str, config: Path | None) -> Path:
+def _config_file(given: str, config: Path | None) -> Path:
     if config is None:
         fix = "name a run directory, or say what to ask it: --config CONFIG.yaml brings data, verifier and sampler"
         raise InputError(f"{given} is not a run directory, so it has no config", fix=fix)
@@ -86,17 +92,12 @@ def _brought(given: str, config: Path | None) -> Path:
 
 
 def _run(path: Path, overrides: Sequence[str]) -> Target:
-    from agon.config import load
-    from agon.config.game import game_of
-    from agon.rundir import RunDir
-    from agon.rundir.pair import read_pair
-
     RunDir.open(path)
     foreign = [word for word in overrides if not word.startswith(OWN)]
     if foreign:
-        fix = "set eval.* and sampler.* only, or ask other problems with --data"
+        fix = "set eval.* and sampler.* only, or evaluate on different problems with --data"
         raise InputError(f"{foreign[0]} cannot be set: {path} was trained as it was", fix=fix)
-    config = load(path / "config.yaml", overrides)
+    config = load_config(path / "config.yaml", overrides)
     if ":" in config.verifier and not any(word.startswith("verifier=") for word in overrides):
         fix = f"if you trust it, name it yourself: agon eval {path} verifier={config.verifier}"
         raise InputError(f"the run's verifier {config.verifier} is code, and would be imported", fix=fix)
@@ -104,46 +105,37 @@ def _run(path: Path, overrides: Sequence[str]) -> Target:
         raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")
     pair = read_pair(path)
     _check_pair(pair, config)
-    return Target(path.resolve().name, config, path / "evals", pair, game_of(config), path)
+    return Target(path.resolve().name, config, path / "evals", pair, config.rules(), path)
 
 
 def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
-    from agon.arms import ARMS
-    from agon.config import Config, load, resolved
-    from agon.config.game import game_of
-    from agon.rundir.pair import read_pair
-
     pair = read_pair(path)
-    raw = resolved(load(file, overrides))
+    raw = resolved(load_config(file, overrides))
     raw["model"] |= {"name": pair.info.base, "revision": pair.info.base_revision}
-    arm = pair.info.facts.get("arm")
+    arm = pair.info.arm
     if arm in ARMS and arm != raw["arm"]:
-        kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "barrier")}
+        kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "wait_for_all_drafts")}
         raw |= {"arm": arm, "game": kept}
     config = Config.model_validate(raw)
     _check_pair(pair, config)
     name = path.resolve().name
-    return Target(name, config, Path("evals") / name, pair, game_of(config))
+    return Target(name, config, Path("evals") / name, pair, config.rules())
 
 
-def _check_pair(pair: Pair, config: Config) -> None:
-    from agon.engine.build import base_hash
-
+def _check_pair(pair: PairDir, config: Config) -> None:
     if pair.info.base != config.model.name:
         message = f"{pair.path} was trained on {pair.info.base}, the config names {config.model.name}"
         raise RunDirError(message, fix="evaluate it with the config it was trained with")
     if (held := base_hash(config.model)) and pair.info.base_hash not in (None, held):
         message = f"the weights in {config.model.name} are not those that {pair.path} was trained on"
-        raise RunDirError(message, fix="bring back the base it was trained on")
+        raise RunDirError(message, fix="restore the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:
         fix = "use the version of Agon that trained it"
-        raise RunDirError(f"{pair.path} was trained with other prompts than this version writes", fix=fix)
+        raise RunDirError(f"{pair.path} was trained with different prompts than this version writes", fix=fix)
 
 
 def _model(given: str, file: Path, overrides: Sequence[str]) -> Target:
-    from agon.config import load
-
-    config = load(file, overrides)
+    config = load_config(file, overrides)
     model = config.model.model_copy(update={"name": given, "revision": None})
     name = given.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
     return Target(name, config.model_copy(update={"model": model}), Path("evals") / name)
@@ -153,51 +145,43 @@ def _model(given: str, file: Path, overrides: Sequence[str]) -> Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Questions:
     """The problems of an evaluation, under the name of its folder."""
 
     name: str
     problems: tuple[Problem, ...]
-    seen: int = 0
+    trained_on: int = 0
     """How many of them the run was trained on."""
 
 
-def problems_of(target: Target, data: str | None, split: str, limit: int | None) -> Asked:
+def problems_of(target: Target, data: str | None, split: str, limit: int | None) -> Questions:
     """The split of the config, or another set; with a limit, the first of them, in a folder of their own."""
     found = _split(target, split) if data is None else _foreign(target, data, limit)
     name = split if data is None else Path(data.partition("=")[0]).stem.replace(":", "-")
     kept = found[:limit]
     if not kept:
-        raise DataError(f"{data or split} holds no problem", fix="name another set with --data")
+        raise DataError(f"{data or split} holds no problem", fix="name a different set with --data")
     if limit is not None:
         name = f"{name}-{len(kept)}"
-    return Asked(name, kept, _trained_on(target, kept))
+    return Questions(name, kept, _trained_on(target, kept))
 
 
 def _split(target: Target, split: str) -> tuple[Problem, ...]:
-    from agon.data import splits
-    from agon.rundir import RunDir
-
     found = splits(target.config.data)
     if target.run is not None:
-        stored = RunDir.open(target.run).manifest.get("data", {}).get("hashes", {}).get(split)
+        stored = RunDir.open(target.run).manifest.data.hashes.get(split)
         if stored not in (None, found.hashes[split]):
-            fix = "bring back the data that the run was started on, or name another set with --data"
+            fix = "restore the data that the run was started on, or name a different set with --data"
             raise DataError(f"{split} is not what it was when {target.name} was trained", fix=fix)
     return found.parts[split]
 
 
 def _foreign(target: Target, data: str, limit: int | None) -> tuple[Problem, ...]:
-    from agon.data import load
-
     return tuple(load(_source(target, data, limit), seed=target.config.data.split_seed))
 
 
 def _source(target: Target, data: str, limit: int | None) -> Source:
     """FILE, PRESET, or PRESET=FILE for a local copy of a preset."""
-    from agon.config import Source
-    from agon.data.generated import is_generated
-
     preset, _, path = data.partition("=")
     if Path(data).suffix in (".jsonl", ".json", ".parquet", ".csv"):
         return Source(path=data)
@@ -212,13 +196,5 @@ def _trained_on(target: Target, problems: Sequence[Problem]) -> int:
     """How many of these problems stand in the bouts of the run."""
     if target.run is None or not (target.run / "bouts").is_dir():
         return 0
-    from agon.rundir import read_bouts
-
     trained = set(read_bouts(target.run, ["problem_id"])["problem_id"].to_pylist())
     return sum(problem.id in trained for problem in problems)
-
-
-def adapters(target: Target) -> dict[Policy, tuple[str, Path]]:
-    """Version and folder of each policy; empty for a bare model."""
-    pair = target.pair
-    return {p: (pair.info.versions[p], pair.adapter(p)) for p in Policy} if pair else {}

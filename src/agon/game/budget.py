@@ -7,11 +7,11 @@ counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from agon.types import Bout, Completion, Policy
+from agon.types import BASE, Bout, Completion, Policy
 
 Stage = Literal["draft", "challenge"]
 
@@ -21,8 +21,11 @@ class Entry:
     """What one policy spent in one stage."""
 
     rollouts: int = 0
+    """Completions drawn."""
     generated: int = 0
+    """Completion tokens."""
     prefilled: int = 0
+    """Prompt tokens."""
 
     def add(self, other: Entry) -> None:
         self.rollouts += other.rollouts
@@ -35,9 +38,16 @@ class Ledger:
     """A running account. `problems` counts how often each problem was played, so that rollouts per problem can be
     proven."""
 
-    entries: dict[tuple[Stage, Policy], Entry] = field(default_factory=dict)
+    entries: dict[tuple[Stage, Policy | None], Entry] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)
     rollouts_by_problem: Counter[str] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, bouts: Iterable[Bout]) -> Ledger:
+        """The account of some bouts."""
+        ledger = cls()
+        ledger.charge(bouts)
+        return ledger
 
     def charge(self, bouts: Iterable[Bout]) -> None:
         """Account for the bouts of one step."""
@@ -48,7 +58,7 @@ class Ledger:
                     self._spend(stage, rollout.policy, rollout.completion)  # type: ignore[arg-type]
                     self.rollouts_by_problem[rollout.problem.id] += 1
 
-    def _spend(self, stage: Stage, policy: Policy, completion: Completion) -> None:
+    def _spend(self, stage: Stage, policy: Policy | None, completion: Completion) -> None:
         entry = self.entries.setdefault((stage, policy), Entry())
         entry.add(Entry(1, completion.generated_tokens, completion.prompt_tokens))
 
@@ -63,9 +73,6 @@ class Ledger:
         """Rollouts drawn for each problem each time it was played: the matched budget says {2N}."""
         return {self.rollouts_by_problem[name] / times for name, times in self.problems.items()}
 
-    def as_dict(self) -> dict[str, Mapping[str, int]]:
-        """Flat and stable, for `steps.jsonl`: {"draft/a": {...}, "challenge/b": {...}}."""
-        return {
-            f"{stage}/{policy.value}": {"rollouts": e.rollouts, "generated": e.generated, "prefilled": e.prefilled}
-            for (stage, policy), e in sorted(self.entries.items())
-        }
+    def by_name(self) -> dict[str, Entry]:
+        """Flat and stable, for `steps.jsonl`: {"draft/a": ..., "challenge/b": ...}."""
+        return dict(sorted((f"{stage}/{policy or BASE}", entry) for (stage, policy), entry in self.entries.items()))

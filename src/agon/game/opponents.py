@@ -20,10 +20,14 @@ def shared(i: int, n: int) -> int:
     return 0
 
 
-def shifted(i: int, n: int) -> int:
+def next_draft(i: int, n: int) -> int:
     """b_i is paid on the next draft, a_(i+1): the same pressure, detached from the difficulty of what it reads
     (ours)."""
     return (i + 1) % n
 
 
-PAIRINGS: dict[str, Callable[[int, int], int]] = {"per_rollout": per_rollout, "shared": shared, "shifted": shifted}
+PAIRINGS: dict[str, Callable[[int, int], int]] = {
+    "per_rollout": per_rollout,
+    "shared": shared,
+    "next_draft": next_draft,
+}

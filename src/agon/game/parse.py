@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from agon.types import Completion
+from agon.types import THINK_CLOSE, THINK_OPEN, Completion
 
-OPEN, CLOSE = "<think>", "</think>"
 _ANSWER = re.compile(r"</?answer>")
 _TAG = re.compile(r"</?(?:think|answer)>")
 _BRACE = re.compile(
@@ -56,11 +55,11 @@ def parse(completion: Completion) -> Parsed:
 
 def well_formed(completion: Completion) -> bool:
     """phi(y): one closed `<think>` block at the start, then exactly one non-empty `<answer>` block, not truncated."""
-    text = OPEN + completion.text if completion.opened else completion.text
-    if completion.finish != "stop" or not text.lstrip().startswith(OPEN):
+    text = THINK_OPEN + completion.text if completion.opened else completion.text
+    if completion.finish != "stop" or not text.lstrip().startswith(THINK_OPEN):
         return False
     tags = [match.group() for match in _TAG.finditer(text)]
-    return tags == [OPEN, CLOSE, "<answer>", "</answer>"] and parse(completion).answers[0] != ""
+    return tags == [THINK_OPEN, THINK_CLOSE, "<answer>", "</answer>"] and parse(completion).answers[0] != ""
 
 
 def answer_spans(text: str, tag: re.Pattern[str]) -> tuple[list[tuple[int, int]], tuple[str, ...]]:
@@ -112,11 +111,11 @@ def without(text: str, spans: list[tuple[int, int]]) -> list[str]:
 
 def _split(completion: Completion) -> tuple[str, str, bool]:
     """Trace, text after the last `</think>`, and whether reasoning had ended there."""
-    head, mark, tail = completion.text.rpartition(CLOSE)
-    inside = OPEN in tail or (completion.opened and not mark)
+    head, mark, tail = completion.text.rpartition(THINK_CLOSE)
+    inside = THINK_OPEN in tail or (completion.opened and not mark)
     if inside:
-        return completion.text.replace(OPEN, "", 1).strip(), "", False
-    return head.replace(OPEN, "", 1).strip(), tail, True
+        return completion.text.replace(THINK_OPEN, "", 1).strip(), "", False
+    return head.replace(THINK_OPEN, "", 1).strip(), tail, True
 
 
 def _bare(text: str, marker: re.Match[str]) -> Box:

@@ -14,7 +14,7 @@ from agon.game.peek import peek
 from agon.types import Completion, Policy, Problem, Prompt, Reward, Rollout, Sampling
 
 Opponent = Literal["rival", "self", "none"]
-Pairing = Literal["per_rollout", "shared", "shifted"]
+Pairing = Literal["per_rollout", "shared", "next_draft"]
 StackName = Literal["coop", "adv", "margin"]
 Roles = Literal["rotate", "fixed"]
 
@@ -24,23 +24,23 @@ class Game:
     """An arm (opponent to tiebreak_weight), its sizes, and how completions are drawn."""
 
     opponent: Opponent = "rival"
-    shown: bool = True
+    show_draft: bool = True
     pairing: Pairing = "per_rollout"
     stack: StackName = "adv"
-    role_assignment: Roles = "rotate"
+    roles: Roles = "rotate"
     tiebreak_weight: float = 0.0
     group_size: int = 8
     format_weight: float = 0.5
-    barrier: bool = False
+    wait_for_all_drafts: bool = False
     max_peek_tokens: int = 2048
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
 
-    def roles(self, step: int) -> tuple[Policy, Policy]:
+    def roles_at(self, step: int) -> tuple[Policy, Policy]:
         """(drafter, challenger) of a step."""
         if self.opponent != "rival":
             return roles.alone(step)
-        return roles.rotate(step) if self.role_assignment == "rotate" else roles.fixed(step)
+        return roles.rotate(step) if self.roles == "rotate" else roles.fixed(step)
 
     @property
     def two_stages(self) -> bool:
@@ -53,7 +53,7 @@ class Game:
 
     def peek(self, draft: Completion, clip: Callable[[str, int], str]) -> str | None:
         """What the challenger sees of a draft; None when drafts are hidden."""
-        return peek(draft, lambda text: clip(text, self.max_peek_tokens)) if self.shown else None
+        return peek(draft, lambda text: clip(text, self.max_peek_tokens)) if self.show_draft else None
 
     def challenge_prompt(self, problem: Problem, seen: str | None) -> Prompt:
         """The plain prompt when nothing is shown; else the attempt, as a rival's or as one's own."""

@@ -1,4 +1,4 @@
-"""Cells on this machine, a few at a time, each as the commands a person would type."""
+"""Cells on this machine, a few at a time, each stage in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agon.errors import RunDirError
-from agon.matrix import Cell
+from agon.matrix.cells import MatrixCell, Stage
 from agon.rundir.lock import locked
 
 POLL = 2.0
 Say = Callable[[str], None]
 
 
-async def run(made: Sequence[Cell], slots: int, say: Say) -> list[str]:
+async def run(made: Sequence[MatrixCell], slots: int, say: Say) -> list[str]:
     """Do what is missing, `slots` cells at a time; return what failed, one sentence each. A failed cell stops no
     other."""
-    waiting = [cell for cell in made if cell.commands()]
+    waiting = [cell for cell in made if cell.missing()]
     say(f"{len(made)} cells, {len(made) - len(waiting)} done, {len(waiting)} to do, {slots} at a time")
     failures: list[str] = []
     done = len(made) - len(waiting)
@@ -40,26 +40,32 @@ async def run(made: Sequence[Cell], slots: int, say: Say) -> list[str]:
     return failures
 
 
-async def _cell(cell: Cell, environment: dict[str, str], say: Say) -> str | None:
+async def _cell(cell: MatrixCell, environment: dict[str, str], say: Say) -> str | None:
     """Train, then evaluate; the sentence that says what failed, or None."""
     await _free(cell, say)
     log = cell.folder.parent / "logs" / f"{cell.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    for words in cell.commands():
-        say(f"{cell.name}: {words[0]}")
-        code = await _command(words, log, environment)
+    for stage in cell.missing():
+        say(f"{cell.name}: {stage}")
+        code = await _process(_arguments(cell, stage), shlex.join(cell.command(stage)), log, environment)
         if code:
-            return f"{cell.name}: agon {words[0]} ended with code {code}; {_last(log)} (all of it: {log})"
+            return f"{cell.name}: agon {stage} ended with code {code}; {_last(log)} (full log: {log})"
     return None
 
 
-async def _free(cell: Cell, say: Say) -> None:
+def _arguments(cell: MatrixCell, stage: Stage) -> list[str]:
+    """What follows `python` to run a stage of a cell."""
+    where = [str(cell.source), cell.arm, str(cell.seed), str(cell.folder.parent)]
+    return ["-m", "agon.cli.cell", stage, *where, *cell.overrides]
+
+
+async def _free(cell: MatrixCell, say: Say) -> None:
     """Wait for a process that an earlier, killed matrix left at work on this cell: its work is not repeated."""
-    told = False
+    waiting = False
     while any(_held(path) for path in (cell.folder / ".lock", cell.folder / "evals" / "held_out" / ".lock")):
-        if not told:
+        if not waiting:
             say(f"{cell.name}: another process is at work on it, waiting")
-            told = True
+            waiting = True
         await asyncio.sleep(POLL)
 
 
@@ -73,13 +79,13 @@ def _held(path: Path) -> bool:
         return True
 
 
-async def _command(words: Sequence[str], log: Path, environment: dict[str, str]) -> int:
-    """Run one command with its output in the log; when we are stopped, it is asked to save and stop, and waited for."""
+async def _process(words: Sequence[str], title: str, log: Path, environment: dict[str, str]) -> int:
+    """Run a process with its output in the log; when we are stopped, make it save and stop, and wait for it."""
     with log.open("ab") as out:
-        out.write(f"\n$ agon {shlex.join(words)}\n".encode())
+        out.write(f"\n$ {title}\n".encode())
         out.flush()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "agon", *words, stdout=out, stderr=out, env=environment, start_new_session=True
+            sys.executable, *words, stdout=out, stderr=out, env=environment, start_new_session=True
         )
     try:
         return await process.wait()
@@ -100,5 +106,5 @@ def _environment(number: int, slots: int) -> dict[str, str]:
 def _last(log: Path) -> str:
     """The last line that says something."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    told = [line for line in lines[-20:] if line.startswith(("error:", "fix:"))]
-    return "; ".join(told) or (lines[-1] if lines else "it said nothing")
+    errors = [line for line in lines[-20:] if line.startswith(("error:", "fix:"))]
+    return "; ".join(errors) or (lines[-1] if lines else "it printed nothing")

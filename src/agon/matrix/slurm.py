@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from agon.matrix import Cell
+from agon.matrix.cells import MatrixCell
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=agon-matrix
@@ -17,7 +17,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --signal=B:TERM@120
 # Add what your cluster asks for, such as --partition, --account, --gres=gpu:1, --time.
 #
-# One task per cell; a task that is told to stop saves, is requeued, and goes on where it stopped.
+# One task per cell; a task that is stopped saves, is requeued, and resumes where it stopped.
 # When all have ended, this writes the report, or this file anew with what is missing:
 #   {again}
 cd {here} || exit 1
@@ -38,9 +38,9 @@ exit $code
 """
 
 
-def script(made: Sequence[Cell], slots: int, again: str) -> str:
+def script(made: Sequence[MatrixCell], slots: int, again: str) -> str:
     """The array script of the cells that are not done."""
-    waiting = [cell for cell in made if cell.commands()]
+    waiting = [cell for cell in made if cell.missing()]
     lines = [f"  {number}) {_line(cell)} ;;" for number, cell in enumerate(waiting)]
     return SCRIPT.format(
         last=len(waiting) - 1,
@@ -52,5 +52,5 @@ def script(made: Sequence[Cell], slots: int, again: str) -> str:
     )
 
 
-def _line(cell: Cell) -> str:
-    return " && ".join(f"step agon {shlex.join(words)}" for words in cell.commands())
+def _line(cell: MatrixCell) -> str:
+    return " && ".join(f"step {shlex.join(cell.command(stage))}" for stage in cell.missing())

@@ -1,1 +1,1 @@
-"""What a run looks like: the match viewer, tables and figures. Reads files only, never an engine or a trainer."""
+"""The match viewer, tables, figures and model cards: everything that shows a run. Reads files; imports no engine."""

@@ -1,19 +1,18 @@
 """A model card from what was measured: results with intervals, what was spent, and what is not known.
 
-Nothing is claimed that no file says.
+Every number comes from a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from agon.report.cells import Number
-from agon.report.collect import Run
-from agon.report.escape import escape
-from agon.report.extra_tables import share
-from agon.report.tables import kilo, markdown
+from agon.eval.systems import TITLES
+from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, share
+from agon.report.collect import HELD_OUT, MeasuredRun
+from agon.report.methods import limits
 from agon.rundir.pair import PairInfo
+from agon.rundir.results import Measures
 from agon.types import Direction, Policy
 
 USE = {
@@ -32,7 +31,7 @@ pair.set_adapter("DRAFTER")  # drafts; then set_adapter("CHALLENGER") answers
 
 `agon eval FOLDER --config CONFIG` plays both passes with the prompts that were measured.""",
     "merged": """\
-Each folder, `a` and `b`, is a whole model: the base with one adapter merged into its weights.
+Each folder, `a` and `b`, is a complete model: the base with one adapter merged into its weights.
 
 ```python
 from transformers import AutoModelForCausalLM
@@ -44,112 +43,98 @@ challenger = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="CHALLENGER"
 The prompts that were measured are those of `agon.game.prompts`.""",
 }
 TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
-"""The toy is no name on a hub: it ships with the package."""
-SYSTEMS = {
-    "cascade": "the pair, in its direction",
-    "ab": "A drafts, B answers",
-    "ba": "B drafts, A answers",
-    "single-pass": "A and B alone, their mean",
-    "a": "A alone",
-    "b": "B alone",
-    "base": "the base alone",
-    "self-cascade": "A twice",
-    "self-refine": "A twice",
-    "moa": "the base twice (MoA)",
-}
+"""`agon:tiny` is not on the Hub; it ships with the package."""
 ABOUT = """\
 Two policies over one base, trained head to head: one drafts; the other reads the draft's summary, without its answer,
 and answers. Alone, a policy is half of what was measured: the pair answers in two passes."""
 
 
-def card(run: Run, info: PairInfo, form: str) -> str:
-    """The whole card, ready for a hub."""
+def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
+    """The model card as Markdown, with the front matter that a hub reads."""
     import yaml
 
     library = "peft" if form == "peft" else "transformers"
     head = {"base_model": info.base, "library_name": library, "tags": ["agon", "lora", "reasoning"]}
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
-    parts = [f"---\n{front}---", f"# {escape(run.name)}", ABOUT, _facts(run, info), "## Results", results(run)]
-    parts += [
-        "## Caveats",
-        "\n".join(f"- {line}" for line in caveats(run, info, form)),
-        "## Use",
-        use(info, form),
-    ]
-    return "\n\n".join(parts) + "\n"
+    parts = [f"---\n{front}---", f"# {escape_markdown(run.name)}", ABOUT, _facts(run, info)]
+    parts += ["## Results", results(run)]
+    parts += ["## Caveats", "\n".join(f"- {line}" for line in caveats(run, info, form))]
+    return "\n\n".join([*parts, "## Use", use(info, form)]) + "\n"
 
 
 def use(info: PairInfo, form: str) -> str:
     """How to load it, the drafter first."""
-    way, text = info.direction or Direction.AB, USE[form]
+    direction, text = info.direction or Direction.AB, USE[form]
     if info.base == "agon:tiny":
         text = text.replace(*TINY).replace("BASE", "tiny_base()")
-    named = {"BASE": repr(info.base), "DRAFTER": way.drafter.value, "CHALLENGER": way.challenger.value}
-    for word, value in named.items():
-        text = text.replace(word, value)
+    names = {"BASE": repr(info.base), "DRAFTER": direction.drafter.value, "CHALLENGER": direction.challenger.value}
+    for name, value in names.items():
+        text = text.replace(name, value)
     return text
 
 
-def _facts(run: Run, info: PairInfo) -> str:
-    way = info.direction
-    rows: list[list[object]] = [
-        ["base", info.base + (f" at {info.base_revision}" if info.base_revision else "")],
-        ["arm", run.arm],
-        ["trained on", run.setting.data],
-        ["adapter A", info.versions[Policy.A]],
-        ["adapter B", info.versions[Policy.B]],
-        [
-            "direction, chosen on dev",
-            f"{way.drafter.name} drafts, {way.challenger.name} answers" if way else "none chosen",
-        ],
-        ["seed", run.seed],
-        [
+def _facts(run: MeasuredRun, info: PairInfo) -> str:
+    direction, spent = info.direction, run.spending
+    rows: list[tuple[str, object]] = [
+        ("base", info.base + (f" at {info.base_revision}" if info.base_revision else "")),
+        ("arm", run.arm),
+        ("trained on", run.setting.data),
+        ("adapter A", info.versions[Policy.A]),
+        ("adapter B", info.versions[Policy.B]),
+        ("direction, chosen on dev", TITLES[direction] if direction else "none chosen"),
+        ("seed", run.seed),
+        (
             "training",
-            f"{run.spent['steps']:,} steps, {run.spent['rollouts']:,} rollouts, {run.spent['generated']:,} tokens",
-        ],
-        ["prompts (SHA-256)", info.prompts_hash],
+            f"{count(spent.steps)} steps, {count(spent.rollouts)} rollouts, {count(spent.generated)} tokens",
+        ),
+        ("prompts (SHA-256)", info.prompts_hash),
     ]
-    return markdown(["fact", "value"], rows)
+    return markdown_table(["fact", "value"], rows)
 
 
-def results(run: Run) -> str:
-    """Every finished evaluation of the run."""
-    order = [*SYSTEMS, *sorted({system for _, system in run.results} - SYSTEMS.keys())]
-    found = sorted(run.results.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
-    rows = [[data, SYSTEMS.get(system, system), *_result(raw)] for (data, system), raw in found]
+def results(run: MeasuredRun) -> str:
+    """Every complete result of the run, the deployed system first."""
+    order = [run.headline, *TITLES, *sorted(system for _, system in run.results)]
+    ranked = sorted(run.results.items(), key=lambda item: (item[0][0], order.index(item[0][1])))
+    rows = [[data, TITLES.get(system, system), *_result(result.measured)] for (data, system), result in ranked]
     if not rows:
         return "Nothing has been evaluated. `agon eval RUN` measures the pair on held-out problems."
-    return markdown(["problems", "system", "pass@1, % [95%]", "n", "final tokens", "converted", "regressed"], rows)
+    head = ["problems", "system", "pass@1, % [95%]", "n", "final tokens", "converted", "regressed"]
+    return markdown_table(head, rows)
 
 
-def _result(raw: Mapping[str, Any]) -> list[str]:
-    rate, exchange = raw["pass"], raw.get("exchange") or {}
-    number = Number(rate["value"], rate["low"], rate["high"]) if rate["value"] is not None else "no verdicts"
-    moved = [share(exchange[name]) if name in exchange else "" for name in ("conversion", "regression")]
-    return [str(number), str(raw["problems"]), kilo(raw["length"]["final"]["all"]["mean"]), *moved]
+def _result(measures: Measures) -> list[str]:
+    exchange, length = measures.exchange, measures.length.final.get("all")
+    shares = [share(exchange.conversion), share(exchange.regression)] if exchange else ["", ""]
+    rate = interval(measures.pass_rate, sign="")
+    return [rate, str(measures.problems), kilo(length.mean if length else None), *shares]
 
 
-def _not_better(run: Run) -> Iterator[str]:
-    """Where two passes did not show more than one."""
-    for (data, system), raw in sorted(run.results.items()):
-        alone = [(run.results[data, one]["pass"], one) for one in ("a", "b") if (data, one) in run.results]
-        known = [(rate["value"], rate["high"], one) for rate, one in alone if rate["value"] is not None]
-        if system == "cascade" and known and raw["pass"]["value"] is not None and raw["pass"]["low"] <= max(known)[1]:
-            yield f"On {data} the pair's interval overlaps that of {max(known)[2].upper()} alone, which needs one pass."
+def _not_better(run: MeasuredRun) -> Iterator[str]:
+    """Where two passes are not shown to be better than one."""
+    for (data, system), result in sorted(run.results.items()):
+        both = result.measured.pass_rate
+        alone = {one: run.results[data, one].measured.pass_rate for one in ("a", "b") if (data, one) in run.results}
+        known = {one: rate for one, rate in alone.items() if rate}
+        if system == "cascade" and both and known:
+            best = max(known, key=lambda one: known[one].value)
+            if limits(both)[0] <= limits(known[best])[1]:
+                overlap = f"the pair's interval overlaps that of {best.upper()} alone, which needs one pass"
+                yield f"On {escape_markdown(data)} {overlap}."
 
 
-def caveats(run: Run, info: PairInfo, form: str) -> Iterator[str]:
+def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
     """What a reader must know before trusting a number above."""
     yield "One training run, one seed: the intervals are over problems and say nothing about another training run."
     if not run.results:
-        yield "No evaluation stands in the run directory: nothing above says how good the pair is."
-    elif not any(data == "held_out" for data, _ in run.results):
+        yield "The run has not been evaluated: nothing above says how good the pair is."
+    elif not any(data == HELD_OUT for data, _ in run.results):
         yield "It was not evaluated on the held-out problems of its run."
     if info.direction is None:
-        yield "Dev never chose a direction: try both."
+        yield "No direction was chosen on dev: try both."
     yield from _not_better(run)
-    if any(raw.get("ungraded") for raw in run.results.values()):
-        yield "Some trials had no verdict; they are left out of the rates, and counted in the results on disk."
+    if any(result.measured.ungraded for result in run.results.values()):
+        yield "Some trials had no verdict; they are not part of the rates, and are counted in the results on disk."
     if form == "merged":
         yield "Merged weights were rounded once more than the measured adapters; measure again before you rely on them."
     if info.base == "agon:tiny":

@@ -2,158 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from agon.report.cells import MISSING, Number
-from agon.report.collect import Run
-from agon.report.tables import kilo, markdown
+from agon.formatting import MISSING, count, interval, kilo, markdown_table, rate, share, significant
+from agon.report.collect import MeasuredRun
+from agon.rundir.results import EvalResult, Measures, PolicyKL
+from agon.types import Direction
 
 
-def exchange_table(runs: Sequence[Run]) -> str:
+def exchange_table(runs: Sequence[MeasuredRun]) -> str:
     """What the second stage made of the first, both directions."""
     rows = []
-    for run, data, system, result in _staged(runs):
-        exchange, leak = result["exchange"], result["leak"]
-        shares = (
-            exchange["conversion"],
-            exchange["regression"],
-            exchange["empty_peek"],
-            leak["rate"],
-            leak["pass_with"],
-            leak["pass_without"],
-        )
-        rows.append([run.name, run.seed, f"{data}, {system}", *map(share, shares)])
-    head = [
-        "run",
-        "seed",
-        "problems, system",
-        "converted",
-        "regressed",
-        "empty peek",
-        "leak",
-        "pass with leak",
-        "pass without",
-    ]
-    return markdown(head, rows) if rows else "No cascade has been evaluated: " + MISSING + "."
+    for where, result in _results(runs):
+        exchange, leak = result.measured.exchange, result.measured.leak
+        if exchange and not result.direction:
+            kept = (exchange.conversion, exchange.regression, exchange.empty_peek)
+            leaks = (leak.rate, leak.pass_with, leak.pass_without) if leak else (None, None, None)
+            rows.append([*where, *map(share, (*kept, *leaks))])
+    shares = ["converted", "regressed", "empty peek", "leak", "pass with leak", "pass without"]
+    return _table(["run", "seed", "problems, system", *shares], rows, "No cascade has been evaluated")
 
 
-def direction_table(runs: Sequence[Run]) -> str:
+def direction_table(runs: Sequence[MeasuredRun]) -> str:
     """Both directions of every pair; the chosen one was chosen on dev."""
     rows = []
     for run in runs:
         for (data, system), result in run.results.items():
-            if about := result.get("direction"):
-                both = [_rate(run.results.get((data, way)), about["pass"][way]) for way in ("ab", "ba")]
-                worth = f"{100 * about['optimism']:+.1f}" if "optimism" in about else ""
-                at = [run.name, run.seed, f"{data}, {system}", result["problems"]]
-                rows.append([*at, *both, about["chosen"].upper(), about["by"], worth])
-    both_ways = ("A drafts, B answers, % [95%]", "B drafts, A answers, % [95%]")
-    head = ["run", "seed", "problems, system", "n", *both_ways, "chosen", "by", "worth of choosing here"]
-    return markdown(head, rows) if rows else "No direction has been chosen: " + MISSING + "."
+            if choice := result.direction:
+                both = [
+                    _direction(run.results.get((data, direction)), choice.pass_rates.get(direction))
+                    for direction in Direction
+                ]
+                bias = "" if choice.optimism is None else f"{100 * choice.optimism:+.1f}"
+                where = [run.name, run.seed, f"{data}, {system}", result.measured.problems]
+                rows.append([*where, *both, choice.chosen.upper(), choice.by, bias])
+    directions = ("A drafts, B answers, % [95%]", "B drafts, A answers, % [95%]")
+    head = ["run", "seed", "problems, system", "n", *directions, "chosen", "by", "bias of choosing here"]
+    return _table(head, rows, "No direction has been chosen")
 
 
-def pair_table(runs: Sequence[Run]) -> str:
+def _direction(result: EvalResult | None, pass_rate: float | None) -> str:
+    """The pass rate of one direction with its interval; alone where only the rate is known."""
+    if result:
+        return _rate(result.measured)
+    return MISSING if pass_rate is None else f"{100 * pass_rate:.1f}"
+
+
+def pair_table(runs: Sequence[MeasuredRun]) -> str:
     """How far A and B fail on the same problems."""
     rows = []
     for run in runs:
         for data, pair in run.pairs.items():
-            if found := pair.get("complementarity"):
-                counts = [found[name] for name in ("both_right", "only_first", "only_second", "both_wrong")]
-                alike = _two(found["error_overlap"]), _two(found["q"])
-                rows.append([run.name, run.seed, data, sum(counts), *counts, _interval(found["oracle_union"]), *alike])
+            if joint := pair.joint:
+                counts = [joint.both_right, joint.only_first, joint.only_second, joint.both_wrong]
+                alike = interval(pair.either_right, sign=""), rate(joint.error_overlap), rate(joint.yule_q)
+                rows.append([run.name, run.seed, data, sum(counts), *counts, *alike])
     four = ("both right", "only A", "only B", "both wrong")
     head = ["run", "seed", "problems", "n", *four, "either, % [95%]", "error overlap", "Yule's Q"]
-    return markdown(head, rows) if rows else "A and B have not been evaluated alone: " + MISSING + "."
+    return _table(head, rows, "A and B have not been evaluated alone")
 
 
-def distance_table(runs: Sequence[Run]) -> str:
+def distance_table(runs: Sequence[MeasuredRun]) -> str:
     """How far apart the two adapters are: as updates of the weights, and as policies."""
     rows = []
     for run in runs:
         for data, pair in run.pairs.items():
-            weights, kl = pair.get("weights") or {}, pair.get("policy_kl") or {}
-            far = [_three(weights.get(name)) for name in ("norm_a", "norm_b", "cosine")]
-            told = ", ".join(f"{name} {_three(value)}" for name, value in (kl.get("nats_per_token") or {}).items())
-            drawn = f"{told}; {kl['prompts']} prompts, {kl['tokens']:,} tokens" if told else MISSING
-            rows.append([run.name, run.seed, data, *far, drawn])
+            weights = pair.weights
+            distances = map(significant, (weights.norm_a, weights.norm_b, weights.cosine))
+            rows.append([run.name, run.seed, data, *distances, _policy_kl(pair.policy_kl)])
     head = ["run", "seed", "problems", "norm of A", "norm of B", "cosine of their updates", "nats per token"]
-    if not rows:
-        return "No pair has been evaluated: " + MISSING + "."
-    more = (
-        "\n\n`agon eval RUN --divergence` measures nats per token." if any(row[-1] == MISSING for row in rows) else ""
-    )
-    return markdown(head, rows) + more
+    table = _table(head, rows, "No pair has been evaluated")
+    unknown = any(row[-1] == MISSING for row in rows)
+    return f"{table}\n\nMeasure nats per token with `agon eval RUN --divergence`." if unknown else table
 
 
-def cost_table(runs: Sequence[Run]) -> str:
+def _policy_kl(kl: PolicyKL | None) -> str:
+    if kl is None:
+        return MISSING
+    nats = ", ".join(f"{name} {significant(value)}" for name, value in kl.nats_per_token.items())
+    return f"{nats}; {kl.prompts} prompts, {count(sum(kl.tokens.values()))} tokens"
+
+
+def cost_table(runs: Sequence[MeasuredRun]) -> str:
     """Tokens for one right answer, all stages, and completions that ended at the limit."""
     rows = []
-    for run in runs:
-        for (data, system), result in run.results.items():
-            per = result["tokens"].get("per_correct")
-            if per:
-                cut = share(result["length"]["truncated"])
-                at = [run.name, run.seed, f"{data}, {system}", result["problems"], _rate(result, None)]
-                rows.append([*at, kilo(per["generated"]), kilo(per["prefilled"]), cut])
+    for where, result in _results(runs):
+        measures = result.measured
+        per = measures.tokens.per_correct
+        tokens = [kilo(per.generated if per else None), kilo(per.prefilled if per else None)]
+        rows.append([*where, measures.problems, _rate(measures), *tokens, share(measures.length.truncated)])
     per_answer = ("generated per right answer", "prefilled per right answer")
-    head = ["run", "seed", "problems, system", "n", "pass@1, % [95%]", *per_answer, "cut off"]
-    return markdown(head, rows) if rows else "Nothing has been evaluated: " + MISSING + "."
+    head = ["run", "seed", "problems, system", "n", "pass@1, % [95%]", *per_answer, "truncated"]
+    return _table(head, rows, "Nothing has been evaluated")
 
 
-def budget_table(runs: Sequence[Run]) -> str:
+def budget_table(runs: Sequence[MeasuredRun]) -> str:
     """What each run spent in training: the claim of a matched budget, to be checked."""
     rows = []
     for run in runs:
-        spent = run.spent
-        played = spent["steps"] * run.problems_per_step
-        each = f"{spent['rollouts'] / played:.1f}" if played else "none"
-        rows.append(
-            [
-                run.name,
-                run.arm,
-                run.seed,
-                spent["steps"],
-                f"{spent['rollouts']:,}",
-                each,
-                f"{spent['generated']:,}",
-                f"{spent['prefilled']:,}",
-            ]
-        )
-    return markdown(["run", "arm", "seed", "steps", "rollouts", "rollouts per problem", "generated", "prefilled"], rows)
+        spent = run.spending
+        plays = spent.steps * run.problems_per_step
+        per_problem = f"{spent.rollouts / plays:.1f}" if plays else "none"
+        totals = [count(spent.rollouts), per_problem, count(spent.generated), count(spent.prefilled)]
+        rows.append([run.name, run.arm, run.seed, spent.steps, *totals])
+    head = ["run", "arm", "seed", "steps", "rollouts", "rollouts per problem", "generated", "prefilled"]
+    return markdown_table(head, rows)
 
 
-def _staged(runs: Sequence[Run]) -> list[tuple[Run, str, str, Mapping[str, Any]]]:
-    return [
-        (run, data, system, result)
-        for run in runs
-        for (data, system), result in run.results.items()
-        if "exchange" in result and "direction" not in result
-    ]
+def _results(runs: Sequence[MeasuredRun]) -> Iterator[tuple[list[object], EvalResult]]:
+    """Every result, with the columns that say where it is from."""
+    for run in runs:
+        for (data, system), result in run.results.items():
+            yield [run.name, run.seed, f"{data}, {system}"], result
 
 
-def share(found: Mapping[str, Any]) -> str:
-    """A share with its counts and interval."""
-    if found.get("value") is None:
-        return f"– (0 of {found.get('of', 0)})"
-    value, low, high = (f"{100 * found[name]:.0f}" for name in ("value", "low", "high"))
-    return f"{value}% [{low}, {high}] ({found['count']}/{found['of']})"
+def _rate(measures: Measures) -> str:
+    return interval(measures.pass_rate, sign="")
 
 
-def _rate(result: Mapping[str, Any] | None, alone: float | None) -> str:
-    """A pass rate with its interval; alone where only the rate is known."""
-    if result is not None:
-        return _interval(result["pass"])
-    return MISSING if alone is None else f"{100 * alone:.1f}"
-
-
-def _interval(found: Mapping[str, Any]) -> str:
-    return MISSING if found["value"] is None else str(Number(found["value"], found["low"], found["high"]))
-
-
-def _three(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.3g}"
-
-
-def _two(value: float | None) -> str:
-    return "undefined" if value is None else f"{value:.2f}"
+def _table(head: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> str:
+    return markdown_table(head, rows) if rows else f"{empty}: {MISSING}."

@@ -1,6 +1,6 @@
 """Figures 1 and 2 of the paper from our runs, as SVG and PNG: bars, accuracy against length, curves over training.
 
-Whiskers and bands are the intervals of the tables. Where the setting is the paper's, its numbers stand as hollow or
+Whiskers and bands are the intervals of the tables. Where the setting is the paper's, its numbers are hollow or
 dotted marks.
 """
 
@@ -13,11 +13,13 @@ from typing import Any
 
 from agon.errors import InputError, install
 from agon.eval.intervals import t_interval, wilson
+from agon.formatting import MISSING, show_hidden
 from agon.report import paper
-from agon.report.cells import Cell, cell
-from agon.report.collect import HELD_OUT, Run, Setting
-from agon.report.escape import tame
-from agon.report.labels import Mark, place
+from agon.report.collect import HELD_OUT, MeasuredRun, Setting
+from agon.report.curve import CurvePoint, curve
+from agon.report.labels import LabelledPoint, place_labels
+from agon.report.methods import TableCell, cell, limits
+from agon.rundir.results import Interval
 
 BLUE, GOLD, GREY, INK = "#6366F1", "#F59E0B", "#9CA3AF", "#1F2337"
 BARS = ("zero-shot", "grpo", "moa", "coop", "agon")
@@ -33,10 +35,11 @@ SHORT = {
 }
 COLOURS = {"agon": BLUE, "coop": GOLD}
 DASHED = {"self-refine", "shared-opponent", "fixed-roles"}
+PAPER_LINE = {"ls": ":", "lw": 1, "marker": "o", "ms": 4, "mfc": "none"}
 
 
-def draw(runs: Sequence[Run], setting: Setting, folder: Path, stem: str) -> dict[str, str]:
-    """Draw what there is data for; the file names of each figure by title."""
+def draw(runs: Sequence[MeasuredRun], setting: Setting, folder: Path, stem: str) -> dict[str, str]:
+    """Draw every figure that has data; return file names by title."""
     plt = _pyplot()
     made = {}
     for title, name, figure in (
@@ -75,88 +78,88 @@ def _pyplot() -> Any:
     return plt
 
 
-def _cells(runs: Sequence[Run], keys: Sequence[str]) -> dict[str, Cell]:
-    return {key: found for key in keys if (found := cell(runs, key, HELD_OUT))}
+def _cells(runs: Sequence[MeasuredRun], keys: Sequence[str]) -> dict[str, TableCell]:
+    return {key: one for key in keys if (one := cell(runs, key, HELD_OUT))}
 
 
-def _in_paper(setting: Setting) -> bool:
-    return (setting.base, setting.data) == (paper.BASE, paper.DATA)
+def _percent(rate: Interval) -> tuple[float, float, float]:
+    """The value and both limits, in percent."""
+    low, high = limits(rate)
+    return 100 * rate.value, 100 * low, 100 * high
 
 
-def bars(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
+def bars(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
     """Figure 1: pass@1 of the methods, with intervals; missing ones keep their place."""
-    found = _cells(runs, BARS)
-    if not found:
+    cells = _cells(runs, BARS)
+    if not cells:
         return None
     figure, axes = plt.subplots(figsize=(6.4, 3.3))
     for x, key in enumerate(BARS):
-        if key not in found:
-            axes.text(x, 1, "missing", ha="center", va="bottom", color=GREY, fontsize=9, style="italic")
-            continue
-        rate = found[key].rate
-        value, low, high = 100 * rate.value, 100 * rate.low, 100 * rate.high
-        axes.bar(x, value, width=0.62, color=COLOURS.get(key, "#CBD0DC"))
-        axes.errorbar(x, value, [[value - low], [high - value]], color=INK, capsize=4, lw=1.1)
-        axes.text(x - 0.06, value + 1, f"{value:.0f}", ha="right", va="bottom", fontweight="bold", color=INK)
-    if _in_paper(setting):
+        _bar(axes, x, key, cells.get(key))
+    if paper.describes(setting.base, setting.data):
         known = [paper.MAIN[key][0] for key in BARS]
         axes.scatter(range(len(BARS)), known, marker="_", s=900, color=INK, lw=1, ls=":", label="the paper")
         axes.legend(frameon=False, loc="upper left")
     axes.set_xticks(range(len(BARS)), [SHORT[key] for key in BARS])
-    for x, key in enumerate(BARS):
-        below = {"xytext": (0, -22), "textcoords": "offset points", "ha": "center", "va": "top"}
-        axes.annotate(_behind(found.get(key)), (x, 0), annotation_clip=False, color="#6B7280", fontsize=7.5, **below)
     axes.set_xlim(-0.6, len(BARS) - 0.4)
-    axes.set_ylim(0, min(108, 12 + max(100 * one.rate.high for one in found.values())))
+    axes.set_ylim(0, min(108, 12 + max(_percent(one.rate)[2] for one in cells.values())))
     axes.set_ylabel("held-out pass@1 (%)")
     axes.grid(axis="x", visible=False)
     axes.tick_params(axis="x", length=0)
-    axes.set_title(tame(str(setting)))
+    axes.set_title(show_hidden(str(setting)))
     return figure
 
 
-def _behind(one: Cell | None) -> str:
-    """How much stands behind a number."""
-    return f"n {one.n}, {_seeds(len(one.results))}" if one else ""
+def _bar(axes: Any, x: int, key: str, one: TableCell | None) -> None:
+    """One method: its bar, whisker and value, with n and seeds below its name."""
+    if one is None:
+        axes.text(x, 1, MISSING, ha="center", va="bottom", color=GREY, fontsize=9, style="italic")
+        return
+    value, low, high = _percent(one.rate)
+    axes.bar(x, value, width=0.62, color=COLOURS.get(key, "#CBD0DC"))
+    axes.errorbar(x, value, [[value - low], [high - value]], color=INK, capsize=4, lw=1.1)
+    axes.text(x - 0.06, value + 1, f"{value:.0f}", ha="right", va="bottom", fontweight="bold", color=INK)
+    below = {"xytext": (0, -22), "textcoords": "offset points", "ha": "center", "va": "top", "annotation_clip": False}
+    axes.annotate(f"n {one.n}, {_seeds(len(one.runs))}", (x, 0), color="#6B7280", fontsize=7.5, **below)
 
 
 def _seeds(number: int) -> str:
     return f"{number} seed{'s' if number > 1 else ''}"
 
 
-def against_length(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
+def against_length(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
     """Figure 2a: pass@1 against mean final-stage tokens."""
-    found = {key: one for key, one in _cells(runs, tuple(SHORT)).items() if one.length is not None}
-    if not found:
+    cells = {key: one for key, one in _cells(runs, tuple(SHORT)).items() if one.length is not None}
+    if not cells:
         return None
     figure, axes = plt.subplots(figsize=(6.2, 3.8))
-    marks = [_mark(key, one) for key, one in found.items()]
-    for key, mark in zip(found, marks, strict=True):
-        spread = [[mark.y - mark.low], [mark.high - mark.y]]
-        axes.errorbar(mark.x, mark.y, spread, fmt="o", color=COLOURS.get(key, GREY), capsize=3, ms=7, lw=1)
-    if _in_paper(setting):
+    points = [_labelled(key, one) for key, one in cells.items()]
+    for key, point in zip(cells, points, strict=True):
+        spread = [[point.y - point.low], [point.high - point.y]]
+        axes.errorbar(point.x, point.y, spread, fmt="o", color=COLOURS.get(key, GREY), capsize=3, ms=7, lw=1)
+    if paper.describes(setting.base, setting.data):
         for key, (value, tokens) in paper.MAIN.items():
             axes.scatter(1000 * tokens, value, facecolors="none", edgecolors=COLOURS.get(key, GREY), s=50)
-            marks.append(Mark(1000 * tokens, value, value, value, SHORT[key], GREY))
+            points.append(LabelledPoint(1000 * tokens, value, value, value, SHORT[key], GREY))
         axes.scatter([], [], facecolors="none", edgecolors=GREY, s=50, label="the paper")
         axes.legend(frameon=False)
     axes.margins(0.22)
     axes.set_ylim(max(0.0, axes.get_ylim()[0]), min(104.0, axes.get_ylim()[1]))
     axes.set_xlabel("mean tokens of the final stage")
     axes.set_ylabel("held-out pass@1 (%)")
-    axes.set_title(f"Accuracy against length: {tame(str(setting))}")
-    place(axes, marks)
+    axes.set_title(f"Accuracy against length: {show_hidden(str(setting))}")
+    place_labels(axes, points)
     return figure
 
 
-def _mark(key: str, one: Cell) -> Mark:
-    rate = one.rate
-    return Mark(one.length or 0.0, 100 * rate.value, 100 * rate.low, 100 * rate.high, SHORT[key], INK)
+def _labelled(key: str, one: TableCell) -> LabelledPoint:
+    value, low, high = _percent(one.rate)
+    return LabelledPoint(one.length or 0.0, value, low, high, SHORT[key], INK)
 
 
-def curves(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
+def curves(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
     """Figure 2b: dev pass@1 along training, by arm: the mean of seeds, with its interval."""
-    by_arm: dict[str, list[Run]] = defaultdict(list)
+    by_arm: dict[str, list[MeasuredRun]] = defaultdict(list)
     for run in runs:
         if len(run.points) > 1:
             by_arm[run.arm].append(run)
@@ -164,28 +167,29 @@ def curves(plt: Any, runs: Sequence[Run], setting: Setting) -> Any:
         return None
     figure, axes = plt.subplots(figsize=(7.4, 3.8))
     palette = iter(("#475569", "#0EA5A4", "#A855F7", "#64748B", "#DB2777", "#84A98C", "#94A3B8", "#3F6212"))
-    ends = {arm: run.points[-1].step * run.problems_per_step for arm, (run, *_) in by_arm.items()}
+    end = max(run.points[-1].step * run.problems_per_step for run, *_ in by_arm.values())
+    known = paper.CURVES if paper.describes(setting.base, setting.data) else {}
     for k, (arm, group) in enumerate(sorted(by_arm.items())):
         colour = COLOURS.get(arm) or next(palette, GREY)
-        aside = (k - (len(by_arm) - 1) / 2) * max(ends.values()) / 80
+        aside = (k - (len(by_arm) - 1) / 2) * end / 80
         _curve(axes, group, colour, aside if len(by_arm) > 1 else None)
-        if _in_paper(setting) and arm in paper.CURVES:
-            told = paper.CURVES[arm]
-            axes.plot(range(0, 500 * len(told), 500), told, color=colour, ls=":", lw=1, marker="o", ms=4, mfc="none")
-    if _in_paper(setting):
-        axes.plot([], [], color=GREY, ls=":", lw=1, marker="o", ms=4, mfc="none", label="the paper, on its 300")
+        if theirs := known.get(arm):
+            axes.plot(range(0, 500 * len(theirs), 500), theirs, color=colour, **PAPER_LINE)
+    if known:
+        axes.plot([], [], color=GREY, label="the paper, on its 300", **PAPER_LINE)
     axes.set_xlabel("training problems played (2N rollouts each)")
     axes.set_ylabel("dev pass@1 (%)")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
-    axes.set_title(f"Over training: {tame(str(setting))}")
+    axes.set_title(f"Over training: {show_hidden(str(setting))}")
     return figure
 
 
-def _curve(axes: Any, runs: Sequence[Run], colour: str, aside: float | None) -> None:
+def _curve(axes: Any, runs: Sequence[MeasuredRun], colour: str, aside: float | None) -> None:
     """One arm: its interval as a band, or as whiskers set a little aside where arms would cover each other."""
-    xs, mean, low, high = band(runs)
-    arm, n = runs[0].arm, max(point.n for run in runs for point in run.points)
+    points = band(runs)
+    xs, (mean, low, high) = list(points), ([values[k] for values in points.values()] for k in range(3))
+    arm, n = runs[0].arm, max(point.n for run in runs for point in curve(run))
     look = {"color": colour, "ls": "--" if arm in DASHED else "-", "label": f"{arm}: n {n}, {_seeds(len(runs))}"}
     if aside is None:
         axes.plot(xs, mean, marker="o", ms=4, lw=1.8, **look)
@@ -195,19 +199,16 @@ def _curve(axes: Any, runs: Sequence[Run], colour: str, aside: float | None) -> 
     axes.errorbar([x + aside for x in xs], mean, spread, marker="o", ms=4, lw=1.8, elinewidth=0.8, capsize=2, **look)
 
 
-def band(runs: Sequence[Run]) -> tuple[list[int], list[float], list[float], list[float]]:
-    """Problems played, mean, and limits, at the points that all these runs share; as in tables, where seeds agree
-    exactly the interval is that of one of them."""
-    shared = sorted(set.intersection(*({point.step for point in run.points} for run in runs)))
-    xs, mean, low, high = [], [], [], []
-    for step in shared:
-        points = [point for run in runs for point in run.points if point.step == step]
-        if len({point.rate for point in points}) > 1:
-            found = t_interval([point.rate for point in points], floor=0.0, ceiling=1.0)
-        else:
-            found = wilson(points[0].correct, max(1, points[0].n))
-        xs.append(step * runs[0].problems_per_step)
-        mean.append(100 * found.value)
-        low.append(100 * found.low)
-        high.append(100 * found.high)
-    return xs, mean, low, high
+def band(runs: Sequence[MeasuredRun]) -> dict[int, tuple[float, float, float]]:
+    """Mean and both limits by problems played, at the points that all these runs share."""
+    by_step = [{point.step: point for point in curve(run)} for run in runs]
+    shared = sorted(set.intersection(*map(set, by_step)))
+    return {step * runs[0].problems_per_step: _rate([points[step] for points in by_step]) for step in shared}
+
+
+def _rate(points: Sequence[CurvePoint]) -> tuple[float, float, float]:
+    """One step over seeds; as in tables, where seeds agree exactly the interval is that of one of them."""
+    rates = [point.rate for point in points]
+    if len(set(rates)) > 1:
+        return _percent(t_interval(rates, floor=0.0, ceiling=1.0))
+    return _percent(wilson(points[0].correct, max(1, points[0].n)))

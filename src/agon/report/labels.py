@@ -1,4 +1,4 @@
-"""Names beside the points of a figure, each where it covers least: no name upon another, upon a point or a whisker."""
+"""Labels beside the points of a figure, each where it covers least: not another label, a point, a whisker or a line."""
 
 from __future__ import annotations
 
@@ -7,98 +7,74 @@ from dataclasses import dataclass
 from typing import Any
 
 REACH = (9.0, 20.0, 34.0, 50.0)
-"""Distances from a point to its name, in points; from the second on a thin line joins them."""
+"""Distances from a point to its label, in points; from the second on a thin line joins them."""
 SIDES = ((1, 0), (1, 1), (1, -1), (-1, 0), (-1, 1), (-1, -1), (0, 1), (0, -1))
-DOT = 6.0
+DOT, CROSSING = 6.0, 200.0
+"""Half the width of a point in pixels; what a joining line costs for each thing that it crosses."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A point with its name and the ends of its whisker, in the units of the axes."""
+class LabelledPoint:
+    """A point with its label and the ends of its whisker, in the units of the axes."""
 
     x: float
     y: float
     low: float
     high: float
-    name: str
-    ink: str
+    label: str
+    colour: str
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A rectangle in pixels."""
+def place_labels(axes: Any, points: Sequence[LabelledPoint], size: float = 9.5) -> None:
+    """Write the labels; call this last, once the limits of the axes are set."""
+    from matplotlib.text import Text
 
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def shared(self, other: Box) -> float:
-        """The area that both cover."""
-        wide = min(self.right, other.right) - max(self.left, other.left)
-        high = min(self.top, other.top) - max(self.bottom, other.bottom)
-        return max(0.0, wide) * max(0.0, high)
-
-    @property
-    def area(self) -> float:
-        return (self.right - self.left) * (self.top - self.bottom)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Somewhere a name could stand: its offset from the point, in points, and the box that it would fill."""
-
-    dx: float
-    dy: float
-    box: Box
-    far: bool
-
-
-def place(axes: Any, marks: Sequence[Mark], size: float = 9.5) -> None:
-    """Write the names; whatever else sets the limits of the axes must have been drawn."""
     axes.figure.draw_without_rendering()
-    taken = [box for mark in marks for box in _boxes(axes, mark)]
-    frame = axes.get_window_extent()
-    inside = Box(frame.x0, frame.y0, frame.x1, frame.y1)
-    for mark in sorted(marks, key=lambda mark: (mark.x, mark.y)):
-        best = min(_places(axes, mark, size), key=lambda each: _cost(each, taken, inside))
-        taken.append(best.box)
-        line = {"arrowstyle": "-", "color": mark.ink, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3}
-        axes.annotate(
-            mark.name, (mark.x, mark.y), (best.dx, best.dy), textcoords="offset points", ha="center", va="center",
-            color=mark.ink, fontsize=size, arrowprops=line if best.far else None,
-        )  # fmt: skip
+    taken = [box for point in points for box in _boxes(axes, point)]
+    for point in sorted(points, key=lambda point: (point.x, point.y)):
+        line = {"arrowstyle": "-", "color": point.colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 3}
+        look = {"ha": "center", "va": "center", "color": point.colour, "fontsize": size, "arrowprops": line}
+        text = axes.annotate(point.label, (point.x, point.y), (0, 0), textcoords="offset points", **look)
+        text.update_positions(axes.figure.canvas.get_renderer())
+        centred = Text.get_window_extent(text)  # the words alone, on top of the point
+        pixels = axes.figure.dpi / 72
+        shifts = [(dx * pixels, dy * pixels) for dx, dy in _shifts(centred.width / pixels, centred.height / pixels)]
+        best = min(shifts, key=lambda shift: _cost(centred, shift, taken, axes.get_window_extent()))
+        taken.append(centred.translated(*best))
+        text.xyann = best[0] / pixels, best[1] / pixels
+        text.arrow_patch.set_visible(shifts.index(best) >= len(SIDES))
 
 
-def _cost(each: Place, taken: Sequence[Box], inside: Box) -> float:
-    covered = sum(each.box.shared(box) for box in taken)
-    outside = each.box.area - each.box.shared(inside)
-    return 10 * covered + 10 * outside + abs(each.dx) / 4 + abs(each.dy)
+def _boxes(axes: Any, point: LabelledPoint) -> Iterator[Any]:
+    """What a point and its whisker cover, in pixels."""
+    from matplotlib.transforms import Bbox
+
+    (x, y), (_, low), (_, high) = (axes.transData.transform((point.x, end)) for end in (point.y, point.low, point.high))
+    yield Bbox.from_extents(x - DOT, y - DOT, x + DOT, y + DOT)
+    yield Bbox.from_extents(x - DOT / 2, low, x + DOT / 2, high)
 
 
-def _boxes(axes: Any, mark: Mark) -> Iterator[Box]:
-    """What a point and its whisker cover."""
-    (x, y), (_, low), (_, high) = (axes.transData.transform((mark.x, end)) for end in (mark.y, mark.low, mark.high))
-    yield Box(x - DOT, y - DOT, x + DOT, y + DOT)
-    yield Box(x - DOT / 2, low, x + DOT / 2, high)
-
-
-def _places(axes: Any, mark: Mark, size: float) -> Iterator[Place]:
-    """Near places first, on all sides; the name is centred on its offset."""
-    wide, high = _extent(axes, mark.name, size)
-    scale = axes.figure.dpi / 72
-    x, y = axes.transData.transform((mark.x, mark.y))
+def _shifts(width: float, height: float) -> Iterator[tuple[float, float]]:
+    """From the point to the centre of its label, in points: near ones first, on all sides."""
     for reach in REACH:
         for right, up in SIDES:
-            dx, dy = right * (reach + wide / 2), up * (reach * (0.6 if right else 1.0) + high / 2 * (not right))
-            at_x, at_y, half_x, half_y = x + dx * scale, y + dy * scale, wide * scale / 2, high * scale / 2
-            box = Box(at_x - half_x, at_y - half_y, at_x + half_x, at_y + half_y)
-            yield Place(dx, dy, box, reach > REACH[0])
+            beside = reach * 0.6 if right else reach + height / 2
+            yield right * (reach + width / 2), up * beside
 
 
-def _extent(axes: Any, name: str, size: float) -> tuple[float, float]:
-    """Width and height of a name, in points."""
-    text = axes.text(0, 0, name, fontsize=size)
-    box, scale = text.get_window_extent(axes.figure.canvas.get_renderer()), axes.figure.dpi / 72
-    text.remove()
-    return box.width / scale, box.height / scale
+def _cost(centred: Any, shift: tuple[float, float], taken: Sequence[Any], frame: Any) -> float:
+    """What a label would cover, reach out of the frame, and cross with its line."""
+    from matplotlib.path import Path
+
+    box, start = centred.translated(*shift), ((centred.x0 + centred.x1) / 2, (centred.y0 + centred.y1) / 2)
+    covered = sum(_shared(box, other) for other in taken) + box.width * box.height - _shared(box, frame)
+    line = Path([start, (start[0] + shift[0], start[1] + shift[1])])
+    crossed = sum(line.intersects_bbox(other, filled=True) for other in taken)
+    return float(10 * covered + CROSSING * crossed + abs(shift[0]) / 4 + abs(shift[1]))
+
+
+def _shared(one: Any, two: Any) -> float:
+    """The area that both cover."""
+    width = min(one.x1, two.x1) - max(one.x0, two.x0)
+    height = min(one.y1, two.y1) - max(one.y0, two.y0)
+    return float(max(0.0, width) * max(0.0, height))

@@ -1,4 +1,4 @@
-"""The paper's own numbers, to stand beside ours under its name: percent solved, mean final-stage tokens in thousands.
+"""The paper's own numbers, shown beside ours: percent solved, mean final-stage tokens in thousands.
 
 One training run per method, one sample per problem, 300 problems; pairs in the direction that is better on those.
 """
@@ -56,3 +56,8 @@ CURVES: Mapping[str, tuple[float, ...]] = {
     "agon": (35.0, 41.7, 45.3, 50.7, 54.3, 58.3, 61.0),
 }
 """At 0, 500, ..., 3,000 training problems."""
+
+
+def describes(base: str, data: str) -> bool:
+    """Whether the paper's main comparison is on this base and this data."""
+    return (base, data) == (BASE, DATA)

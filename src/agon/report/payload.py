@@ -1,7 +1,7 @@
-"""Bouts as the match viewer wants them: columns for filters and the list, and blocks of texts opened one at a time.
+"""Bouts in the format of the match viewer: columns for filters and the list, and blocks of texts opened one at a time.
 
-Both are gzipped JSON in base64: nothing a model wrote can pass for markup, and a page of thousands of long traces still
-opens at once, since a block is inflated only when one of its bouts is looked at.
+Both are gzipped JSON in base64: text from a model cannot become markup, and a page with thousands of long traces
+opens at once, since a block is inflated only when one of its bouts is opened.
 """
 
 from __future__ import annotations
@@ -9,32 +9,37 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agon.game.parse import CLOSE, Parsed, parse
-from agon.report.rows import Row, Source
-from agon.types import UNGRADED, Completion
+from agon.game.exchange import outcome
+from agon.game.parse import Parsed, parse
+from agon.report.rows import BoutSource, LoggedBout
+from agon.types import THINK_CLOSE, Rollout
 
 SCHEMA = 1
 BLOCK = 32
-OUTCOMES = ("converted", "regressed", "disagree", "both right", "both wrong")
-MARKS = ("leak", "empty peek", "infra", "cut off", "dead")
+OUTCOMES = ("converted", "regressed", "kept", "lost", "disagree")
+MARKS = ("leak", "empty peek", "infra", "truncated", "dead")
 SIDES = ("draft", "challenge")
 TERMS = ("correctness", "format", "conversion", "margin", "tiebreak")
-NUMBERS = ("prompt_tokens", "tokens", "reward", "advantage")
+LOGGED = ("reward", "advantage", *(f"reward_{term}" for term in TERMS))
+"""Columns of a side that are taken from the row as they are."""
+DERIVED = ("graded", "correct", "reason", "version", "well_formed", "truncated", "prompt_tokens", "tokens")
+"""Columns of a side that are taken from the bout."""
 
 
 @dataclass(slots=True)
 class Names:
-    """Strings that come again and again, by number."""
+    """Numbers values that occur many times, in the order of their first use."""
 
-    places: dict[Any, int] = field(default_factory=dict)
+    numbers: dict[Any, int] = field(default_factory=dict)
 
     def __call__(self, value: Any) -> int:
-        return self.places.setdefault(value, len(self.places))
+        return self.numbers.setdefault(value, len(self.numbers))
 
 
 @dataclass(slots=True)
@@ -47,128 +52,117 @@ class Index:
     reasons: Names = field(default_factory=Names)
     size: int = 0
 
-    def add(self, row: Row, parsed: dict[str, Parsed]) -> None:
-        """One bout as a value in every column."""
+    def add(self, logged: LoggedBout, parsed: Sequence[Parsed]) -> None:
+        """Add one bout as a value in every column."""
+        bout, row, columns = logged.bout, logged.row, self.columns
         self.size += 1
-        columns = self.columns
-        columns["problem"].append(self.problems((row["problem_id"], row["question"], row["answer"])))
+        columns["problem"].append(self.problems((bout.problem.id, bout.problem.question, bout.problem.answer)))
         for name in ("step", "index", "rival", "drafter", "challenger"):
             columns[name].append(row.get(name))
-        columns["shown"].append(int(row.get("peek") is not None))
-        columns["outcomes"].append(_bits(OUTCOMES, outcomes(row, parsed)))
-        columns["marks"].append(_bits(MARKS, marks(row)))
-        for side in SIDES:
-            self._add_side(side, row)
+        columns["shown"].append(int(bout.peek is not None))
+        columns["outcomes"].append(_bits(OUTCOMES, outcomes(logged, parsed)))
+        columns["marks"].append(_bits(MARKS, marks(logged)))
+        for side, rollout in zip(SIDES, (bout.draft, bout.challenge), strict=True):
+            values = {} if rollout is None else self._side(side, rollout, logged)
+            for name in (*DERIVED, *LOGGED):
+                columns[f"{side}_{name}"].append(values.get(name))
 
-    def _add_side(self, side: str, row: Row) -> None:
-        reason = row.get(f"{side}_reason")
-        there = reason is not None
-        found = {
-            "graded": int(_graded(row, side)) if there else None,
-            "correct": int(_right(row, side)) if there else None,
-            "reason": self.reasons(reason) if there else None,
-            "version": self.versions(row[f"{side}_version"]) if there else None,
-            "well_formed": int(bool(row.get(f"{side}_well_formed"))) if there else None,
-            "cut": int(row.get(f"{side}_finish") == "length") if there else None,
+    def _side(self, side: str, rollout: Rollout, logged: LoggedBout) -> dict[str, Any]:
+        completion, verdict = rollout.completion, rollout.verdict
+        return {
+            "graded": int(verdict.graded),
+            "correct": int(verdict.correct),
+            "reason": self.reasons(verdict.reason),
+            "version": self.versions(completion.version),
+            "well_formed": int(verdict.well_formed),
+            "truncated": int(completion.finish == "length"),
+            "prompt_tokens": completion.prompt_tokens,
+            "tokens": completion.generated_tokens,
+            **{name: _rounded(logged.row.get(f"{side}_{name}")) for name in LOGGED},
         }
-        found |= {name: _short(row.get(f"{side}_{name}")) for name in NUMBERS}
-        found |= {f"reward_{term}": _short(row.get(f"{side}_reward_{term}")) for term in TERMS}
-        for name, value in found.items():
-            self.columns[f"{side}_{name}"].append(value)
 
-    def as_dict(self, source: Source) -> dict[str, Any]:
+    def as_dict(self, source: BoutSource) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "name": source.name,
             "facts": list(source.facts),
-            "graded_by_reward": source.rewarded,
+            "rewarded": source.rewarded,
             "size": self.size,
             "block_size": BLOCK,
-            "problems": list(self.problems.places),
-            "versions": list(self.versions.places),
-            "reasons": list(self.reasons.places),
+            "problems": list(self.problems.numbers),
+            "versions": list(self.versions.numbers),
+            "reasons": list(self.reasons.numbers),
             "columns": dict(self.columns),
         }
 
 
-def pack(source: Source) -> tuple[str, list[str]]:
-    """The index and the blocks of a source, each ready to stand in a page."""
-    index, blocks, waiting = Index(), [], []
-    for row in source.rows:
-        parsed = {side: _parsed(row, side) for side in SIDES if row.get(f"{side}_text") is not None}
-        index.add(row, parsed)
-        waiting.append(texts(row, parsed))
-        if len(waiting) == BLOCK:
-            blocks.append(squeeze(waiting))
-            waiting = []
-    if waiting:
-        blocks.append(squeeze(waiting))
-    return squeeze(index.as_dict(source)), blocks
+def pack(source: BoutSource) -> tuple[str, list[str]]:
+    """The index and the blocks of a source, ready to embed in a page."""
+    index, blocks, block = Index(), list[str](), list[dict[str, Any]]()
+    for logged in source.bouts:
+        parsed = [parse(rollout.completion) for rollout in logged.bout.rollouts]
+        index.add(logged, parsed)
+        block.append(texts(logged, parsed))
+        if len(block) == BLOCK:
+            blocks.append(compress(block))
+            block = []
+    if block:
+        blocks.append(compress(block))
+    return compress(index.as_dict(source)), blocks
 
 
-def squeeze(value: Any) -> str:
+def compress(value: Any) -> str:
     """JSON, gzipped, in base64; the same value gives the same text."""
     data = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
     return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
 
 
-def texts(row: Row, parsed: dict[str, Parsed]) -> dict[str, Any]:
+def texts(logged: LoggedBout, parsed: Sequence[Parsed]) -> dict[str, Any]:
     """What is read of a bout: [trace, what came after it, detail of the verdict] of both sides, peek and prompt."""
-    found: dict[str, Any] = {"peek": row.get("peek"), "prompt": row.get("challenge_prompt")}
-    for side, read in parsed.items():
-        text = row[f"{side}_text"]
-        cut = (text.rfind(CLOSE) + len(CLOSE) if CLOSE in text else 0) if read.closed else len(text)
-        found[side] = [text[:cut], text[cut:], row.get(f"{side}_detail") or ""]
-    return found
+    block: dict[str, Any] = {"peek": logged.bout.peek, "prompt": logged.row.get("challenge_prompt")}
+    for side, rollout, read in zip(SIDES, logged.bout.rollouts, parsed, strict=False):
+        text = rollout.completion.text
+        end = (text.rfind(THINK_CLOSE) + len(THINK_CLOSE) if THINK_CLOSE in text else 0) if read.closed else len(text)
+        block[side] = [text[:end], text[end:], rollout.verdict.detail or ""]
+    return block
 
 
-def outcomes(row: Row, parsed: dict[str, Parsed]) -> Iterator[str]:
-    """What became of a draft that was challenged; nothing is said where either has no verdict."""
-    if row.get("challenge_reason") is None or not (_graded(row, "draft") and _graded(row, "challenge")):
+def outcomes(logged: LoggedBout, parsed: Sequence[Parsed]) -> Iterator[str]:
+    """What became of a draft that was challenged; none where either has no verdict."""
+    result = outcome(logged.bout)
+    if result is None:
         return
-    before, after = _right(row, "draft"), _right(row, "challenge")
-    yield {(0, 1): "converted", (1, 0): "regressed", (1, 1): "both right", (0, 0): "both wrong"}[before, after]
-    if before != after or (not before and _answer(parsed["draft"]) != _answer(parsed["challenge"])):
+    yield result
+    answers = {_answer(read) for read in parsed}
+    if result in ("converted", "regressed") or (result == "lost" and len(answers) > 1):
         yield "disagree"
 
 
-def marks(row: Row) -> Iterator[str]:
+def marks(logged: LoggedBout) -> Iterator[str]:
     """What a reader may want to find again."""
-    sides = [side for side in SIDES if row.get(f"{side}_reason") is not None]
+    bout, row = logged.bout, logged.row
     if row.get("peek_leak"):
         yield "leak"
-    if row.get("peek") == "":
+    if bout.peek == "":
         yield "empty peek"
-    if not all(_graded(row, side) for side in sides):
+    if not all(rollout.verdict.graded for rollout in bout.rollouts):
         yield "infra"
-    if any(row.get(f"{side}_finish") == "length" for side in sides):
-        yield "cut off"
-    if "draft_advantage" in row and all(row[f"{side}_advantage"] is None for side in sides):
+    if any(rollout.completion.finish == "length" for rollout in bout.rollouts):
+        yield "truncated"
+    if "draft_advantage" in row and all(row.get(f"{side}_advantage") is None for side in SIDES):
         yield "dead"
 
 
-def _bits(names: tuple[str, ...], found: Iterable[str]) -> int:
-    return sum(1 << names.index(name) for name in found)
-
-
-def _parsed(row: Row, side: str) -> Parsed:
-    return parse(Completion(row[f"{side}_text"], "", 0, 0, opened=bool(row.get(f"{side}_opened"))))
+def _bits(names: Sequence[str], present: Iterable[str]) -> int:
+    return sum(1 << names.index(name) for name in present)
 
 
 def _answer(parsed: Parsed) -> str | None:
     return "".join(parsed.answers[-1].split()) if parsed.answers else None
 
 
-def _graded(row: Row, side: str) -> bool:
-    return row[f"{side}_reason"] not in UNGRADED
-
-
-def _right(row: Row, side: str) -> bool:
-    return bool(row[f"{side}_correct"])
-
-
-def _short(value: Any) -> Any:
-    """A float in as many digits as anybody reads; a number that is not finite is none."""
+def _rounded(value: Any) -> Any:
+    """A float in as many digits as anybody reads; one that is not finite is none."""
     if not isinstance(value, float):
         return value
-    return None if value != value or abs(value) == float("inf") else round(value, 4)
+    return round(value, 4) if math.isfinite(value) else None

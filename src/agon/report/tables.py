@@ -1,24 +1,24 @@
 """Every table of the paper, as Markdown. A cell that no run fills says so; the paper's numbers carry its name.
 
 A difference has the interval that its two numbers imply when they are taken as independent (Zou and Donner's MOVER):
-on the same problems that is as a rule too wide, and `agon compare` makes the paired test.
+on the same problems that is usually too wide, and `agon compare` makes the paired test.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from agon.formatting import MISSING, count, interval, kilo, markdown_table, points
 from agon.report import paper
-from agon.report.cells import BY_KEY, METHODS, MISSING, Cell, cell
-from agon.report.collect import HELD_OUT, Run, Setting
-from agon.report.escape import escape
+from agon.report.collect import HELD_OUT, MeasuredRun, Setting
+from agon.report.methods import BY_KEY, METHODS, TableCell, cell, limits
+from agon.rundir.results import Interval
 
 MAIN = tuple(paper.MAIN)
 OURS = ("hidden-drafts", "mispaired")
-NUMERIC = re.compile(rf"[-+–\d]|$|none|{MISSING}")
+NOT_IN_PAPER = "not in the paper"
 ABLATIONS = (
     ("Competition (reward)", "coop", "agon"),
     ("Information exchange", "shared-opponent", "agon"),
@@ -29,103 +29,76 @@ ABLATIONS = (
 )
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table; columns of numbers stand to the right."""
-    cells = [[escape(str(value)) for value in row] for row in rows]
-    ruler = ["---:" if k and all(NUMERIC.match(row[k]) for row in cells) else "---" for k in range(len(head))]
-    return "\n".join(f"| {' | '.join(line)} |" for line in [[escape(word) for word in head], ruler, *cells])
-
-
-def kilo(tokens: float | None) -> str:
-    if tokens is None:
-        return MISSING
-    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:.0f}"
-
-
-def main_table(runs: Sequence[Run], setting: Setting) -> str:
+def main_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     """Table 2 of the paper: methods on held-out problems at a matched training budget."""
-    known = paper.MAIN if (setting.base, setting.data) == (paper.BASE, paper.DATA) else {}
-    return _methods(runs, (*MAIN, *OURS), HELD_OUT, known)
+    known = paper.MAIN if paper.describes(setting.base, setting.data) else {}
+    return _methods(runs, (*MAIN, *OURS), known)
 
 
-def code_table(runs: Sequence[Run], setting: Setting) -> str:
+def code_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     """Table 5: the second domain."""
     known = paper.CODE if (setting.base, setting.data) == (paper.CODE_BASE, paper.CODE_DATA) else {}
-    return _methods(runs, tuple(paper.CODE), HELD_OUT, known)
+    return _methods(runs, tuple(paper.CODE), known)
 
 
-def density_table(runs: Sequence[Run], setting: Setting) -> str:
+def density_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     """Table 7: the length tiebreak."""
-    known = paper.DENSITY if (setting.base, setting.data) == (paper.BASE, paper.DATA) else {}
-    return _methods(runs, tuple(paper.DENSITY), HELD_OUT, known)
+    known = paper.DENSITY if paper.describes(setting.base, setting.data) else {}
+    return _methods(runs, tuple(paper.DENSITY), known)
 
 
-def _methods(runs: Sequence[Run], keys: Sequence[str], data: str, known: Mapping[str, tuple[int, float]]) -> str:
-    head = [
-        "method",
-        "pass@1, % [95%]",
-        "final tokens",
-        "all tokens",
-        "passes",
-        "n",
-        "seeds",
-        "training: rollouts, tokens",
-    ]
-    rows = []
-    for key in keys:
-        row = [BY_KEY[key].title, *_columns(cell(runs, key, data)), *_paper(key, known)]
-        rows.append(row)
-    return markdown([*head, *(["the paper: pass@1", "the paper: tokens"] if known else [])], rows)
+def _methods(runs: Sequence[MeasuredRun], keys: Sequence[str], known: Mapping[str, tuple[int, float]]) -> str:
+    head = ["method", "pass@1, % [95%]", "final tokens", "all tokens", "passes", "n", "seeds"]
+    head += ["training: rollouts, tokens", *(["the paper: pass@1", "the paper: tokens"] if known else [])]
+    rows = [[BY_KEY[key].title, *_columns(cell(runs, key, HELD_OUT)), *_paper(key, known)] for key in keys]
+    return markdown_table(head, rows)
 
 
-def _columns(found: Cell | None) -> list[str]:
-    if found is None:
+def _columns(one: TableCell | None) -> list[str]:
+    if one is None:
         return [MISSING, *[""] * 6]
-    seeds = ", ".join(map(str, found.seeds))
-    passes = str(found.method.passes)
-    return [str(found.rate), kilo(found.length), kilo(found.tokens), passes, found.n, seeds, budget(found)]
+    tokens = [kilo(one.length), kilo(one.tokens)]
+    return [interval(one.rate, sign=""), *tokens, str(one.passes), one.n, _seeds(one), ", ".join(_training(one))]
 
 
 def _paper(key: str, known: Mapping[str, tuple[int, float]]) -> list[str]:
     if not known:
         return []
-    return [f"{known[key][0]}", f"{known[key][1]}k"] if key in known else ["not in the paper", ""]
+    return [f"{known[key][0]}", f"{known[key][1]}k"] if key in known else [NOT_IN_PAPER, ""]
 
 
-def budget(found: Cell) -> str:
+def _seeds(one: TableCell) -> str:
+    return ", ".join(map(str, one.seeds))
+
+
+def _training(one: TableCell) -> list[str]:
     """What training drew, per run: rollouts and generated tokens."""
-    if found.method.arm is None:
-        return "none"
-    spent = [run.spent for run in found.runs]
-    rollouts, generated = (fmean(each[name] for each in spent) for name in ("rollouts", "generated"))
-    return f"{rollouts:,.0f}, {generated:,.0f}"
+    if one.method.arm is None:
+        return ["none"]
+    spent = [run.spending for run in one.runs]
+    return [count(fmean(spending.rollouts for spending in spent)), count(fmean(s.generated for s in spent))]
 
 
-def interval_table(runs: Sequence[Run], setting: Setting) -> str:
+def interval_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     """Table 3: intervals, and what they are over."""
-    known = (setting.base, setting.data) == (paper.BASE, paper.DATA)
+    known = paper.describes(setting.base, setting.data)
     rows = []
     for key in (*MAIN, *OURS):
-        found = cell(runs, key, HELD_OUT)
-        ours = (
-            [MISSING, "", "", ""] if found is None else [str(found.rate), found.kind, found.n, str(len(found.results))]
-        )
-        low, high = paper.INTERVALS.get(key, (None, None))
-        rows.append([BY_KEY[key].title, *ours, *([f"[{low}, {high}]" if low else "not in the paper"] if known else [])])
-    return markdown(
-        ["method", "pass@1, %", "interval", "n", "runs", *(["the paper's interval"] if known else [])], rows
-    )
+        one = cell(runs, key, HELD_OUT)
+        ours = [interval(one.rate, sign=""), one.kind, one.n, str(len(one.runs))] if one else [MISSING, "", "", ""]
+        theirs = str(list(paper.INTERVALS[key])) if key in paper.INTERVALS else NOT_IN_PAPER
+        rows.append([BY_KEY[key].title, *ours, *([theirs] if known else [])])
+    head = ["method", "pass@1, %", "interval", "n", "runs", *(["the paper's interval"] if known else [])]
+    return markdown_table(head, rows)
 
 
-def transfer_table(runs: Sequence[Run], setting: Setting) -> str:
+def transfer_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     """Table 1: other problems, no further training."""
     others = sorted({data for run in runs for data, _ in run.results} - {HELD_OUT, "dev"})
-    known = setting.base == paper.BASE and setting.data == paper.DATA
+    known = paper.describes(setting.base, setting.data)
     names = others or list(paper.TRANSFER if known else ())
     if not names:
-        return (
-            f"Nothing but the problems of the runs has been evaluated: {MISSING}. `agon eval RUN --data NAME` does it."
-        )
+        return f"No other problems have been evaluated: {MISSING}. Measure them with `agon eval RUN --data NAME`."
     rows = []
     for key in ("zero-shot", "grpo", "coop", "agon"):
         row = [BY_KEY[key].title]
@@ -133,72 +106,66 @@ def transfer_table(runs: Sequence[Run], setting: Setting) -> str:
             row += [_short(cell(runs, key, data)), *([str(paper.TRANSFER.get(data, {}).get(key, ""))] if known else [])]
         rows.append(row)
     head = [word for data in names for word in ([data, "the paper"] if known else [data])]
-    return markdown(["method", *head], rows)
+    return markdown_table(["method", *head], rows)
 
 
-def _short(found: Cell | None) -> str:
+def _short(one: TableCell | None) -> str:
     """A number with all that belongs to it, for tables of many columns."""
-    if found is None:
+    if one is None:
         return MISSING
-    seeds = f"seed{'s' if len(found.seeds) > 1 else ''} {', '.join(map(str, found.seeds))}"
-    drawn = f"{budget(found).split(', ')[0]} rollouts" if found.method.arm else "no training"
-    return f"{found.rate}; n {found.n}; {seeds}; {drawn}"
+    seeds = f"seed{'s' if len(one.seeds) > 1 else ''} {_seeds(one)}"
+    training = f"{_training(one)[0]} rollouts" if one.method.arm else "no training"
+    return f"{interval(one.rate, sign='')}; n {one.n}; {seeds}; {training}"
 
 
-def scaling_table(runs: Sequence[Run], data: str) -> str:
+def scaling_table(runs: Sequence[MeasuredRun], data: str) -> str:
     """Table 4: bases of different size and family on the same problems."""
     bases = sorted({run.setting.base for run in runs if run.setting.data == data})
-    names = [*paper.SCALING, *(b for b in bases if b not in paper.SCALING)] if data == paper.DATA else bases
+    known = data == paper.DATA
     rows = []
-    for base in names:
+    for base in [*paper.SCALING, *(b for b in bases if b not in paper.SCALING)] if known else bases:
         here = [run for run in runs if run.setting == Setting(base, data)]
-        found = {key: cell(here, key, HELD_OUT) for key in ("zero-shot", "grpo", "agon")}
-        rows.append(
-            [base, *map(_short, found.values()), _delta(found["agon"], found["grpo"]), *_paper_scale(base, data)]
-        )
-    told = ["the paper: zero-shot / GRPO / Agon"] if data == paper.DATA else []
-    return markdown(["base", "zero-shot", "GRPO", "Agon", "Agon - GRPO, points [95%]", *told], rows)
+        cells = {key: cell(here, key, HELD_OUT) for key in ("zero-shot", "grpo", "agon")}
+        row = [base, *map(_short, cells.values()), _difference(cells["agon"], cells["grpo"])]
+        rows.append([*row, *([_paper_scaling(base)] if known else [])])
+    theirs = ["the paper: zero-shot / GRPO / Agon"] if known else []
+    return markdown_table(["base", "zero-shot", "GRPO", "Agon", "Agon - GRPO, points [95%]", *theirs], rows)
 
 
-def _delta(one: Cell | None, two: Cell | None) -> str:
+def _paper_scaling(base: str) -> str:
+    return " / ".join(map(str, paper.SCALING[base].values())) if base in paper.SCALING else NOT_IN_PAPER
+
+
+def _difference(one: TableCell | None, two: TableCell | None) -> str:
     """The difference of two numbers with the interval that theirs imply."""
     if one is None or two is None:
         return MISSING
     a, b = one.rate, two.rate
+    (a_low, a_high), (b_low, b_high) = limits(a), limits(b)
     value = a.value - b.value
-    low = value - math.hypot(a.value - a.low, b.high - b.value)
-    high = value + math.hypot(a.high - a.value, b.value - b.low)
-    return f"{100 * value:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"
+    low = value - math.hypot(a.value - a_low, b_high - b.value)
+    high = value + math.hypot(a_high - a.value, b.value - b_low)
+    return points(Interval(value, low, high), unit="")
 
 
-def _paper_scale(base: str, data: str) -> list[str]:
-    if data != paper.DATA:
-        return []
-    return [" / ".join(map(str, paper.SCALING[base].values())) if base in paper.SCALING else "not in the paper"]
-
-
-def ablation_table(runs: Sequence[Run], setting: Setting) -> str:
+def ablation_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     """Table 6: one training-time choice at a time."""
-    known = (setting.base, setting.data) == (paper.BASE, paper.DATA)
+    known = paper.describes(setting.base, setting.data)
     rows = []
     for factor, other, ours in ABLATIONS:
-        pair = cell(runs, other, HELD_OUT), cell(runs, ours, HELD_OUT)
-        told = [
-            f"{paper.ABLATIONS[other]} / {paper.ABLATIONS[ours]}" if other in paper.ABLATIONS else "not in the paper"
-        ]
-        rows.append(
-            [
-                factor,
-                f"{other}: {_short(pair[0])}",
-                f"{ours}: {_short(pair[1])}",
-                _delta(pair[1], pair[0]),
-                *(told if known else []),
-            ]
-        )
-    return markdown(["factor", "variant", "Agon", "difference, points [95%]", *(["the paper"] if known else [])], rows)
+        variant, agon = cell(runs, other, HELD_OUT), cell(runs, ours, HELD_OUT)
+        row = [factor, f"{other}: {_short(variant)}", f"{ours}: {_short(agon)}", _difference(agon, variant)]
+        rows.append([*row, *([_paper_ablation(other, ours)] if known else [])])
+    head = ["factor", "variant", "Agon", "difference, points [95%]", *(["the paper"] if known else [])]
+    return markdown_table(head, rows)
 
 
-def matrix_table(runs: Sequence[Run]) -> str:
+def _paper_ablation(other: str, ours: str) -> str:
+    known = paper.ABLATIONS
+    return f"{known[other]} / {known[ours]}" if other in known else NOT_IN_PAPER
+
+
+def design_table(runs: Sequence[MeasuredRun]) -> str:
     """The 2 x 2 design of table 1, with the cell that the paper leaves open."""
     grid = (
         ("no competition", ("grpo",), ("coop",)),
@@ -208,10 +175,10 @@ def matrix_table(runs: Sequence[Run]) -> str:
         [name, *("; ".join(f"{key}: {_short(cell(runs, key, HELD_OUT))}" for key in keys) for keys in sides)]
         for name, *sides in grid
     ]
-    return markdown(["", "no information exchange", "information exchange"], rows)
+    return markdown_table(["", "no information exchange", "information exchange"], rows)
 
 
-def missing(runs: Sequence[Run], keys: Sequence[str]) -> list[str]:
+def missing(runs: Sequence[MeasuredRun], keys: Sequence[str]) -> list[str]:
     """The methods that no run has measured on held-out problems, and what would measure them."""
-    gone = [method for method in METHODS if method.key in keys and cell(runs, method.key, HELD_OUT) is None]
-    return [f"{method.title}: {method.commands()}" for method in gone]
+    absent = [method for method in METHODS if method.key in keys and cell(runs, method.key, HELD_OUT) is None]
+    return [f"{method.title}: {method.commands()}" for method in absent]

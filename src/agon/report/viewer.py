@@ -1,7 +1,7 @@
-"""The match viewer: one HTML file that holds its style, its script and its bouts, and asks the network for nothing.
+"""The match viewer: one HTML file that contains its style, script and bouts, and makes no request.
 
 The content security policy allows the one script and the one style of the page, by their hashes, and nothing else: no
-other script, no image, no connection. The script writes text nodes only.
+other script, image or connection. The script writes text nodes only.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from importlib import resources
 from pathlib import Path
 
 from agon.report.payload import pack
-from agon.report.rows import Source
-from agon.rundir.files import replacing, telling, write_new
+from agon.report.rows import BoutSource
+from agon.rundir.files import RUN_AGAIN, atomic_replace, disk_errors_as, write_new
 
 SCRIPTS = ("dom.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
-PLACE = re.compile(r"\{\{([a-z-]+)\}\}")
+SLOT = re.compile(r"\{\{([a-z-]+)\}\}")
 
 
-def write_viewer(source: Source, out: Path) -> Path:
-    """Write the page of a source to `out`, in one move."""
+def write_viewer(source: BoutSource, out: Path) -> Path:
+    """Write the page of a source to `out` atomically."""
     page = render(source).encode("utf-8")
-    with telling(f"{out} was not written"), replacing(out) as temporary:
+    with disk_errors_as(f"{out} was not written", RUN_AGAIN), atomic_replace(out) as temporary:
         write_new(temporary, page)
     return out
 
 
-def render(source: Source) -> str:
-    """The whole page."""
+def render(source: BoutSource) -> str:
+    """The page as HTML."""
     index, blocks = pack(source)
     script, style = asset_script(), asset("page.css")
     data = [("index", index), *((f"block-{n}", block) for n, block in enumerate(blocks))]
@@ -42,7 +42,7 @@ def render(source: Source) -> str:
         "script-hash": sha256_source(script),
         "data": "\n".join(f'<script type="application/gzip" id="{name}">{text}</script>' for name, text in data),
     }
-    return PLACE.sub(lambda match: values[match.group(1)], asset("page.html"))
+    return SLOT.sub(lambda match: values[match.group(1)], asset("page.html"))
 
 
 def asset(name: str) -> str:

@@ -1,16 +1,19 @@
-"""Bouts on disk: one parquet file per step, one row per bout, written whole or not at all. Columns: docs/rundir.md."""
+"""Bouts on disk: one row per bout, the same columns in training (parquet, one file per step) and evaluation (JSONL).
+
+Columns: docs/rundir.md.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agon.errors import RunDirError
-from agon.game.peek import leaks
-from agon.rundir.files import make_folder, replacing, telling
-from agon.types import Bout, Prompt, Rollout
+from agon.game.exchange import leaked
+from agon.rundir.files import atomic_replace, disk_errors_as, make_folder
+from agon.types import BASE, Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
 
 FILE = re.compile(r"step_(\d{6,})\.parquet")
 
@@ -64,15 +67,15 @@ def files_in(folder: Path) -> dict[int, Path]:
 
 
 def write(folder: Path, step: int, bouts: Sequence[Bout], arm: str) -> Path:
-    """Write the bouts of one step in one move; a second write of the same step replaces the first."""
+    """Write the bouts of one step atomically; a second write of the same step replaces the first."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([row(step, bout, arm) for bout in bouts], schema=schema())
+    table = pa.Table.from_pylist([row(bout, step=step, arm=arm) for bout in bouts], schema=schema())
     path = file_of(folder, step)
-    with telling(f"{path.name} was not written"):
+    with disk_errors_as(f"{path.name} was not written"):
         make_folder(folder)
-        with replacing(path) as temporary:
+        with atomic_replace(path) as temporary:
             pq.write_table(table, temporary, compression="zstd")
     return path
 
@@ -89,7 +92,7 @@ def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
             tables.append(pq.read_table(path, columns=names, partitioning=None))
         except (pa.ArrowException, OSError) as error:
             fix = "delete the file and resume the run, or read the other steps one by one"
-            raise RunDirError(f"{path} cannot be read: {error}", fix=fix) from error
+            raise RunDirError(f"cannot read {path}: {error}", fix=fix) from error
     try:
         return pa.concat_tables(tables)
     except pa.ArrowException as error:
@@ -104,29 +107,31 @@ def schema() -> Any:
     return pa.schema([(name, getattr(pa, kind)()) for name, kind in COLUMNS.items()])
 
 
-def row(step: int, bout: Bout, arm: str) -> dict[str, Any]:
-    """One bout as a row; a column that is not in it is null."""
+def row(bout: Bout, **head: Any) -> dict[str, Any]:
+    """One bout as a row, after the columns in `head`; a column that is not in it is null."""
     draft, challenge = bout.draft, bout.challenge
-    head = {
-        "step": step,
-        "arm": arm,
+    values = head | {
         "problem_id": draft.problem.id,
         "question": utf8(draft.problem.question),
         "answer": utf8(draft.problem.answer),
         "index": draft.index,
         "rival": bout.rival,
-        "drafter": draft.policy.value,
+        "drafter": _who(draft),
     }
-    found = head | _prefixed("draft_", _rollout(draft))
+    values |= _prefixed("draft_", _rollout(draft))
     if challenge is None:
-        return found
+        return values
     seen = {
-        "challenger": challenge.policy.value,
+        "challenger": _who(challenge),
         "peek": None if bout.peek is None else utf8(bout.peek),
-        "peek_leak": None if bout.peek is None else leaks(bout.peek, draft.problem.answer),
+        "peek_leak": None if bout.peek is None else leaked(bout),
         "challenge_prompt": text_of(challenge.prompt),
     }
-    return found | seen | _prefixed("challenge_", _rollout(challenge) | _bonus(challenge))
+    return values | seen | _prefixed("challenge_", _rollout(challenge) | _bonus(challenge))
+
+
+def _who(rollout: Rollout) -> str:
+    return rollout.policy.value if rollout.policy else BASE
 
 
 def _prefixed(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -156,6 +161,31 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
 def _bonus(challenge: Rollout) -> dict[str, float | None]:
     reward = challenge.reward
     return {name: getattr(reward, name.removeprefix("reward_")) if reward else None for name in BONUS}
+
+
+def bout_of(row: Mapping[str, Any]) -> Bout:
+    """The bout of a row, as far as a reader needs it: prompts, rewards and token ids are not rebuilt."""
+    problem = Problem(row["problem_id"], row["question"], row["answer"])
+    draft = _rollout_of(row, "draft", row["drafter"], problem)
+    challenger = row.get("challenger")
+    challenge = None if challenger is None else _rollout_of(row, "challenge", challenger, problem)
+    return Bout(draft, challenge, row.get("peek"), row.get("rival"), row.get("other_peek"))
+
+
+def _rollout_of(row: Mapping[str, Any], stage: str, who: str, problem: Problem) -> Rollout:
+    value = {name: row[f"{stage}_{name}"] for name in ROLLOUT if f"{stage}_{name}" in row}
+    completion = Completion(
+        text=value["text"],
+        version=Version(value["version"]),
+        prompt_tokens=value["prompt_tokens"],
+        generated_tokens=value["tokens"],
+        finish=value["finish"],
+        opened=value["opened"],
+    )
+    verdict = Verdict(value["correct"], value["well_formed"], Reason(value["reason"]), value["detail"])
+    policy = None if who == BASE else Policy(who)
+    seconds = row.get(f"{stage}_seconds") or 0.0
+    return Rollout(problem, row["index"], policy, Prompt(()), completion, verdict, seconds=seconds)
 
 
 def text_of(prompt: Prompt) -> str:

@@ -1,8 +1,8 @@
-"""Checkpoints that appear whole or not at all.
+"""Checkpoints that appear atomically.
 
     checkpoints/step_000100/
       a/ b/              plain PEFT directories
-      trainer_state/     what the learner needs to go on exactly
+      trainer_state/     what the learner needs to resume exactly
       MANIFEST.json      size and SHA-256 of every file, the state of the run, and a hash of the manifest itself
 
 A save fills a temporary folder, brings every file to the disk, writes the manifest, and renames. Whatever stops it, the
@@ -12,13 +12,13 @@ has not hashed. Nothing here is in the paper.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ FOLDER = re.compile(r"step_(\d{6,})")
 
 
 class Newest(NamedTuple):
-    """The newest checkpoint that verifies (None when there is none), its state, and what was passed over and why."""
+    """The newest checkpoint that verifies (None when there is none), its state, and which were skipped and why."""
 
     path: Path | None
     state: dict[str, Any]
@@ -63,7 +63,7 @@ class Manifest:
             manifest = cls(int(body["step"]), dict(body["state"]), listed, bool(body["resumable"]))
             whole = manifest.encode() == data
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise CheckpointError(f"{MANIFEST} cannot be read ({type(error).__name__})") from error
+            raise CheckpointError(f"cannot parse {MANIFEST} ({type(error).__name__})") from error
         if not whole:
             raise CheckpointError(f"{MANIFEST} is damaged: it does not match its own hash")
         return manifest
@@ -77,30 +77,26 @@ def folder_of(root: Path, step: int) -> Path:
 def save(root: Path, step: int, write: Callable[[Path], None], state: Mapping[str, Any]) -> Path:
     """Save a checkpoint: `write` fills a folder, `state` goes into the manifest. The caller holds the run's lock."""
     target = folder_of(root, step)
-    with _telling(f"step {step} was not saved"):
+    with _save_errors_as(f"step {step} was not saved"):
         files.make_folder(root)
-        files.recover(root)
+        files.clean_up(root)
         if _resumable(target):
             return target
-        with files.building(_temporary(root, step)) as temporary:
+        with files.temporary_folder(_temporary(root, step)) as temporary:
             write(temporary)
             _seal(temporary, step, {**state, "step": step})
             files.replace_folder(temporary, target)
     return target
 
 
-@contextlib.contextmanager
-def _telling(what: str) -> Iterator[None]:
-    """Turn whatever stops a save (the disk, or the writer of a library) into one error that says what still stands."""
-    try:
-        yield
-    except Exception as error:
-        fix = "earlier checkpoints are untouched: make room or repair the disk, then `agon train RUN --resume`"
-        raise CheckpointError(f"{what}: {error}", fix=fix) from error
+def _save_errors_as(what: str) -> AbstractContextManager[None]:
+    """Turn whatever stops a save (the disk, or the writer of a library) into an error that says what is untouched."""
+    fix = "earlier checkpoints are untouched: make room or repair the disk, then `agon train RUN --resume`"
+    return files.errors_as(what, Exception, CheckpointError, fix)
 
 
 def _resumable(folder: Path) -> bool:
-    """True when a whole checkpoint that can be resumed from stands there already: a second save changes nothing."""
+    """True when a whole checkpoint that can be resumed from already exists there: a second save changes nothing."""
     try:
         return folder.is_dir() and read(folder).resumable
     except CheckpointError:
@@ -116,7 +112,7 @@ def _seal(folder: Path, step: int, state: Mapping[str, Any], resumable: bool = T
     listed = _files(folder)
     files.sync_tree(folder)
     sums = {name: {"bytes": path.stat().st_size, "sha256": files.sha256(path)} for name, path in listed.items()}
-    files.write_new(folder / MANIFEST, Manifest(step, files.plain(dict(state)), sums, resumable).encode())
+    files.write_new(folder / MANIFEST, Manifest(step, files.to_json(dict(state)), sums, resumable).encode())
     files.sync(folder)
 
 
@@ -186,7 +182,7 @@ def prune(root: Path, keep: int, pinned: Collection[int] = ()) -> list[Path]:
         raise ValueError("keep at least 2: the newest may turn out damaged")
     whole = [path for path in folders(root) if _resumable(path)]
     removed = []
-    with _telling("old checkpoints were not removed"):
+    with _save_errors_as("old checkpoints were not removed"):
         for folder in folders(root) if len(whole) >= keep else []:
             if folder not in whole[:keep] and not _settled(folder, pinned):
                 files.remove_tree(folder)
@@ -208,8 +204,8 @@ def _settled(folder: Path, pinned: Collection[int]) -> bool:
 
 
 def _keep_adapters(folder: Path, manifest: Manifest) -> None:
-    """Replace a checkpoint, in one move, by one that holds its adapters only."""
-    with files.building(_temporary(folder.parent, manifest.step)) as temporary:
+    """Replace a checkpoint, atomically, by one that holds its adapters only."""
+    with files.temporary_folder(_temporary(folder.parent, manifest.step)) as temporary:
         for name in ADAPTERS:
             if (folder / name).is_dir():
                 shutil.copytree(folder / name, temporary / name)

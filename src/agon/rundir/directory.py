@@ -1,13 +1,12 @@
 """The run directory: an API of plain files, described file by file and column by column in docs/rundir.md.
 
-One process writes, under a lock; any number may read at any time. Logs grow by whole lines, everything else appears in
-one move, and `resume` takes the directory back to the newest checkpoint that verifies, so that no step is lost or told
-twice. Nothing here is in the paper.
+One process writes, under a lock; any number may read at any time. Logs grow by whole lines, everything else appears
+atomically, and `resume` takes the directory back to the newest checkpoint that verifies, so that no step is lost or
+written twice. Nothing here is in the paper.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,27 +16,41 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
+from agon.config import Config, resolved
 from agon.errors import CheckpointError, RunDirError, upgrade
 from agon.rundir import bouts as bouts_file
 from agon.rundir import checkpoint
-from agon.rundir.files import NAME, TEMPORARY, building, make_folder, plain, recover, sync, sync_tree, write_new
+from agon.rundir.files import (
+    NAME,
+    TEMPORARY,
+    clean_up,
+    make_folder,
+    sync,
+    sync_tree,
+    temporary_folder,
+    to_json,
+    write_json,
+    write_new,
+)
 from agon.rundir.lock import locked
+from agon.rundir.manifest import MAY_CHANGE, RunManifest, SplitFacts, changes, config_hash, manifest_of
 from agon.rundir.pair import PairInfo, write_pair
-from agon.rundir.step_log import Log
+from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, Timing, read_record, write_record
+from agon.rundir.step_log import StepLog
 from agon.types import Bout
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
-MAY_CHANGE = ("report_to", "save.keep", "sampler.url")
-"""Keys that a resumed run may change: where it is watched, how much it keeps, where the same weights are sampled."""
+RESTORE = "restore the file from a copy of the run"
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Where a run goes on: the checkpoint (None: from the beginning), its state, and what was skipped and why."""
+    """Where a run resumes: the checkpoint (None: at the start), its state, and which were skipped and why."""
 
     folder: Path | None
-    state: Mapping[str, Any]
+    state: RunState
     skipped: Sequence[tuple[Path, str]]
 
 
@@ -48,27 +61,23 @@ class RunDir:
     path: Path
 
     @classmethod
-    def create(cls, root: Path, name: str, config_resolved: Mapping[str, Any], manifest: Mapping[str, Any]) -> RunDir:
-        """Make a new run directory, whole or not at all; one that exists is never touched.
-
-        `manifest` holds what the caller knows (seeds, data hashes, engine); revision, versions and hardware are added.
-        """
-        from agon.rundir.provenance import facts
-
+    def create(
+        cls, root: Path, name: str, config: Config, data: SplitFacts | None = None, base_hash: str | None = None
+    ) -> RunDir:
+        """Make a new run directory atomically; one that exists is never touched."""
         if not NAME.fullmatch(name):
-            raise RunDirError(f"{name!r} cannot name a run", fix="use letters, digits and ._@=+- in --name")
-        text = yaml.safe_dump(plain(dict(config_resolved)), sort_keys=False, allow_unicode=True)
-        told = {"schema": 1, "config_hash": config_hash(config_resolved), **facts(), **manifest}
+            raise RunDirError(f"{name!r} is not a valid run name", fix="use letters, digits and ._@=+- in --name")
+        text = yaml.safe_dump(to_json(resolved(config)), sort_keys=False, allow_unicode=True)
         try:
             make_folder(root)
-            with building(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
+            with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
                 write_new(temporary / CONFIG, text.encode())
-                write_new(temporary / MANIFEST, (json.dumps(plain(told), indent=2) + "\n").encode())
+                write_record(temporary / MANIFEST, manifest_of(config, data or SplitFacts(), base_hash))
                 sync_tree(temporary)
                 temporary.rename(root / name)
             sync(root)
         except OSError as error:
-            fix = f"choose another --name, or go on with: agon train {root / name} --resume"
+            fix = f"choose a different --name, or resume with: agon train {root / name} --resume"
             raise RunDirError(f"cannot create {root / name}: {error.strerror}", fix=fix) from error
         return cls(root / name)
 
@@ -80,29 +89,43 @@ class RunDir:
             fix = "name a folder that `agon train` made, such as runs/NAME"
             raise RunDirError(f"{path} is not a run directory: no {' and no '.join(missing)}", fix=fix)
         run = cls(path)
-        if (schema := run.manifest.get("schema")) != 1:
-            raise RunDirError(f"{path} has schema {schema!r}, this Agon reads 1", fix=upgrade())
+        _ = run.manifest
         return run
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """The resolved config the run was started with."""
-        return _mapping(self.path / CONFIG, yaml.safe_load)
+        path = self.path / CONFIG
+        try:
+            return Config.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        except (ValueError, yaml.YAMLError, OSError, RecursionError) as error:
+            raise RunDirError(f"cannot read {path}: {error}", fix=RESTORE) from error
 
     @property
-    def manifest(self) -> dict[str, Any]:
-        """What the run was started on: revision, versions, seeds, data hashes, hardware."""
-        return _mapping(self.path / MANIFEST, json.loads)
+    def manifest(self) -> RunManifest:
+        """What the run was started on: seeds, data, base, revision, packages, hardware."""
+        return read_record(self.path / MANIFEST, RunManifest, RESTORE)
 
     @property
-    def steps(self) -> Log:
+    def steps(self) -> StepLog[StepRecord]:
         """One line per step, deterministic fields only."""
-        return Log(self.path / "steps.jsonl")
+        return StepLog(self.path / "steps.jsonl", StepRecord)
 
     @property
-    def timings(self) -> Log:
+    def timings(self) -> StepLog[Timing]:
         """One line per step: seconds by part, tokens per second, memory."""
-        return Log(self.path / "timings.jsonl")
+        return StepLog(self.path / "timings.jsonl", Timing)
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The evaluations on dev, in order; none before the first."""
+        return read_points(self.path / "points.json")
+
+    def write_points(self, points: Sequence[Point]) -> None:
+        """Replace `points.json` atomically."""
+        values = [point.model_dump(mode="json") for point in points]
+        # sorted keys: points that come back from a checkpoint must give the same bytes
+        write_json(self.path / "points.json", json.loads(json.dumps(values, sort_keys=True)))
 
     @property
     def bouts(self) -> Path:
@@ -116,39 +139,37 @@ class RunDir:
         """Hold the directory for writing; a second trainer is refused with the pid of the first."""
         return locked(self.path / ".lock")
 
-    def check_config(self, resolved: Mapping[str, Any]) -> None:
+    def check_config(self, config: Config) -> None:
         """Refuse a config that differs from the one the run was started with, naming every key."""
-        changed = _changes(_completed(self.config), resolved)
-        told = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if key not in MAY_CHANGE]
-        if told:
-            fix = "resume with the old values, or start a new run under another --name"
-            raise RunDirError(f"{self.path} was started with another config: {'; '.join(told)}", fix=fix)
+        changed = changes(self.config, config)
+        fixed = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if key not in MAY_CHANGE]
+        if fixed:
+            fix = "resume with the old values, or start a new run under a different --name"
+            raise RunDirError(f"{self.path} was started with a different config: {'; '.join(fixed)}", fix=fix)
 
-    def check_manifest(self, manifest: Mapping[str, Any]) -> list[str]:
-        """Refuse another base, other data or seeds than the run was started with; say what else has changed."""
-        from agon.rundir.provenance import facts
-
-        old, new = self.manifest, {**facts(), **manifest}
-        if hard := _changes(*_parts(old, new, [key for key in ("base", "data", "seeds") if key in old])):
-            fix = "bring back what the run was started with, or start a new run under another --name"
-            told = "another base, or other data or seeds"
-            raise RunDirError(f"{self.path} was started on {told}: {', '.join(hard)} changed", fix=fix)
-        soft = _changes(*_parts(old, new, ("versions", "git", "hardware")))
-        return [f"changed since the start, so the last bits may differ: {', '.join(soft)}"] if soft else []
+    def check_manifest(self, manifest: RunManifest) -> list[str]:
+        """Refuse a different base, data or seeds than the run was started with; return what else has changed."""
+        changed = [key for key in changes(self.manifest, manifest) if not key.startswith(("arm", "config_hash"))]
+        hard = [key for key in changed if key.startswith(("base_hash", "data", "seeds"))]
+        if hard:
+            fix = "restore what the run was started with, or start a new run under a different --name"
+            message = f"{self.path} was started on a different base, data or seeds: {', '.join(hard)} changed"
+            raise RunDirError(message, fix=fix)
+        return [f"changed since the start, so the last bits may differ: {', '.join(changed)}"] if changed else []
 
     def write_bouts(self, step: int, bouts: Sequence[Bout], arm: str) -> Path:
-        """Write every bout of a step to `bouts/`, in one move."""
+        """Write every bout of a step to `bouts/` atomically."""
         return bouts_file.write(self.bouts, step, bouts, arm)
 
     def write_pair(self, a: Path, b: Path, info: PairInfo) -> Path:
-        """Put two adapters in `pair/`, in one move."""
+        """Put two adapters in `pair/` atomically."""
         return write_pair(self.path, a, b, info)
 
-    def save(self, step: int, write: Callable[[Path], None], state: Mapping[str, Any] | None = None) -> Path:
+    def save(self, step: int, write: Callable[[Path], None], state: RunState) -> Path:
         """Save a checkpoint that knows where the logs stood. Log the step before saving it."""
-        logs = {"steps": self.steps.mark(), "timings": self.timings.mark()}
-        known = {"config_hash": config_hash(self.config), "logs": logs, **(state or {})}
-        return checkpoint.save(self.checkpoints, step, write, known)
+        marks = {"steps": self.steps.mark(), "timings": self.timings.mark()}
+        saved = SavedState(step=step, config_hash=config_hash(self.config), **marks, run=state)
+        return checkpoint.save(self.checkpoints, step, write, saved.model_dump(mode="json"))
 
     def prune(self, keep: int, pinned: Collection[int] = ()) -> list[Path]:
         """Drop old checkpoints; those of pinned steps keep their adapters."""
@@ -165,27 +186,41 @@ class RunDir:
 
     def resume(self) -> Resume:
         """Take the directory back to the newest checkpoint that verifies. The caller holds the lock."""
-        recover(self.path)
-        recover(self.bouts)
-        recover(self.checkpoints)
+        clean_up(self.path)
+        clean_up(self.bouts)
+        clean_up(self.checkpoints)
         path, state, skipped = checkpoint.newest(self.checkpoints)
         if path is None and skipped:
-            told = "; ".join(f"{folder.name}: {reason}" for folder, reason in skipped)
+            reasons = "; ".join(f"{folder.name}: {reason}" for folder, reason in skipped)
             fix = f"restore one of them, or move {self.checkpoints} away to start again from step 0"
-            raise CheckpointError(f"no checkpoint in {self.checkpoints} verifies: {told}", fix=fix)
-        if path and state.get("config_hash") != config_hash(self.config):
-            raise RunDirError(f"{path} was saved under another config than {CONFIG} says", fix=f"restore {CONFIG}")
-        logs = state.get("logs", {})
-        self.steps.rewind(logs.get("steps"))
-        self.timings.rewind(logs.get("timings"))
-        self._drop_bouts_after(logs.get("steps"))
-        return Resume(path, state, skipped)
+            raise CheckpointError(f"no checkpoint in {self.checkpoints} verifies: {reasons}", fix=fix)
+        saved = self._saved(path, state) if path else None
+        self.steps.rewind(saved.steps if saved else Mark())
+        self.timings.rewind(saved.timings if saved else Mark())
+        self._drop_bouts_after(saved.steps.last if saved else None)
+        return Resume(path, saved.run if saved else RunState(), skipped)
 
-    def _drop_bouts_after(self, mark: Mapping[str, Any] | None) -> None:
-        last = mark["last"] if mark and mark["last"] is not None else -1
+    def _saved(self, path: Path, state: Mapping[str, Any]) -> SavedState:
+        try:
+            saved = SavedState.model_validate(state)
+        except ValidationError as error:
+            raise CheckpointError(f"{path} holds a state that this Agon cannot read", fix=upgrade()) from error
+        if saved.config_hash != config_hash(self.config):
+            raise RunDirError(f"{path} was saved under a different config than {CONFIG} says", fix=f"restore {CONFIG}")
+        return saved
+
+    def _drop_bouts_after(self, last: int | None) -> None:
         for step, path in bouts_file.files_in(self.bouts).items():
-            if step > last:
+            if last is None or step > last:
                 path.unlink()
+
+
+def read_points(path: Path) -> tuple[Point, ...]:
+    """The points of a `points.json`; none where there is no file."""
+    try:
+        return TypeAdapter(tuple[Point, ...]).validate_json(path.read_bytes()) if path.is_file() else ()
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"cannot read {path}: {error}", fix=RESTORE) from error
 
 
 def read_bouts(source: RunDir | Path, columns: Sequence[str] | None = None) -> Any:
@@ -195,54 +230,3 @@ def read_bouts(source: RunDir | Path, columns: Sequence[str] | None = None) -> A
         return bouts_file.read([path], columns)
     folder = path / "bouts" if (path / "bouts").is_dir() else path
     return bouts_file.read(list(bouts_file.files_in(folder).values()), columns)
-
-
-def config_hash(resolved: Mapping[str, Any]) -> str:
-    """Names a config by all that must not change while a run lives."""
-    from agon.config import flat
-
-    kept = {key: value for key, value in flat(plain(dict(resolved))).items() if key not in MAY_CHANGE}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
-
-
-def _completed(config: dict[str, Any]) -> dict[str, Any]:
-    """A stored config with the defaults of keys that a newer Agon has added since."""
-    from pydantic import ValidationError
-
-    from agon.config import Config, resolved
-
-    try:
-        return resolved(Config.model_validate(config))
-    except ValidationError:
-        return config
-
-
-def _mapping(path: Path, load: Callable[[str], Any]) -> dict[str, Any]:
-    try:
-        value = load(path.read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError, OSError, RecursionError) as error:
-        raise RunDirError(f"{path} cannot be read: {error}", fix="restore the file from a copy of the run") from error
-    if not isinstance(value, dict):
-        raise RunDirError(f"{path} does not hold keys and values", fix="restore the file from a copy of the run")
-    return value
-
-
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """The dotted keys in which two trees differ, each with both values as they are shown."""
-    from agon.config import flat
-
-    before, after = flat(plain(dict(old))), flat(plain(dict(new)))
-    changed = [key for key in sorted(before.keys() | after.keys()) if before.get(key, ...) != after.get(key, ...)]
-    return {key: (_show(before, key), _show(after, key)) for key in changed}
-
-
-def _show(tree: Mapping[str, Any], key: str) -> str:
-    return json.dumps(tree[key], sort_keys=True) if key in tree else "not set"
-
-
-def _parts(
-    old: Mapping[str, Any], new: Mapping[str, Any], keys: Collection[str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Those of the keys that `new` speaks about, from both."""
-    told = [key for key in keys if new.get(key) is not None]
-    return {key: old.get(key) for key in told}, {key: new[key] for key in told}

@@ -1,4 +1,4 @@
-"""Files that survive a crash: written whole or not at all, and on disk when the function returns.
+"""Files that survive a crash: written atomically, and on disk when the function returns.
 
 Every change that Agon makes to a run directory goes through these few functions, so that a test can kill the process,
 or cut the power, after each single one of them.
@@ -17,29 +17,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from agon.errors import RunError
+from agon.errors import AgonError, RunError
 
+RESUME = "make room or repair the disk, then resume with `agon train RUN --resume`"
+RUN_AGAIN = "make room or repair the disk, then run the same command again"
 TEMPORARY = ".tmp-"
 ASIDE = ".old-"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@=+-]{0,127}")
 
 
 @contextlib.contextmanager
-def telling(what: str) -> Iterator[None]:
-    """Turn an error of the disk into one that says what was not done and what to do."""
+def errors_as(what: str, caught: type[Exception], raised: type[AgonError], fix: str) -> Iterator[None]:
+    """Turn an error into one that says what was not done and what to do."""
     try:
         yield
-    except OSError as error:
-        fix = "make room or repair the disk, then go on with `agon train RUN --resume`"
-        raise RunError(f"{what}: {error}", fix=fix) from error
+    except caught as error:
+        raise raised(f"{what}: {error}", fix=fix) from error
 
 
-def plain(value: Any) -> Any:
+def disk_errors_as(what: str, fix: str = RESUME) -> contextlib.AbstractContextManager[None]:
+    """Turn an error of the disk into one that says what was not done and what to do."""
+    return errors_as(what, OSError, RunError, fix)
+
+
+def to_json(value: Any) -> Any:
     """The value as JSON knows it: string keys, lists for tuples, None for a number that is not finite."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -54,8 +60,8 @@ def sha256(path: Path) -> str:
 def weights_hash(folder: Path) -> str | None:
     """One hash over the weights in a model's folder; None without a folder: a name on the Hub has a revision."""
     names = sorted(path.name for path in folder.glob("*.safetensors")) if folder.is_dir() else []
-    told = "".join(f"{name} {sha256(folder / name)}\n" for name in names)
-    return hashlib.sha256(told.encode()).hexdigest() if names else None
+    sums = "".join(f"{name} {sha256(folder / name)}\n" for name in names)
+    return hashlib.sha256(sums.encode()).hexdigest() if names else None
 
 
 def sync(path: Path) -> None:
@@ -100,8 +106,8 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; what stands there at the end takes the place of `path` in one move."""
+def atomic_replace(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; what stands there at the end atomically takes the place of `path`."""
     temporary = path.with_name(f"{TEMPORARY}{path.name}-{os.getpid()}")
     temporary.unlink(missing_ok=True)
     try:
@@ -109,25 +115,25 @@ def replacing(path: Path) -> Iterator[Path]:
         sync(temporary)
         temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error is the one to tell
+        with contextlib.suppress(OSError):  # the first error is the one to report
             temporary.unlink(missing_ok=True)
         raise
     sync(path.parent)
 
 
 def write(path: Path, data: bytes) -> None:
-    """Replace the content of a file in one move."""
-    with replacing(path) as temporary:
+    """Replace the content of a file atomically."""
+    with atomic_replace(path) as temporary:
         write_new(temporary, data)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace a JSON file in one move; a number that is not finite becomes null."""
-    write(path, (json.dumps(plain(value), indent=2) + "\n").encode())
+    """Replace a JSON file atomically; a number that is not finite becomes null."""
+    write(path, (json.dumps(to_json(value), indent=2) + "\n").encode())
 
 
 def remove_tree(folder: Path) -> None:
-    """Delete a folder: first out of sight in one move, so that no half of it keeps its name."""
+    """Delete a folder: first renamed out of sight, so that no half of it keeps its name."""
     if not folder.name.startswith(TEMPORARY):
         hidden = folder.with_name(f"{TEMPORARY}{folder.name}-{os.getpid()}-gone")
         folder.rename(hidden)
@@ -137,8 +143,8 @@ def remove_tree(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def building(temporary: Path) -> Iterator[Path]:
-    """A new folder to fill, gone afterwards unless it was moved."""
+def temporary_folder(temporary: Path) -> Iterator[Path]:
+    """A new folder to fill, removed afterwards unless it was moved."""
     temporary.mkdir()
     try:
         yield temporary
@@ -148,8 +154,8 @@ def building(temporary: Path) -> Iterator[Path]:
                 shutil.rmtree(temporary)
 
 
-def exchange(one: Path, two: Path) -> bool:
-    """Swap two names in one move; False where the system cannot."""
+def swap_names(one: Path, two: Path) -> bool:
+    """Swap two names atomically; False where the system cannot."""
     import ctypes
 
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -160,10 +166,10 @@ def exchange(one: Path, two: Path) -> bool:
 
 
 def replace_folder(new: Path, target: Path) -> None:
-    """Put the synced folder `new` in the place of `target`; a crash leaves one of them whole (see `recover`)."""
+    """Put the synced folder `new` in the place of `target`; a crash leaves one of them whole (see `clean_up`)."""
     if not target.exists():
         new.rename(target)
-    elif exchange(new, target):
+    elif swap_names(new, target):
         sync(target.parent)
         shutil.rmtree(new)
     else:
@@ -175,7 +181,7 @@ def replace_folder(new: Path, target: Path) -> None:
     sync(target.parent)
 
 
-def recover(parent: Path) -> list[str]:
+def clean_up(parent: Path) -> list[str]:
     """Finish or undo what a dead process left half done in `parent`; return the names that were cleaned.
 
     Only the holder of the run's lock may call this: the temporary folder of a living process looks the same.

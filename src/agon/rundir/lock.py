@@ -41,7 +41,7 @@ def _take(fd: int, path: Path) -> None:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
-        fix = f"wait for process {pid} or stop it (kill {pid}), then resume; or start another run under another --name"
+        fix = f"wait for process {pid} or stop it (kill {pid}), then resume; or start a run under a different --name"
         raise RunDirError(f"{path.parent} is in use by process {pid}", fix=fix) from error
     except OSError as error:
         reason = "its file system has no locks" if error.errno in {errno.ENOSYS, errno.ENOTSUP} else error.strerror

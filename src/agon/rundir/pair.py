@@ -1,4 +1,4 @@
-"""What is deployed: `pair/` with adapters `a/` and `b/`, `agon.json`, and a model card of the facts it was given.
+"""What is deployed: `pair/` with adapters `a/` and `b/`, `agon.json`, and a short README.
 
 A pair may come from a stranger. Reading one imports no code, unpickles nothing and follows no link: adapters are
 safetensors or they are refused, every file is hashed against `agon.json`, and versions are names, never paths.
@@ -10,37 +10,50 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agon.errors import RunDirError, upgrade
+from agon.errors import RunDirError
 from agon.rundir import files
+from agon.rundir.records import Record, VersionName, read_record, write_record
 from agon.types import Direction, Policy
 
-SCHEMA = 1
 WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
-CARD, FACTS = "README.md", "agon.json"
+README, FACTS = "README.md", "agon.json"
 
 
-@dataclass(frozen=True, slots=True)
-class PairInfo:
-    """What `agon.json` says. `direction` is None until dev has chosen one; `facts` are the rows of the model card."""
+class PairInfo(Record):
+    """What `agon.json` says."""
 
-    versions: Mapping[Policy, str]
+    versions: dict[Policy, VersionName]
+    """The version of each adapter."""
     base: str
-    prompts_hash: str
-    chat_template_hash: str
+    """The base as the config names it."""
     base_revision: str | None = None
+    """Its revision on the Hub."""
     base_hash: str | None = None
+    """SHA-256 over its weights, where the base is a folder."""
     direction: Direction | None = None
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    chat_template: str | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Who drafts and who answers, as chosen on dev; null until then."""
+    prompts_hash: str
+    """Names the wording of every prompt."""
+    chat_template_hash: str
+    """Names the chat template that the prompts were rendered with."""
+    arm: str | None = None
+    """The arm it was trained with."""
+    step: int | None = None
+    """Steps of training."""
+    dev_score: float | None = None
+    """Pass rate on dev that chose it."""
+    seed: int | None = None
+    """Seed of the run."""
+    files: dict[Policy, dict[str, str]] = {}
+    """SHA-256 of each adapter's files."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PairDir:
     """A pair on disk that has been checked."""
 
     path: Path
@@ -52,18 +65,17 @@ class Pair:
 
 
 def write_pair(run: Path, a: Path, b: Path, info: PairInfo) -> Path:
-    """Put two adapters and their facts in `run/pair`, in one move; an earlier pair is replaced."""
-    for version in info.versions.values():
-        _name(version)
+    """Put two adapters and their facts in `run/pair` atomically; an earlier pair is replaced."""
     folders = {Policy.A: a, Policy.B: b}
     for folder in folders.values():
         check_adapter(folder)
-    with files.telling("the pair was not written"):
-        files.recover(run)
-        with files.building(run / f"{files.TEMPORARY}pair-{os.getpid()}") as temporary:
+    info = PairInfo.model_validate(info.model_dump())  # `model_copy` checks nothing
+    with files.disk_errors_as("the pair was not written"):
+        files.clean_up(run)
+        with files.temporary_folder(run / f"{files.TEMPORARY}pair-{os.getpid()}") as temporary:
             hashes = {policy: _copy(folder, temporary / policy.value) for policy, folder in folders.items()}
-            files.write_json(temporary / FACTS, _facts(info, hashes))
-            files.write_new(temporary / CARD, card(info).encode("utf-8", "replace"))
+            write_record(temporary / FACTS, info.model_copy(update={"files": hashes}))
+            files.write_new(temporary / README, readme(info).encode("utf-8", "replace"))
             files.sync_tree(temporary)
             files.replace_folder(temporary, run / "pair")
     return run / "pair"
@@ -77,71 +89,22 @@ def _copy(source: Path, target: Path) -> dict[str, str]:
     return {name: files.sha256(target / name) for name in (SETTINGS, WEIGHTS)}
 
 
-def _facts(info: PairInfo, hashes: Mapping[Policy, Mapping[str, str]]) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "direction": info.direction.value if info.direction else None,
-        "versions": {policy.value: version for policy, version in info.versions.items()},
-        "base": {"name": info.base, "revision": info.base_revision, "sha256": info.base_hash},
-        "prompts": {"sha256": info.prompts_hash, "texts": dict(info.prompts)},
-        "chat_template": {"sha256": info.chat_template_hash, "text": info.chat_template},
-        "files": {policy.value: dict(names) for policy, names in hashes.items()},
-        "facts": dict(info.facts),
-    }
-
-
-def read_pair(path: Path) -> Pair:
+def read_pair(path: Path) -> PairDir:
     """Read and check a pair, or the pair of a run directory."""
     folder = path / "pair" if (path / "pair").is_dir() else path
-    try:
-        raw = json.loads(_inside(folder, FACTS).read_text(encoding="utf-8"))
-        info = _info(raw)
-        for policy in Policy:
-            check_adapter(folder / policy.value)
-            _check_hashes(folder / policy.value, raw["files"][policy.value])
-    except (KeyError, TypeError, ValueError, AttributeError, OSError, RecursionError) as error:
-        fix = f"name a folder that holds a/, b/ and {FACTS}, or a run that has one"
-        raise RunDirError(f"{folder} is not a pair: {type(error).__name__}: {error}", fix=fix) from error
-    return Pair(folder, info)
-
-
-def _info(raw: Mapping[str, Any]) -> PairInfo:
-    if raw["schema"] != SCHEMA:
-        raise RunDirError(f"the pair has schema {raw['schema']!r}, this Agon reads {SCHEMA}", fix=upgrade())
-    return PairInfo(
-        versions={policy: _name(raw["versions"][policy.value]) for policy in Policy},
-        base=_text(raw["base"]["name"]),
-        base_revision=_optional(raw["base"]["revision"]),
-        base_hash=_optional(raw["base"].get("sha256")),
-        direction=None if raw["direction"] is None else Direction(raw["direction"]),
-        prompts_hash=_text(raw["prompts"]["sha256"]),
-        prompts={_text(name): _text(text) for name, text in raw["prompts"]["texts"].items()},
-        chat_template_hash=_text(raw["chat_template"]["sha256"]),
-        chat_template=_optional(raw["chat_template"]["text"]),
-        facts=dict(raw["facts"]),
-    )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not a text")
-    return value
-
-
-def _optional(value: object) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _name(version: object) -> str:
-    """A version becomes the name of a folder and of an adapter in an engine: letters, digits and `@._=+-` only."""
-    if not files.NAME.fullmatch(_text(version)):
-        raise RunDirError(f"{version!r} is not the name of a version", fix="a version reads like a@000123-5f3c9a1e")
-    return _text(version)
+    fix = f"name a folder that holds a/, b/ and {FACTS}, or a run that has one"
+    info = read_record(_inside(folder, FACTS), PairInfo, fix)
+    for policy in Policy:
+        if info.versions.get(policy) is None or info.versions[policy].policy is not policy:
+            raise RunDirError(f"{folder / FACTS} names no version of adapter {policy.name}", fix=fix)
+        check_adapter(folder / policy.value)
+        _check_hashes(folder / policy.value, info.files.get(policy, {}))
+    return PairDir(folder, info)
 
 
 def _check_hashes(folder: Path, hashes: Mapping[str, str]) -> None:
     for name in (SETTINGS, WEIGHTS):
-        if files.sha256(folder / name) != hashes[name]:
+        if files.sha256(folder / name) != hashes.get(name):
             message = f"{folder / name} is damaged: its hash is not the one in {FACTS}"
             raise RunDirError(message, fix="copy the pair again from where it came from")
 
@@ -196,33 +159,16 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
         raise ValueError(f"{SETTINGS} would import {library!r}")
 
 
-def card(info: PairInfo) -> str:
-    """A model card that says what it was told and nothing more."""
+def readme(info: PairInfo) -> str:
+    """A few lines for whoever finds the folder; `agon export` writes the model card."""
     import yaml
 
-    head = {"base_model": info.base, "library_name": "peft", "tags": ["agon", "lora", "reasoning"]}
-    way = info.direction
-    rows = {
-        "base": info.base + (f" at {info.base_revision}" if info.base_revision else ""),
-        "adapter A": info.versions[Policy.A],
-        "adapter B": info.versions[Policy.B],
-        "direction": f"{way.drafter.name} drafts, {way.challenger.name} answers" if way else "not chosen yet",
-        "prompts (SHA-256)": info.prompts_hash,
-        "chat template (SHA-256)": info.chat_template_hash,
-        **info.facts,
-    }
-    table = "\n".join(f"| {_cell(name)} | {_cell(value)} |" for name, value in rows.items())
-    front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
-    return f"---\n{front}---\n\n{_ABOUT}\n\n| fact | value |\n| --- | --- |\n{table}\n\n{_USE}\n"
-
-
-def _cell(value: object) -> str:
-    return " ".join(str(value).split()).replace("|", "\\|")
+    front = yaml.safe_dump({"base_model": info.base, "library_name": "peft"}, sort_keys=False, allow_unicode=True)
+    return f"---\n{front}---\n\n{_ABOUT}\n"
 
 
 _ABOUT = """# A pair trained with Agon
 
 Two LoRA policies over one frozen base. One drafts; the other reads the draft's summary, without its answer, and
-answers. Each folder, `a` and `b`, is also a plain PEFT adapter."""
-_USE = """Serve the cascade with `agon serve FOLDER`, or load one adapter with
-`PeftModel.from_pretrained(base, FOLDER, subfolder="a")`."""
+answers. `agon.json` says which versions these are, on which base, and who drafts. Each folder, `a` and `b`, is a plain
+PEFT adapter. `agon export RUN` writes a model card with what was measured."""

@@ -7,7 +7,8 @@ import platform
 import subprocess
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+
+from agon.rundir.records import Record
 
 PACKAGES = (
     *("agon-rl", "torch", "transformers", "peft", "trl", "accelerate", "vllm", "safetensors"),
@@ -15,12 +16,33 @@ PACKAGES = (
 )
 
 
-def facts() -> dict[str, Any]:
-    """All that a manifest says about the code and the machine."""
-    return {"git": git_revision(), "versions": versions(), "hardware": hardware()}
+class Revision(Record):
+    """A revision of Agon's own source tree."""
+
+    revision: str
+    """The commit."""
+    changed: bool
+    """Whether the tree had changes on top of it."""
 
 
-def versions() -> dict[str, str]:
+class Hardware(Record):
+    """What a measured time depends on."""
+
+    system: str
+    """Operating system."""
+    machine: str
+    """Architecture of the CPU."""
+    cpu: str
+    """Model of the CPU."""
+    cores: int | None
+    """Logical cores."""
+    memory_gib: float
+    """Memory of the machine."""
+    gpus: list[str]
+    """Name and memory of each GPU."""
+
+
+def packages() -> dict[str, str]:
     """Python and the packages that a result may depend on; those not installed are left out."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
@@ -31,7 +53,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def git_revision() -> dict[str, Any] | None:
+def git_revision() -> Revision | None:
     """The revision of Agon's own source tree and whether it was changed; None when installed from a package."""
     package = Path(__file__).resolve().parents[1]
     top = _output("git", "-C", str(package), "rev-parse", "--show-toplevel")
@@ -39,19 +61,19 @@ def git_revision() -> dict[str, Any] | None:
     if not top or Path(top).resolve() / "src" / "agon" != package:
         return None
     changed = _output("git", "-C", top, "status", "--porcelain", "--untracked-files=no")
-    return {"revision": _output("git", "-C", top, "rev-parse", "HEAD"), "changed": bool(changed)}
+    return Revision(revision=_output("git", "-C", top, "rev-parse", "HEAD"), changed=bool(changed))
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Hardware:
     """System, cores, memory and GPUs."""
-    return {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "cpu": _cpu_model(),
-        "cores": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "gpus": _output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines(),
-    }
+    return Hardware(
+        system=platform.system(),
+        machine=platform.machine(),
+        cpu=_cpu_model(),
+        cores=os.cpu_count(),
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        gpus=_output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines(),
+    )
 
 
 def _cpu_model() -> str:

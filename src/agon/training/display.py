@@ -1,4 +1,4 @@
-"""What a run shows while it lives: a board on a terminal, one plain line per step elsewhere, or JSON lines.
+"""What a run shows while it trains: a board on a terminal, one plain line per step elsewhere, or JSON lines.
 
 Progress goes to stderr, JSON to stdout; `NO_COLOR` is honoured. Trackers see the same numbers.
 """
@@ -11,29 +11,27 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any, Protocol
+from typing import Any
 
+from agon.config import resolved
+from agon.formatting import count, duration, percent, rate
 from agon.rundir import RunDir
-from agon.rundir.files import plain
+from agon.rundir.files import to_json
+from agon.rundir.records import Point, StepRecord, StreamStats, Timing
+from agon.training.log import Display
 from agon.training.trackers import Trackers
+from agon.types import Policy
 
-Record = Mapping[str, Any]
 BARS = "▁▂▃▄▅▆▇█"
-PAINT = {"a": "black on cyan", "b": "white on magenta"}
+PAINT = {Policy.A: "black on cyan", Policy.B: "white on magenta"}
 """Of a policy's letter alone: numbers keep the terminal's own colours, which can be read on any background."""
-STREAMS = (("standalone", "drafter", "drafts"), ("competitive", "challenger", "challenges"))
+COLUMNS = ("", "", "pass", "reward", "live groups", "tokens", "truncated", "well-formed")
 
 
-class View(Protocol):
-    """One way to show a run."""
-
-    def step(self, record: Record, timing: Record) -> None: ...
-
-    def point(self, point: Record) -> None: ...
-
-    def say(self, sentence: str) -> None: ...
-
-    def close(self) -> None: ...
+def streams(record: StepRecord) -> list[tuple[Policy, str, StreamStats]]:
+    """Who did what in a step: policy, verb, and the numbers of its stream."""
+    rows = [(record.drafter, "drafts", record.standalone)]
+    return [*rows, (record.challenger, "challenges", record.competitive)] if record.competitive else rows
 
 
 class Pace:
@@ -43,11 +41,11 @@ class Pace:
         self.total = total
         self._seconds: deque[float] = deque(maxlen=20)
 
-    def left(self, record: Record, timing: Record) -> str:
-        """The time left, in words."""
-        self._seconds.append(sum(timing["seconds"].values()))
+    def left(self, record: StepRecord, timing: Timing) -> str:
+        """The time left, for a person."""
+        self._seconds.append(sum(timing.seconds.values()))
         # the median: an evaluation or the rehearsal before step 1 is not what the next step costs
-        return duration(median(self._seconds) * (self.total - record["step"] - 1))
+        return duration(median(self._seconds) * (self.total - record.step - 1))
 
 
 class Lines:
@@ -56,13 +54,13 @@ class Lines:
     def __init__(self, total: int) -> None:
         self.total, self.pace = total, Pace(total)
 
-    def step(self, record: Record, timing: Record) -> None:
-        self.say(f"{step_line(record, self.total)}  {speed(timing)}  {self.pace.left(record, timing)} left")
+    def step(self, record: StepRecord, timing: Timing) -> None:
+        self.note(f"{step_line(record, self.total)}  {speed(timing)}  {self.pace.left(record, timing)} left")
 
-    def point(self, point: Record) -> None:
-        self.say(point_line(point))
+    def point(self, point: Point) -> None:
+        self.note(point_line(point))
 
-    def say(self, sentence: str) -> None:
+    def note(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
     def close(self) -> None:
@@ -72,18 +70,18 @@ class Lines:
 class JsonLines(Lines):
     """Every record as one line of JSON on stdout; sentences on stderr."""
 
-    def step(self, record: Record, timing: Record) -> None:
-        self._print({"step": record, "timing": timing})
+    def step(self, record: StepRecord, timing: Timing) -> None:
+        self._print({"step": record.model_dump(mode="json"), "timing": timing.model_dump(mode="json")})
 
-    def point(self, point: Record) -> None:
-        self._print({"point": point})
+    def point(self, point: Point) -> None:
+        self._print({"point": point.model_dump(mode="json")})
 
-    def _print(self, value: Record) -> None:
-        print(json_module.dumps(plain(dict(value))), flush=True)
+    def _print(self, value: Mapping[str, Any]) -> None:
+        print(json_module.dumps(to_json(dict(value))), flush=True)
 
 
 class Board:
-    """A panel that is redrawn after every step, with what was said above it."""
+    """A panel that is redrawn after every step, with notes above it."""
 
     def __init__(self, total: int, name: str, console: Any = None) -> None:
         from rich.console import Console
@@ -91,24 +89,24 @@ class Board:
 
         self.total, self.name, self.pace = total, name, Pace(total)
         self.console = console or Console(stderr=True)
-        self.rewards: dict[str, deque[float | None]] = {stream: deque(maxlen=40) for stream, _, _ in STREAMS}
+        self.rewards: dict[str, deque[float | None]] = {verb: deque(maxlen=40) for verb in ("drafts", "challenges")}
         self.dev: list[str] = []
-        self._newest: tuple[Record, Record, str] | None = None
+        self._newest: tuple[StepRecord, Timing, str] | None = None
         # no refreshing thread: verifier workers are forked from this process
         self.live = Live(console=self.console, auto_refresh=False)
 
-    def step(self, record: Record, timing: Record) -> None:
-        for stream, _, _ in STREAMS:
-            self.rewards[stream].append((record[stream] or {}).get("reward_mean"))
+    def step(self, record: StepRecord, timing: Timing) -> None:
+        for _, verb, stream in streams(record):
+            self.rewards[verb].append(stream.reward_mean)
         self._newest = record, timing, self.pace.left(record, timing)
         self._draw()
 
-    def point(self, point: Record) -> None:
+    def point(self, point: Point) -> None:
         self.dev = point_lines(point)
-        self.say(point_line(point))
+        self.note(point_line(point))
         self._draw()
 
-    def say(self, sentence: str) -> None:
+    def note(self, sentence: str) -> None:
         self.console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -119,164 +117,138 @@ class Board:
             self.live.start()
             self.live.update(self._panel(*self._newest), refresh=True)
 
-    def _panel(self, record: Record, timing: Record, left: str) -> Any:
+    def _panel(self, record: StepRecord, timing: Timing, left: str) -> Any:
         from rich.console import Group
         from rich.panel import Panel
         from rich.text import Text
 
-        done = record["step"] + 1
+        done = record.step + 1
         title = Text(f" {self.name}  step {done} of {self.total}  {done / self.total:.0%}  {left} left ", style="bold")
         notes = [*exchange_lines(record), *self._rewards(), parts(timing), *self.dev]
         return Panel(Group(self._table(record), "", *map(Text, notes)), title=title, title_align="left", expand=False)
 
-    def _table(self, record: Record) -> Any:
+    def _table(self, record: StepRecord) -> Any:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("", "", "solo", "reward", "live", "tokens", "cut", "formed"):
+        for name in COLUMNS:
             table.add_column(name, justify="right" if name else "left", min_width=6 if name else 3)
-        rows = [(record[role], verb, record[stream]) for stream, role, verb in STREAMS if record[stream]]
-        for policy, verb, values in sorted(rows, key=lambda row: row[0]):
-            table.add_row(Text(f" {policy.upper()} ", style=PAINT[policy]), verb, *cells(values))
+        for policy, verb, stream in sorted(streams(record), key=lambda row: row[0]):
+            table.add_row(Text(f" {policy.name} ", style=PAINT[policy]), verb, *cells(stream))
         return table
 
     def _rewards(self) -> list[str]:
         bars = BARS if str(self.console.encoding).lower().startswith("utf") else " .:-=+*#"
-        known = [(verb, self.rewards[stream]) for stream, _, verb in STREAMS if set(self.rewards[stream]) != {None}]
+        known = [(verb, values) for verb, values in self.rewards.items() if any(v is not None for v in values)]
         return [f"reward        {verb:<10} {spark(values, bars)}" for verb, values in known]
 
 
-class Scoreboard:
-    """Whoever looks on: one view and any number of trackers."""
+class TrackedDisplay:
+    """Fans out run events to one display and any number of trackers."""
 
-    def __init__(self, view: View, trackers: Trackers) -> None:
-        self.view, self.trackers = view, trackers
+    def __init__(self, display: Display, trackers: Trackers) -> None:
+        self.display, self.trackers = display, trackers
 
-    def step(self, record: Record, timing: Record) -> None:
-        self.view.step(record, timing)
-        self._tell(self.trackers.log(record["step"], record, {"timing": timing}))
+    def step(self, record: StepRecord, timing: Timing) -> None:
+        self.display.step(record, timing)
+        self._notes(self.trackers.log(record.step, record.model_dump(), {"timing": timing.model_dump()}))
 
-    def point(self, point: Record) -> None:
-        self.view.point(point)
-        self._tell(self.trackers.log(point["step"], {"dev": point}))
+    def point(self, point: Point) -> None:
+        self.display.point(point)
+        rates = {name: {"pass_rate": counts.pass_rate} for name, counts in point.systems.items()}
+        self._notes(self.trackers.log(point.step, {"dev": {"score": point.score, **rates}}))
 
-    def say(self, sentence: str) -> None:
-        self.view.say(sentence)
+    def note(self, sentence: str) -> None:
+        self.display.note(sentence)
 
     def close(self) -> None:
-        self._tell(self.trackers.close())
-        self.view.close()
+        self._notes(self.trackers.close())
+        self.display.close()
 
-    def _tell(self, sentences: Sequence[str]) -> None:
+    def _notes(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            self.view.say(sentence)
+            self.display.note(sentence)
 
 
-def scoreboard(total: int, *, json: bool, trackers: Sequence[str], run: RunDir) -> Scoreboard:
-    """The view that fits: JSON when asked, a board on a terminal, plain lines elsewhere."""
-    first = os.environ.get("RANK", "0") == "0"
-    reporting = Trackers(trackers if first else (), run.path.name, run.path, run.config)
+def open_display(total: int, *, json: bool, trackers: Sequence[str], run: RunDir) -> Display:
+    """The display that fits: JSON when asked, a board on a terminal, plain lines elsewhere; and the trackers."""
+    reporting = Trackers(trackers, run.path.name, run.path, resolved(run.config))
     if json:
-        return Scoreboard(JsonLines(total), reporting)
-    if first and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        return Scoreboard(Board(total, run.path.name), reporting)
-    return Scoreboard(Lines(total), reporting)
+        return TrackedDisplay(JsonLines(total), reporting)
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        return TrackedDisplay(Board(total, run.path.name), reporting)
+    return TrackedDisplay(Lines(total), reporting)
 
 
-def step_line(record: Record, total: int) -> str:
+def step_line(record: StepRecord, total: int) -> str:
     """A step in one line: who did what, and what came of it."""
-    words = [f"step {record['step'] + 1}/{total}"]
-    for stream, role, verb in STREAMS:
-        if values := record[stream]:
-            words.append(f"{record[role].upper()} {verb} {rate(values['solo_rate'])}")
-    streams = [record[stream] for stream, _, _ in STREAMS if record[stream]]
+    rows = streams(record)
+    words = [f"step {record.step + 1}/{total}"]
+    words += [f"{policy.name} {verb} {rate(stream.pass_rate)}" for policy, verb, stream in rows]
     words += [
-        "reward " + "/".join(rate(stream["reward_mean"]) for stream in streams),
-        "live " + " ".join(f"{stream['live_groups']}/{stream['groups']}" for stream in streams),
-        "tokens " + "/".join(count(stream["tokens_mean"]) for stream in streams),
-        "cut " + "/".join(percent(stream["truncated"]) for stream in streams),
+        "reward " + "/".join(rate(stream.reward_mean) for *_, stream in rows),
+        "live groups " + " ".join(f"{stream.live_groups}/{stream.groups}" for *_, stream in rows),
+        "tokens " + "/".join(count(stream.tokens_mean) for *_, stream in rows),
+        "truncated " + "/".join(percent(stream.truncated) for *_, stream in rows),
     ]
-    if against := record["competitive"]:
-        words.append(f"conversions {against['conversions']}/{against['rival_wrong']}")
-        words.append(f"regressions {against['regressions']}/{against['rival_right']}")
-        words.append(f"empty peeks {against['empty_peeks']}/{against['shown']}")
+    if exchange := record.exchange:
+        words.append(f"conversions {exchange.conversions}/{exchange.draft_wrong}")
+        words.append(f"regressions {exchange.regressions}/{exchange.draft_right}")
+        words.append(f"empty peeks {exchange.empty_peeks}/{exchange.shown}")
     return "  ".join(words)
 
 
-def exchange_lines(record: Record) -> list[str]:
+def exchange_lines(record: StepRecord) -> list[str]:
     """What the challenger made of the drafts."""
-    against = record["competitive"]
-    if not against:
+    exchange, drafter, challenger = record.exchange, record.drafter.name, record.challenger.name
+    if exchange is None:
         return []
-    drafter, challenger = record["drafter"].upper(), record["challenger"].upper()
     return [
-        f"conversions   {share(against['conversions'], against['rival_wrong'])}  {drafter} wrong, {challenger} right",
-        f"regressions   {share(against['regressions'], against['rival_right'])}  {drafter} right, {challenger} wrong",
-        f"empty peeks   {share(against['empty_peeks'], against['shown'])}  drafts that left no summary",
-        f"leaks         {share(against['leaks'], against['shown'])}  peeks that say the answer in prose",
+        f"conversions   {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
+        f"regressions   {part(exchange.regressions, exchange.draft_right)}  {drafter} right, {challenger} wrong",
+        f"empty peeks   {part(exchange.empty_peeks, exchange.shown)}  drafts that left no summary",
+        f"leaks         {part(exchange.leaks, exchange.shown)}  peeks that state the answer in prose",
     ]
 
 
-def point_line(point: Record) -> str:
+def point_line(point: Point) -> str:
     """An evaluation point in one line."""
     return "  ".join(point_lines(point))
 
 
-def point_lines(point: Record) -> list[str]:
-    """The same in lines of less than 80 columns: what plays now, then what plays against first versions."""
-    names = sorted(point["systems"], key=lambda name: (len(name), name))
-    told = [f"{name} {rate(point['systems'][name]['pass'])}" for name in names]
-    now, first = ([words for words in told if words.startswith("first-") is old] for old in (False, True))
-    return [f"dev at step {point['step']}: {'  '.join(now)}", *(["  ".join(first)] if first else [])]
+def point_lines(point: Point) -> list[str]:
+    """The same in lines of less than 80 columns: the current pair, then against the first versions."""
+    names = sorted(point.systems, key=lambda name: (len(name), name))
+    scores = [f"{name} {rate(point.systems[name].pass_rate)}" for name in names]
+    now, first = ([score for score in scores if score.startswith("first-") is old] for old in (False, True))
+    return [f"dev at step {point.step}: {'  '.join(now)}", *(["  ".join(first)] if first else [])]
 
 
-def cells(stream: Record) -> list[str]:
+def cells(stream: StreamStats) -> list[str]:
     """The numbers of one stream, in the order of the board's columns."""
     return [
-        rate(stream["solo_rate"]),
-        rate(stream["reward_mean"]),
-        f"{stream['live_groups']}/{stream['groups']}",
-        count(stream["tokens_mean"]),
-        percent(stream["truncated"]),
-        percent(stream["well_formed"]),
+        rate(stream.pass_rate),
+        rate(stream.reward_mean),
+        f"{stream.live_groups}/{stream.groups}",
+        count(stream.tokens_mean),
+        percent(stream.truncated),
+        percent(stream.well_formed),
     ]
 
 
-def parts(timing: Record) -> str:
+def parts(timing: Timing) -> str:
     """Where the time of a step went."""
-    spent = "  ".join(f"{name} {seconds:.1f} s" for name, seconds in timing["seconds"].items() if seconds >= 0.05)
+    spent = "  ".join(f"{name} {seconds:.1f} s" for name, seconds in timing.seconds.items() if seconds >= 0.05)
     return f"speed         {speed(timing)}   {spent}"
 
 
-def speed(timing: Record) -> str:
-    return f"{count(timing['tokens_per_second'])} tokens/s"
+def speed(timing: Timing) -> str:
+    return f"{count(timing.tokens_per_second)} tokens/s"
 
 
-def rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0%}"
-
-
-def count(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def share(part: int, whole: int) -> str:
-    return f"{part:>4} of {whole:<4} {percent(part / whole if whole else None):>4}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: 42 s, 7 min, 1 h 42 min, 3 d 4 h."""
-    minutes, hours = round(seconds / 60), round(seconds / 3600)
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if minutes < 60:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+def part(happened: int, of: int) -> str:
+    return f"{happened:>4} of {of:<4} {percent(happened / of if of else None):>4}"
 
 
 def spark(values: Iterable[float | None], bars: str = BARS) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from agon.config import Config
 from agon.engine.build import base_files, build_sampler, context_of, quieten
 from agon.engine.render import Renderer
 from agon.engine.vllm.canary import Canary
-from agon.protocols import Learner, Sampler
-from agon.types import Policy
+from agon.protocols import Learner, Sampler, Verifier
+from agon.types import Policy, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,30 +19,30 @@ class Machines:
 
     learner: Learner
     sampler: Sampler
-    verify: Any
+    verify: Verifier
     renderer: Renderer
     canary: Canary | None = None
     """Compares what the engine samples with what the learner holds; None where both are the same code."""
 
-    def check(self, versions: Mapping[Policy, str]) -> None:
+    def check(self, versions: Mapping[Policy, Version]) -> None:
         """Stop unless the engine samples from what the learner holds."""
         if self.canary:
             self.canary.check(versions)
 
-    def recheck(self, versions: Mapping[Policy, str]) -> bool:
-        """Check again if the engine was started anew since; say whether it was."""
+    def recheck(self, versions: Mapping[Policy, Version]) -> bool:
+        """Check again if the engine was restarted since; return whether it was."""
         return self.canary is not None and self.canary.recheck(versions)
 
     def gaps(self) -> dict[str, float]:
-        """How far the live versions of the engine are from the learner, in nats a token; empty without a canary."""
+        """How far the live versions of the engine are from the learner, in nats per token; empty without a canary."""
         return dict(self.canary.measured) if self.canary else {}
 
     def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
-        """What a step's own samples say about the engine; stops the run when they came from another policy."""
+        """What a step's own samples say about the engine; stops the run when they came from a different policy."""
         return self.canary.alarms(metrics) if self.canary else []
 
     def rest(self) -> None:
-        """Let an engine beside the learner give its memory back, if it was told to."""
+        """Release the memory of an engine beside the learner, if it is configured to sleep."""
         if self.canary:
             self.canary.sampler.rest()
 
@@ -67,12 +66,9 @@ def build(config: Config, total_steps: int) -> Machines:
     return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path), canary)
 
 
-def _canary(sampler: Sampler, learner: Any, config: Config) -> Canary | None:
-    from agon.engine.vllm.canary import learner_score
+def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canary | None:
     from agon.engine.vllm.sampler import VLLMSampler
 
     if not isinstance(sampler, VLLMSampler):
         return None
-    return Canary(
-        sampler, learner_score(learner), config.sampler.max_loras, config.train.temperature, config.model.dtype
-    )
+    return Canary(sampler, learner, config.sampler.max_loras, config.train.temperature, config.model.dtype)

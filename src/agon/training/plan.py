@@ -1,7 +1,7 @@
-"""What a config will cost, said before anything is started: a list of sections, each a small table.
+"""Estimate what a config will cost before anything is started: a list of sections, each a small table.
 
 The numbers come from what training itself uses (its schedule, the rules of the game, the systems of an evaluation
-point), so that a plan cannot promise one run and start another. Tokens are upper bounds: every completion at its cap.
+point), so that plan and run cannot disagree. Tokens are upper bounds: every completion at its cap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from typing import Any
 
 from agon.arms import ARMS
 from agon.config import Config, Data, Source
-from agon.errors import ConfigError, install
+from agon.data import splits
+from agon.engine.build import base_path
+from agon.errors import ConfigError, EngineError, install
+from agon.eval.points import systems
+from agon.training.schedule import Schedule
+from agon.types import Policy, Version
+from agon.verify import NO_CODE
 
 Cell = int | float | str | None
 
@@ -33,7 +39,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Problems in each split; None where a remote source is taken whole and nobody has counted it yet."""
+    """Problems in each split; None where a remote source is taken whole, so that its size is not known yet."""
 
     train: int | None
     dev: int | None
@@ -48,12 +54,10 @@ def plan(config: Config) -> list[Section]:
 
 
 def count(data: Data) -> Counts:
-    """As the config says; where it says "all", by reading the sources if they are local."""
+    """Count the problems: as the config says, or by reading local sources that are taken whole."""
     if any(source.take is None and source.path is not None for source in (data.train, data.dev, data.held_out)):
-        from agon.data import splits
-
-        found = splits(data)
-        return Counts(len(found.train), len(found.dev), len(found.held_out))
+        parts = splits(data)
+        return Counts(len(parts.train), len(parts.dev), len(parts.held_out))
     return Counts(data.train.take, data.dev.take, data.held_out.take)
 
 
@@ -61,14 +65,12 @@ def _check(config: Config, counts: Counts) -> None:
     size = config.train.problems_per_step
     if counts.train is not None and counts.train < size:
         raise ConfigError(
-            f"train.problems_per_step is {size}, and there are {counts.train} training problems: not one step",
+            f"train.problems_per_step is {size}, but there are only {counts.train} training problems",
             fix="lower train.problems_per_step or raise data.train.take",
         )
 
 
 def _run(config: Config, counts: Counts) -> Section:
-    from agon.verify import NO_CODE
-
     model, data = config.model, config.data
     note: dict[str, tuple[Cell, ...]] = {"note": (NO_CODE,)} if config.verifier == "code" else {}
     return Section(
@@ -92,8 +94,6 @@ def _source(source: Source, number: int | None) -> str:
 
 
 def _steps(config: Config, counts: Counts) -> Section:
-    from agon.training.schedule import Schedule
-
     train = config.train
     rows: dict[str, tuple[Cell, ...]] = {"problems per step": (train.problems_per_step,), "epochs": (train.epochs,)}
     if counts.train is None:
@@ -110,16 +110,12 @@ def _steps(config: Config, counts: Counts) -> Section:
 
 def total_steps(config: Config, counts: Counts) -> int | None:
     """Steps of the whole run, or None when the number of problems is not known."""
-    from agon.training.schedule import Schedule
-
     return config.train.max_steps if counts.train is None else Schedule.of(config, counts.train).total
 
 
 def _budget(config: Config, counts: Counts) -> Section:
     """Section 4.5 of the paper: every arm draws 2N rollouts per problem under the same cap."""
-    from agon.config.game import game_of
-
-    game, train, steps = game_of(config), config.train, total_steps(config, counts)
+    game, train, steps = config.rules(), config.train, total_steps(config, counts)
     drafts, challenges = game.drafts_per_problem, game.group_size if game.two_stages else 0
 
     def row(draft: int, challenge: int, times: int | None = 1) -> tuple[Cell, ...]:
@@ -127,7 +123,7 @@ def _budget(config: Config, counts: Counts) -> Section:
 
     in_step = drafts * train.problems_per_step, challenges * train.problems_per_step
     in_tokens = in_step[0] * train.max_completion_tokens, in_step[1] * train.max_completion_tokens
-    peeks = in_step[1] * train.max_peek_tokens if game.shown else 0
+    peeks = in_step[1] * train.max_peek_tokens if game.show_draft else 0
     return Section(
         "training budget",
         {
@@ -142,9 +138,7 @@ def _budget(config: Config, counts: Counts) -> Section:
 
 
 def _learner(config: Config, counts: Counts) -> Section:
-    from agon.config.game import game_of
-
-    game, train = game_of(config), config.train
+    game, train = config.rules(), config.train
     rows = game.drafts_per_problem * train.problems_per_step
     streams = 2 if game.two_stages else 1
     return Section(
@@ -160,12 +154,7 @@ def _learner(config: Config, counts: Counts) -> Section:
 
 def _evaluation(config: Config, counts: Counts) -> Section:
     """On dev, at every point: each draft is drawn once and serves every cascade that starts from it."""
-    from agon.config.game import game_of
-    from agon.eval.points import systems
-    from agon.training.schedule import Schedule
-    from agon.types import Policy
-
-    wanted = systems(game_of(config), {policy: f"{policy.value}@first" for policy in Policy})
+    wanted = systems(config.rules(), {policy: Version.of(policy, 0, "first") for policy in Policy})
     pairs = [system for system in wanted.values() if isinstance(system, tuple)]
     drafters = {system[0] if isinstance(system, tuple) else system for system in wanted.values()}
     per_problem = (len(drafters) + len(pairs)) * config.eval.samples
@@ -185,16 +174,13 @@ def _evaluation(config: Config, counts: Counts) -> Section:
 
 
 def _memory(config: Config, counts: Counts) -> Section:
-    """Learner memory by part, before anything is loaded; the worst-case step of `agon train` then proves it."""
-    from agon.engine.build import base_path
-    from agon.errors import EngineError
-
+    """Learner memory by part, before anything is loaded; `agon train` begins with a worst-case step that proves it."""
     try:
         from agon.engine.shapes import shape_of
 
         shape = shape_of(config.model, base_path(config.model))
     except ImportError:
-        return Section("memory", {"not known": (f"{install('train')} to estimate it",)})
+        return Section("memory", {"not known": (f"to estimate it: {install('train')}",)})
     except EngineError as error:
         return Section("memory", {"not known": (error.message,)})
     policies = 2 if config.game.opponent == "rival" else 1

@@ -1,7 +1,7 @@
 """Trackers that a run may report to: trackio, wandb, tensorboard. One small adapter, imported only when named.
 
 With no tracker a run needs no account and no network. A tracker that cannot start is bad input; one that fails later is
-told once and left behind, as a run must not die of a dashboard.
+reported once and dropped: it must not stop the run.
 """
 
 from __future__ import annotations
@@ -98,29 +98,29 @@ class Trackers:
                 raise InputError(f"{tracker} did not start: {error}", fix=fix) from error
 
     def log(self, step: int, *records: Mapping[str, Any]) -> list[str]:
-        """Send every number of the records; return a sentence for each tracker that failed and is left behind."""
+        """Send every number of the records; return a sentence for each tracker that failed and was dropped."""
         values = {name: value for record in records for name, value in numbers(record).items()}
         return self._each(lambda tracker: tracker.log(step, values))
 
     def close(self) -> list[str]:
         """Finish all of them."""
-        told = self._each(lambda tracker: tracker.close())
+        failures = self._each(lambda tracker: tracker.close())
         self._open.clear()
-        return told
+        return failures
 
     def _each(self, work: Callable[[Tracker], None]) -> list[str]:
-        told = []
+        failures = []
         for name, tracker in list(self._open.items()):
             try:
                 work(tracker)
             except Exception as error:
                 del self._open[name]
-                told.append(f"{name} failed and is left behind, the run goes on: {error}")
-        return told
+                failures.append(f"{name} failed and was dropped; the run continues: {error}")
+        return failures
 
 
 def numbers(record: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
-    """Every number in a record as "standalone/solo_rate": 0.4; the step itself is the axis."""
+    """Every number in a record as "standalone/pass_rate": 0.4; the step itself is the axis."""
     found: dict[str, float] = {}
     for key, value in record.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Verifiers: c(y) and phi(y) of a completion, with a reason, and never a float.
+"""Verifiers: c(y) and phi(y) of a completion, with a reason and without a float.
 
 `load_verifier("math")` is the built-in one; `load_verifier("package.module:function")` is yours. See docs/verifiers.md.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from agon.errors import InputError
-from agon.verify.base import Verifier
+from agon.protocols import Verifier
 
 __all__ = ["NO_CODE", "Verifier", "check_verifier", "load_verifier"]
 
@@ -15,8 +15,8 @@ OWN = "name a verifier of your own, package.module:function, or start from a mat
 
 
 def check_verifier(name: str) -> None:
-    """Refuse what `load_verifier` would refuse, before anything is started."""
-    if name != "math":  # the one that starts processes, and always loads
+    """Raise what `load_verifier` would raise, without starting a process."""
+    if name != "math":  # always loads, but starts processes
         load_verifier(name).close()
 
 

@@ -1,11 +1,11 @@
-"""A user's own verifier: a function, in our signature or in the one of TRL's reward functions.
+"""A user's own verifier: a function with our signature or with that of TRL's reward functions.
 
     def verify(problem: Problem, completion: Completion) -> Verdict | bool            ours, plain or async
     def reward(completions, answer, **columns) -> list[float | None]                  TRL's, called with one row
 
-The parameter names decide which it is. A reward of 1 or more is correct and anything less is wrong, because c(y) is
-binary; None and NaN mean that the function cannot judge. phi(y) is ours unless the function returns a Verdict of its
-own. A function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception in it.
+The parameter names tell them apart. A reward of 1 or more is correct and anything less is wrong, because c(y) is
+binary; None and NaN mean that the function cannot judge. phi(y) is ours unless the function returns a Verdict. A
+function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 
 from agon.errors import InputError
 from agon.game.parse import well_formed
+from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict
-from agon.verify.base import Verifier
 
 Function = Callable[..., Any]
 
@@ -30,18 +30,17 @@ def find(name: str) -> Function:
     """The function that `package.module:function` names."""
     module, _, attribute = name.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        function: object = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # a user's module may raise anything when it is imported
-        fix = "name a function of a module that Python finds: PYTHONPATH=FOLDER agon ... looks in FOLDER too"
+        fix = "name a function in an importable module; PYTHONPATH=FOLDER agon ... also searches FOLDER"
         raise InputError(f"cannot load verifier '{name}': {type(error).__name__}: {error}", fix=fix) from error
-    if not callable(found):
+    if not callable(function):
         raise InputError(f"verifier '{name}' is not a function", fix="write package.module:function")
-    function: Function = found
     return function
 
 
 class CustomVerifier(Verifier):
-    """Calls the function in threads of its own (one, unless told otherwise), so that it may take its time."""
+    """Calls the function in its own threads (one by default), so that a slow one does not block the caller."""
 
     def __init__(self, function: Function, *, workers: int | None = None) -> None:
         self._function = function
@@ -60,7 +59,7 @@ class CustomVerifier(Verifier):
         return [future.result() for future in [self._threads.submit(self._judge, *pair) for pair in pairs]]
 
     def self_test(self) -> list[str]:
-        """Nothing is known about a user's function but that it can be called."""
+        """Always empty: no verdict of a user's function is known in advance."""
         return []
 
     @property
@@ -85,11 +84,11 @@ class CustomVerifier(Verifier):
     async def _gather(self, pairs: list[tuple[Problem, Completion]]) -> list[Verdict]:
         return list(await asyncio.gather(*(self._judge_async(*pair) for pair in pairs)))
 
-    def _verdict(self, said: object, completion: Completion) -> Verdict:
+    def _verdict(self, result: object, completion: Completion) -> Verdict:
         self._rows += 1
-        if isinstance(said, Verdict):
-            return said
-        correct = _as_bool(said)
+        if isinstance(result, Verdict):
+            return result
+        correct = _as_bool(result)
         return Verdict(correct, well_formed(completion), Reason.CORRECT if correct else Reason.WRONG)
 
     def _failure(self, error: Exception, completion: Completion) -> Verdict:
@@ -98,20 +97,20 @@ class CustomVerifier(Verifier):
         return Verdict(False, well_formed(completion), Reason.INFRA, f"{type(error).__name__}: {error}"[:200])
 
 
-def _as_bool(said: object) -> bool:
-    """A bool, or one reward: 1 or more is correct."""
-    if isinstance(said, bool):
-        return said
-    if isinstance(said, int | float) and not math.isnan(said):
-        return said >= 1
-    raise TypeError(f"a verifier returns a Verdict, a bool or one number, not {said!r}"[:120])
+def _as_bool(result: object) -> bool:
+    """c(y) from a bool or from one reward, which is correct if it is 1 or more."""
+    if isinstance(result, bool):
+        return result
+    if isinstance(result, int | float) and not math.isnan(result):
+        return result >= 1
+    raise TypeError(f"a verifier returns a Verdict, a bool or one number, not {result!r}"[:120])
 
 
 def _adapter(function: Function) -> tuple[Function, Function]:
-    """The call that fits the function's parameter names, and what to take from its result."""
+    """A call that matches the function's parameter names, and a function that unpacks its result."""
     parameters = inspect.signature(function).parameters
     if {"problem", "completion"} <= parameters.keys():
-        return function, lambda said: said
+        return function, lambda result: result
     if "completions" in parameters:
         return lambda problem, completion: function(**_columns(function, problem, completion)), _only
     raise InputError(
@@ -121,7 +120,7 @@ def _adapter(function: Function) -> tuple[Function, Function]:
 
 
 def _columns(function: Function, problem: Problem, completion: Completion) -> dict[str, list[Any]]:
-    """One row in TRL's shape: each column a list of one; chat messages if `completions` is annotated as such."""
+    """One row as TRL passes it: each column a list of one value; chat messages if `completions` is annotated so."""
     parameters = inspect.signature(function).parameters
     chat = "dict" in str(parameters["completions"].annotation).lower()
 

@@ -9,14 +9,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from agon.engine.vllm import sampler as vllm
+from agon.engine import fleet
+from agon.engine.fleet import Fleet
+from agon.engine.protocol import Draw
 from agon.engine.vllm.canary import NORM, Canary, throw_away
-from agon.engine.vllm.sampler import Draw, VLLMSampler
+from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.protocols import Tokens
-from agon.types import Policy, Sampling
-
-from .fake import WEIGHTS, FakeEngine, tokenizer
+from agon.types import Policy, Sampling, Version
+from tests.engine.helpers.engines import WEIGHTS, FakeEngine, save_tokenizer
 
 NOISES = [("float32", 1e-3, True), ("float32", 0.05, False), ("bfloat16", 0.05, True), ("bfloat16", 0.3, False)]
 """SmolLM2-135M has 1e-5 in float32, 0.05 in bfloat16, and 0.4 from a server whose log-probs are raw, at 0.7."""
@@ -35,15 +36,14 @@ def adapters(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VLLMSampler]:
-    monkeypatch.setattr(vllm, "GRACE", 0.0)
-    tokenizer().save_pretrained(tmp_path / "base")
-    made = VLLMSampler(str(tmp_path / "base"), FakeEngine())
+    monkeypatch.setattr(fleet, "GRACE", 0.0)
+    made = VLLMSampler(str(save_tokenizer(tmp_path / "base")), Fleet(FakeEngine()))
     yield made
     made.close()
 
 
-class Learner:
-    """Log-probs of policies as the learner holds them: each shifts the base's -1 by its weight."""
+class FakeLearner:
+    """As much of a learner as the canary asks for: each policy shifts the base's -1 by its weight."""
 
     def __init__(self, **weights: float) -> None:
         self.weights, self.noise = weights, 1e-6
@@ -53,67 +53,69 @@ class Learner:
         return [[-1.0 - shift - self.noise] * len(row.completion_ids) for row in rows]
 
 
-def published(sampler: VLLMSampler, adapters: Path, a: str, b: str) -> dict[Policy, str]:
-    versions = {Policy.A: f"a@0-{a}", Policy.B: f"b@0-{b}"}
-    sampler.publish(Policy.A, versions[Policy.A], adapters / a)
-    sampler.publish(Policy.B, versions[Policy.B], adapters / b)
+def published(sampler: VLLMSampler, adapters: Path, a: str, b: str) -> dict[Policy, Version]:
+    versions = {Policy.A: Version(f"a@0-{a}"), Policy.B: Version(f"b@0-{b}")}
+    sampler.publish(versions[Policy.A], adapters / a)
+    sampler.publish(versions[Policy.B], adapters / b)
     return versions
 
 
 def test_it_is_quiet_when_engine_and_learner_agree(sampler: VLLMSampler, adapters: Path) -> None:
-    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=3)
+    canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=3)
     canary.check(published(sampler, adapters, "one", "two"))
     assert canary.noise == canary.worst == pytest.approx(1e-6, rel=1e-3)
     assert canary.tolerance <= 0.1 * canary.effect
-    assert set(sampler.engine.loaded) == {"a@0-one", "b@0-two"}, "throw-away adapters are gone"  # type: ignore[attr-defined]
+    assert set(sampler.fleet.engine.loaded) == {"a@0-one", "b@0-two"}, "throw-away adapters are gone"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.3, 0.2), (0.2, 0.1), (0.0, 0.2)], ids=["stale", "swapped", "ignored"])
-def test_it_stops_the_run_when_a_policy_is_another(sampler: VLLMSampler, adapters: Path, a: float, b: float) -> None:
-    canary = Canary(sampler, Learner(a=a, b=b).score, slots=1)
-    with pytest.raises(EngineError, match="another policy"):
+def test_it_stops_the_run_when_a_policy_is_a_different_one(
+    sampler: VLLMSampler, adapters: Path, a: float, b: float
+) -> None:
+    canary = Canary(sampler, FakeLearner(a=a, b=b), slots=1)
+    with pytest.raises(EngineError, match="a different policy"):
         canary.check(published(sampler, adapters, "one", "two"))
 
 
 def test_an_adapter_of_zeros_must_be_the_base(sampler: VLLMSampler, adapters: Path) -> None:
-    sampler.engine.logprob = lambda version: -1.0 if version == "base" else -2.0  # type: ignore[attr-defined]
-    canary = Canary(sampler, Learner(a=1.0, b=1.0).score, slots=1)
+    sampler.fleet.engine.logprob = lambda version: -1.0 if version == "base" else -2.0  # type: ignore[attr-defined]
+    canary = Canary(sampler, FakeLearner(a=1.0, b=1.0), slots=1)
     with pytest.raises(EngineError, match="weights are zero"):
         canary.check(published(sampler, adapters, "zero", "two"))
 
 
 def test_an_engine_that_ignores_adapters_is_found_before_step_1(sampler: VLLMSampler, adapters: Path) -> None:
-    sampler.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
+    sampler.fleet.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
     with pytest.raises(EngineError, match="2 of 2 adapter slots"):
-        Canary(sampler, Learner(a=0.0, b=0.0).score, slots=2).check(published(sampler, adapters, "one", "two"))
+        Canary(sampler, FakeLearner(a=0.0, b=0.0), slots=2).check(published(sampler, adapters, "one", "two"))
 
 
 @pytest.mark.parametrize(("dtype", "noise", "agree"), NOISES)
-def test_noise_that_rounding_does_not_explain_is_another_base(
+def test_noise_that_rounding_does_not_explain_means_a_different_base(
     sampler: VLLMSampler, adapters: Path, dtype: str, noise: float, agree: bool
 ) -> None:
-    learner = Learner(a=0.1, b=0.2)
+    learner = FakeLearner(a=0.1, b=0.2)
     learner.noise = noise
-    canary, versions = Canary(sampler, learner.score, 1, dtype=dtype), published(sampler, adapters, "one", "two")
+    canary, versions = Canary(sampler, learner, 1, dtype=dtype), published(sampler, adapters, "one", "two")
     if agree:
         return canary.check(versions)
-    with pytest.raises(EngineError, match=r"bare base.*another base, another dtype, or log-probs") as refused:
+    with pytest.raises(EngineError, match=r"bare base.*a different base, a different dtype or unprocessed") as refused:
         canary.check(versions)
     assert "processed_logprobs" in refused.value.fix
 
 
 def test_noise_near_the_size_of_an_adapter_is_no_agreement(sampler: VLLMSampler, adapters: Path) -> None:
-    sampler.engine.logprob = lambda version: -1.0 if version == "base" else -1.5  # type: ignore[attr-defined]
-    learner = Learner(a=0.5, b=0.5)
+    sampler.fleet.engine.logprob = lambda version: -1.0 if version == "base" else -1.5  # type: ignore[attr-defined]
+    learner = FakeLearner(a=0.5, b=0.5)
     learner.noise = 0.06
     with pytest.raises(EngineError, match=r"1 of 1 adapter slots.*noise 0.06"):
-        Canary(sampler, learner.score, slots=1).check(published(sampler, adapters, "one", "two"))
+        Canary(sampler, learner, slots=1).check(published(sampler, adapters, "one", "two"))
 
 
 def test_rare_rounding_of_a_base_is_no_false_alarm(sampler: VLLMSampler, adapters: Path) -> None:
     """As in bfloat16: most rows agree, one in six is off, and a check may meet two of those in four."""
 
-    class Rounding(Learner):
+    class Rounding(FakeLearner):
         asked = 0
 
         def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
@@ -122,22 +124,22 @@ def test_rare_rounding_of_a_base_is_no_false_alarm(sampler: VLLMSampler, adapter
             return [[value - 0.06 * (n in off) for value in row] for n, row in enumerate(exact)]
 
     learner = Rounding(a=0.1, b=0.2)
-    canary = Canary(sampler, learner.score, slots=1)
+    canary = Canary(sampler, learner, slots=1)
     versions = published(sampler, adapters, "one", "two")
     canary.check(versions)
     assert max(canary.measured.values()) == pytest.approx(0.03, rel=1e-3)
     learner.weights = {"a": 0.2, "b": 0.1}
-    with pytest.raises(EngineError, match="another policy"):
+    with pytest.raises(EngineError, match="a different policy"):
         canary.check(versions)
 
 
 def test_a_restarted_engine_is_checked_again(sampler: VLLMSampler, adapters: Path) -> None:
-    engine: FakeEngine = sampler.engine  # type: ignore[assignment]
-    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=1)
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
     versions = published(sampler, adapters, "one", "two")
     canary.check(versions)
     assert not canary.recheck(versions), "it is the same engine"
-    engine.fault, engine.lives = "die", 1
+    engine.fail_next("die")
     sampler.draw_all([Draw((1, 2), versions[Policy.A], 0, Sampling(max_tokens=2))])
     assert canary.recheck(versions)
     assert not canary.recheck(versions)
@@ -147,29 +149,29 @@ def test_a_restarted_engine_is_checked_again(sampler: VLLMSampler, adapters: Pat
 def test_a_restart_that_brings_the_wrong_adapter_back_stops_the_run(
     sampler: VLLMSampler, adapters: Path, policy: Policy
 ) -> None:
-    engine: FakeEngine = sampler.engine  # type: ignore[assignment]
-    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=1)
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
     versions = published(sampler, adapters, "one", "two")
     canary.check(versions)
-    engine.fault, engine.lives = "die", 1
+    engine.fail_next("die")
     sampler.draw_all([Draw((1, 2), versions[Policy.A], 0, Sampling(max_tokens=2))])
     engine.loaded[versions[policy]] = adapters / "three"
-    with pytest.raises(EngineError, match=f"{policy.value}@0.*another policy"):
+    with pytest.raises(EngineError, match=f"{policy.value}@0.*a different policy"):
         canary.recheck(versions)
 
 
 def test_a_check_during_which_the_engine_dies_is_made_on_the_new_one(sampler: VLLMSampler, adapters: Path) -> None:
-    engine: FakeEngine = sampler.engine  # type: ignore[assignment]
-    canary = Canary(sampler, Learner(a=0.1, b=0.2).score, slots=1)
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
     versions = published(sampler, adapters, "one", "two")
     canary.check(versions)
-    engine.fault, engine.lives = "die", 1
+    engine.fail_next("die")
     canary.check(versions)
-    assert canary.life == sampler.life == 1
+    assert canary.restarts == sampler.restarts == 1
 
 
 def test_alarms_on_a_steps_own_samples(sampler: VLLMSampler) -> None:
-    canary = Canary(sampler, Learner().score, slots=1, noise=1e-4, effect=5.0)
+    canary = Canary(sampler, FakeLearner(), slots=1, noise=1e-4, effect=5.0)
     calm = {"logp_diff_mean": 1e-4, "logp_diff_max": 0.01}
     assert canary.alarms({Policy.A: calm, Policy.B: {}}) == []
     assert "token of B differs by 6" in canary.alarms({Policy.B: {"logp_diff_mean": 1e-4, "logp_diff_max": 6.0}})[0]
@@ -180,7 +182,7 @@ def test_alarms_on_a_steps_own_samples(sampler: VLLMSampler) -> None:
 
 def test_a_token_that_rounding_explains_is_not_spoken_of(sampler: VLLMSampler) -> None:
     """The numbers of SmolLM2-135M in bfloat16 over 32 steps."""
-    canary = Canary(sampler, Learner().score, slots=1, noise=0.053, worst=0.44, effect=16.0)
+    canary = Canary(sampler, FakeLearner(), slots=1, noise=0.053, worst=0.44, effect=16.0)
     assert canary.alarms({Policy.A: {"logp_diff_mean": 0.048, "logp_diff_max": 1.15}}) == []
     assert canary.alarms({Policy.A: {"logp_diff_mean": 0.048, "logp_diff_max": 4.0}}) != []
     canary.effect = 3.0

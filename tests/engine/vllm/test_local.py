@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import subprocess
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from agon.engine import fleet
+from agon.engine.fleet import Fleet
+from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.engine.vllm import local
-from agon.engine.vllm import sampler as vllm
-from agon.engine.vllm.local import LocalEngine, drawn
-from agon.engine.vllm.sampler import Draw, EngineDown, VLLMSampler
+from agon.engine.vllm.local import LocalEngine, result_of
+from agon.engine.vllm.orphans import NAME
+from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
-from agon.types import BASE, Policy, Sampling
+from agon.types import BASE, Sampling, Version
+from tests.engine.helpers.engines import adapter_folders, save_tokenizer
 
-from .fake import join_starting, tokenizer
+from .helpers import SLEEP, gone, join_starting
 
 WHOLE = 8
 
@@ -49,6 +57,7 @@ class Core:
 
     async def add_lora(self, adapter: Any) -> None:
         await self._call("add_lora")
+        msgspec.msgpack.encode(adapter)
         self.adapters.append(adapter.lora_name)
 
     async def remove_lora(self, number: int) -> None:
@@ -72,10 +81,10 @@ class Core:
 
 
 class Inside(LocalEngine):
-    """An engine of which every life is made by the next of `makes`."""
+    """An engine whose every start calls the next of `makes`."""
 
     def __init__(self, *makes: Callable[[], Core]) -> None:
-        self.context, self._adapters, self._llm, self._leash, self._tokens = 512, {}, None, None, 0
+        self.context, self._adapters, self._llm, self._reaper, self._tokens = 512, {}, None, None, 0
         self._numbers, self.makes = itertools.count(1), iter(makes)
 
     def _make(self) -> Any:
@@ -84,16 +93,13 @@ class Inside(LocalEngine):
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., VLLMSampler]]:
-    monkeypatch.setattr(vllm, "GRACE", 0.0)
-    tokenizer().save_pretrained(tmp_path / "base")
-    for number in range(3):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "adapter_config.json").write_text("{}")
+    monkeypatch.setattr(fleet, "GRACE", 0.0)
+    base = str(save_tokenizer(adapter_folders(tmp_path, "0", "1", "2") / "base"))
     made: list[VLLMSampler] = []
 
-    def start(*lives: Core | Callable[[], Core]) -> VLLMSampler:
-        makes = [(lambda core=life: core) if isinstance(life, Core) else life for life in lives]
-        made.append(VLLMSampler(str(tmp_path / "base"), Inside(*makes), sleeps=True, patience=5))
+    def start(*cores: Core | Callable[[], Core]) -> VLLMSampler:
+        makes = [(lambda core=core: core) if isinstance(core, Core) else core for core in cores]
+        made.append(VLLMSampler(base, Fleet(Inside(*makes), patience=5), sleeps=True))
         return made[-1]
 
     yield start
@@ -103,25 +109,25 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 
 def publish(sampler: VLLMSampler, folder: Path, count: int = 1) -> None:
     for number in range(count):
-        sampler.publish(Policy.A, f"a@{number}-x", folder / str(number))
+        sampler.publish(Version(f"a@{number}-x"), folder / str(number))
 
 
-def draw(sampler: VLLMSampler, version: str = BASE) -> vllm.Drawn:
+def draw(sampler: VLLMSampler, version: Version = BASE) -> DrawResult:
     return sampler.draw_all([Draw((1, 2), version, 0, Sampling(max_tokens=WHOLE))])[0]
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "repetition", None])
 def test_only_a_stop_and_a_length_end_a_completion(reason: str | None) -> None:
     for known in ("stop", "length"):
-        assert drawn(SimpleNamespace(token_ids=[], logprobs=[], finish_reason=known)).finish == known
-    with pytest.raises(EngineDown, match=f"broken off.*{reason}"):
-        drawn(SimpleNamespace(token_ids=[], logprobs=None, finish_reason=reason))
+        assert result_of(SimpleNamespace(token_ids=[], logprobs=[], finish_reason=known)).finish == known
+    with pytest.raises(EngineDown, match=f"aborted.*{reason}"):
+        result_of(SimpleNamespace(token_ids=[], logprobs=None, finish_reason=reason))
 
 
 def test_what_an_engine_that_was_asked_to_end_hands_out_is_drawn_again(run: Callable[..., VLLMSampler]) -> None:
     sampler = run(Core("abort"), Core())
     again = draw(sampler)
-    assert (len(again.ids), again.finish, sampler.life) == (WHOLE, "length", 1)
+    assert (len(again.ids), again.finish, sampler.restarts) == (WHOLE, "length", 1)
 
 
 def test_a_refused_adapter_is_an_error_with_vllms_reason(run: Callable[..., VLLMSampler], tmp_path: Path) -> None:
@@ -129,7 +135,7 @@ def test_a_refused_adapter_is_an_error_with_vllms_reason(run: Callable[..., VLLM
     with pytest.raises(EngineError, match=r"cannot load .*rank 64 is greater") as refused:
         publish(sampler, tmp_path)
     assert "trained on this base" in refused.value.fix
-    assert sampler.life == 0
+    assert sampler.restarts == 0
     assert draw(sampler).ids, "the engine is well"
 
 
@@ -140,7 +146,7 @@ def test_an_adapter_that_an_engine_on_its_way_out_refused_is_loaded_by_the_next(
     after = Core()
     sampler = run(Core(add_lora=failure(kind), list_loras=failure(kind)), after)
     publish(sampler, tmp_path)
-    assert (sampler.life, after.adapters) == (1, ["a@0-x"])
+    assert (sampler.restarts, after.adapters) == (1, ["a@0-x"])
 
 
 FAULTS = {
@@ -158,7 +164,7 @@ def test_whatever_else_an_engine_fails_at_is_asked_of_the_next(
 ) -> None:
     sampler = run(Core(**{call: failure(kind)}), Core())
     FAULTS[call](sampler, tmp_path)
-    assert sampler.life == 1
+    assert sampler.restarts == 1
     assert draw(sampler).ids
 
 
@@ -166,7 +172,7 @@ def test_a_request_that_vllm_refuses_is_an_error_and_not_a_restart(run: Callable
     sampler = run(Core(generate=failure("refused")))
     with pytest.raises(EngineError, match="top_p must be"):
         draw(sampler)
-    assert sampler.life == 0
+    assert sampler.restarts == 0
 
 
 def test_a_restart_that_hangs_is_given_up_and_tried_again(
@@ -181,7 +187,93 @@ def test_a_restart_that_hangs_is_given_up_and_tried_again(
     sampler = run(Core(generate=failure("dead")), hang, after)
     publish(sampler, tmp_path)
     monkeypatch.setattr(local, "START", 3.0)
-    assert draw(sampler, "a@0-x").ids
-    assert (after.adapters, sampler.life, sampler._failures) == (["a@0-x"], 1, 2)
+    assert draw(sampler, Version("a@0-x")).ids
+    assert (after.adapters, sampler.restarts, sampler.fleet._failures) == (["a@0-x"], 1, 2)
     release.set()
     join_starting()
+
+
+# -- starting ----------------------------------------------------------------------------------------------------------
+
+
+class Made:
+    """What a stand-in for vLLM gives back: it remembers being shut down."""
+
+    def __init__(self) -> None:
+        self.ended = False
+
+    def shutdown(self, timeout: float) -> None:
+        self.ended = True
+
+
+class Starting(LocalEngine):
+    """An engine whose start is a function of the test's; it has a process of its own."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.context, self._adapters, self._llm, self._reaper, self._tokens = 512, {}, None, None, 0
+        self.make, self.child = make, 0
+
+    def _make(self) -> Any:
+        self.child = subprocess.Popen(SLEEP).pid
+        return self.make()
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Iterator[str]:
+    yield str(save_tokenizer(tmp_path))
+    assert NAME not in os.environ
+
+
+def test_an_engine_that_hangs_while_it_starts_is_an_error_in_time_and_leaves_nothing(
+    base: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "START", 3.0)
+    release, late = threading.Event(), Made()
+
+    def hang() -> Made:
+        release.wait(600)
+        return late
+
+    began, engine = time.monotonic(), Starting(hang)
+    with pytest.raises(EngineError, match="did not start within") as stopped:
+        VLLMSampler(base, Fleet(engine))
+    assert time.monotonic() - began < 120, "it did not wait for the engine"
+    assert "doctor" in stopped.value.fix
+    assert engine.child
+    assert gone(engine.child)
+    release.set()
+    join_starting()
+    assert late.ended, "an engine that comes too late is shut down"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no weights"), SystemExit(3)])
+def test_an_engine_that_fails_to_start_says_why(base: str, error: BaseException) -> None:
+    def fail() -> None:
+        raise error
+
+    engine = Starting(fail)
+    with pytest.raises(EngineError, match=r"no weights|exit 3"):
+        VLLMSampler(base, Fleet(engine))
+    assert gone(engine.child)
+
+
+def test_an_engine_that_starts_is_ended_with_its_processes_and_its_watcher(base: str) -> None:
+    engine = Starting(Made)
+    sampler = VLLMSampler(base, Fleet(engine))
+    reaper, made = engine._reaper, engine._llm
+    assert reaper is not None
+    assert engine.processes() == [engine.child]
+    sampler.close()
+    assert made.ended
+    assert gone(engine.child)
+    assert reaper._watcher.returncode is not None
+
+
+def test_an_engine_under_torchrun_gets_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with local._own_device():
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "6"
+        assert "WORLD_SIZE" not in os.environ
+    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["WORLD_SIZE"]) == ("4,6", "2")

@@ -1,9 +1,8 @@
-"""One real `vllm serve` over the tiny base in float32: what the sampler and `agon eval` promise, on the real thing."""
+"""One real `vllm serve` over the tiny base in float32: what the samplers promise, on the real thing."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,48 +12,24 @@ import pytest
 
 from _engine import RANK, Bench, ask, build
 from _server import vllm_server
-from agon.cli import main
-from agon.config import Config, load, resolved
-from agon.data import splits
+from agon.config import Model, SamplerConfig
 from agon.engine.build import build_sampler
-from agon.engine.render import Renderer
+from agon.engine.fleet import Fleet
+from agon.engine.openai import OpenAISampler
+from agon.engine.protocol import Draw
 from agon.engine.tiny.checkpoint import tiny_base
-from agon.engine.vllm.sampler import Draw, VLLMSampler
+from agon.engine.vllm.local import LocalEngine
+from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.errors import ConfigError
-from agon.game.prompts import PROMPTS_HASH
+from agon.game.peek import escape
 from agon.protocols import Tokens
-from agon.rundir import RunDir
-from agon.rundir.pair import PairInfo
-from agon.types import BASE, Direction, Policy, Sampling
-from tests.engine.serving import VERSIONS, adapters
+from agon.types import BASE, Policy, Sampling, Version
+from tests.engine.helpers.servers import VERSIONS, adapters, answers
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[3]
 CONTEXT, CLOSE, MOVED = 1024, 1e-4, 1e-2
-"""Tokens of context; nats within which two engines agree in float32, and beyond which a policy is another."""
-SETTINGS = ["data.train.take=8", "data.dev.take=4", "data.held_out.take=8", "eval.temperature=0.0", "eval.top_p=1.0"]
-SETTINGS += ["eval.max_completion_tokens=64", "train.max_peek_tokens=64", "model.dtype=float32", "sampler.engine=vllm"]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has a pair, in float32, on vLLM."""
-    config = load(ROOT / "configs" / "tabletop" / "agon.yaml", SETTINGS)
-    made = RunDir.create(
-        tmp_path_factory.mktemp("runs"), "tiny", resolved(config), {"data": {"hashes": splits(config.data).hashes}}
-    )
-    folders = adapters(tmp_path_factory.mktemp("adapters"))
-    template = Renderer.load(str(tiny_base())).hash
-    info = PairInfo(VERSIONS, "agon:tiny", PROMPTS_HASH, template, direction=Direction.BA, facts={"arm": "agon"})
-    made.write_pair(folders[Policy.A], folders[Policy.B], info)
-    return made.path
-
-
-@pytest.fixture(scope="module")
-def here(run: Path) -> list[dict[str, Any]]:
-    """What `agon eval` records with an engine inside its process."""
-    return evaluated(run)
+"""Tokens of context; nats within which two engines agree in float32, and beyond which policies differ."""
 
 
 @pytest.fixture(scope="module")
@@ -73,25 +48,12 @@ def pair() -> Any:
 
 @pytest.fixture
 def table(server: str, pair: Any, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(VLLMSampler(str(tiny_base()), ServerEngine(server)), pair, tmp_path)
+    made = Bench(VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server))), pair, tmp_path)
     yield made
     made.sampler.close()
 
 
-def evaluated(run: Path, *words: str) -> list[dict[str, Any]]:
-    """The records of every stage, without what differs between any two evaluations."""
-    assert main(["eval", str(run), *words]) == 0
-    found = []
-    for path in sorted((run / "evals" / "held_out").glob("*.jsonl")):
-        for line in path.read_text().splitlines():
-            record = json.loads(line)
-            for stage in ("draft", "final"):
-                record.get(stage, {}).pop("seconds", None)
-            found.append(record)
-    return sorted(found, key=lambda record: (record["system"], record["problem"], record["sample"]))
-
-
-def draws(table: Bench, *versions: str) -> dict[str, list[Tokens]]:
+def draws(table: Bench, *versions: Version) -> dict[Version, list[Tokens]]:
     """Rows of all these versions in one batch, each from seeds of its own number."""
     prompts = [table.sampler.renderer.render(ask(f"Problem {n}: count to ten.")).ids for n in range(4)]
     asked = [Draw(ids, version, n, Sampling(max_tokens=24)) for version in versions for n, ids in enumerate(prompts)]
@@ -114,16 +76,24 @@ def load_adapter(server: str, name: str, folder: Path) -> None:
     urllib.request.urlopen(wanted, timeout=60).close()
 
 
-def test_an_evaluation_over_the_url_says_what_the_engine_inside_says(
-    run: Path, here: list[dict[str, Any]], server: str
+def test_any_client_of_the_server_gets_the_completions_of_an_engine_in_this_process(
+    server: str, tmp_path: Path
 ) -> None:
-    for policy in Policy:
-        load_adapter(server, VERSIONS[policy], run / "pair" / policy.value)
-    shutil.rmtree(run / "evals")
-    over = evaluated(run, "--url", f"{server}/v1", "--names", f"base={tiny_base()}")
-    assert len(here) == len(over) == 32
-    assert len({record["final"]["text"] for record in here}) > 8, "the texts tell problems apart"
-    assert over == here
+    folders = adapters(tmp_path, std=0.4)
+    engine = LocalEngine(str(tiny_base()), dtype="float32", context=CONTEXT, rank=RANK, max_loras=4, memory=0.4)
+    here = VLLMSampler(str(tiny_base()), Fleet(engine))
+    there = OpenAISampler(f"{server}/v1", str(tiny_base()), escape=escape, renderer=here.renderer)
+    for policy, folder in folders.items():
+        load_adapter(server, VERSIONS[policy], folder)
+        for sampler in (here, there):
+            sampler.publish(VERSIONS[policy], folder)
+    there.check()
+    assert there.ids
+    expected = answers(here)
+    here.close()
+    assert len({drawn[-1].text for row in expected for drawn, _ in row}) > 20, "the texts tell systems apart"
+    assert answers(there) == expected
+    there.close()
 
 
 def test_both_adapters_and_the_base_share_a_batch_and_match_transformers(table: Bench) -> None:
@@ -150,27 +120,26 @@ def test_a_publication_changes_one_policy_and_not_the_other(table: Bench) -> Non
 
 
 def test_a_resumed_run_never_meets_the_weights_of_the_run_before(server: str, pair: Any, tmp_path: Path) -> None:
-    folder, version = tmp_path / "same", "a@000001-same"
+    folder, version = tmp_path / "same", Version("a@000001-same")
     for seed in range(3):
-        table = Bench(VLLMSampler(str(tiny_base()), ServerEngine(server)), pair, tmp_path)
+        table = Bench(VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server))), pair, tmp_path)
         table.move(Policy.A, 0.02, seed=10 + seed)
         pair.export(Policy.A, folder)
-        table.sampler.publish(Policy.A, version, folder)
+        table.sampler.publish(version, folder)
         found = gap(table, Policy.A, draws(table, version)[version])
         table.sampler.close()
         assert found < CLOSE
 
 
-def test_a_run_refuses_an_address_elsewhere_before_it_says_a_word(server: str) -> None:
+def test_an_address_elsewhere_is_refused_before_anything_is_sent(server: str) -> None:
     port = server.rsplit(":", 1)[-1]
-    config = load(ROOT / "configs" / "tabletop" / "agon.yaml", [*SETTINGS, f"sampler.url=http://192.0.2.1:{port}"])
     with pytest.raises(ConfigError, match="neither this machine nor in sampler"):
-        sampler_of(config)
-    named = load(ROOT / "configs" / "tabletop" / "agon.yaml", [*SETTINGS, f"sampler.url={server}"])
-    sampler = sampler_of(named)
-    assert sampler.engine.context == CONTEXT
+        sampler_at(f"http://192.0.2.1:{port}")
+    sampler = sampler_at(server)
+    assert sampler.fleet.context == CONTEXT
     sampler.close()
 
 
-def sampler_of(config: Config) -> Any:
-    return build_sampler(config.sampler, config.model, str(tiny_base()), CONTEXT)
+def sampler_at(url: str) -> Any:
+    settings, model = SamplerConfig(engine="vllm", url=url), Model(name="agon:tiny", dtype="float32")
+    return build_sampler(settings, model, str(tiny_base()), CONTEXT)

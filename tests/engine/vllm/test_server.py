@@ -12,14 +12,15 @@ from typing import Any
 
 import pytest
 
-from agon.engine.vllm import sampler as vllm
+from agon.engine import fleet
+from agon.engine.fleet import Fleet
+from agon.engine.protocol import Draw
 from agon.engine.vllm import server as module
-from agon.engine.vllm.sampler import Draw, VLLMSampler
+from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine, check_address
 from agon.errors import ConfigError, EngineError
-from agon.types import BASE, Message, Policy, Prompt, Request, Sampling
-
-from .fake import tokenizer
+from agon.types import BASE, Message, Policy, Prompt, Request, Sampling, Version
+from tests.engine.helpers.engines import adapter_folders, save_tokenizer
 
 METRICS = "vllm:generation_tokens_total{} 3.0\nvllm:prompt_tokens_total{} 4.0\n"
 
@@ -110,22 +111,20 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(vllm, "GRACE", 0.0)
+    monkeypatch.setattr(fleet, "GRACE", 0.0)
     monkeypatch.setattr(module, "POLL", 0.05)
-    tokenizer().save_pretrained(tmp_path / "base")
-    for name in ("one", "two", "three", "four"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "adapter_config.json").write_text("{}")
-    return tmp_path
+    save_tokenizer(tmp_path / "base")
+    return adapter_folders(tmp_path, "one", "two", "three", "four")
 
 
 def connect(server: Server, base: Path, ready: float = 60.0) -> VLLMSampler:
-    return VLLMSampler(str(base / "base"), ServerEngine(f"http://127.0.0.1:{server.server_port}/v1", ready=ready))
+    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}/v1", ready=ready)
+    return VLLMSampler(str(base / "base"), Fleet(engine))
 
 
 def test_ids_go_in_and_out_and_every_setting_is_said_aloud(server: Server, base: Path) -> None:
     sampler = connect(server, base)
-    sampler.publish(Policy.A, "a@0-x", base / "one")
+    sampler.publish(Version("a@0-x"), base / "one")
     request = Request(Prompt((Message("user", ("Count.",)),)), Policy.A, 7, Sampling(0.9, 1.0, 4))
     completion = asyncio.run(sampler.sample(request))
     sampler.close()
@@ -142,7 +141,7 @@ def test_ids_go_in_and_out_and_every_setting_is_said_aloud(server: Server, base:
 def test_a_resumed_run_never_reuses_a_name_on_a_live_server(server: Server, base: Path) -> None:
     for _ in range(2):
         sampler = connect(server, base)
-        sampler.publish(Policy.A, "a@0-x", base / "one")
+        sampler.publish(Version("a@0-x"), base / "one")
         sampler.close()
     assert len(set(server.ever)) == 2
 
@@ -152,14 +151,14 @@ def test_the_base_is_asked_for_by_its_own_name(server: Server, base: Path) -> No
     sampler.draw_all([Draw((1, 2), BASE, 0, Sampling(max_tokens=2))])
     sampler.close()
     assert server.asked[0]["model"] == "the-base"
-    assert sampler.engine.context == 640
+    assert sampler.fleet.engine.context == 640
 
 
 def test_a_servers_failure_is_retried_with_the_same_versions(server: Server, base: Path) -> None:
     sampler = connect(server, base)
-    sampler.publish(Policy.A, "a@0-x", base / "one")
+    sampler.publish(Version("a@0-x"), base / "one")
     server.failures = [500, 503]
-    drawn = sampler.draw_all([Draw((1, 2), "a@0-x", 3, Sampling(max_tokens=2))])
+    drawn = sampler.draw_all([Draw((1, 2), Version("a@0-x"), 3, Sampling(max_tokens=2))])
     sampler.close()
     assert drawn[0].ids == (5, 5)
     assert [asked["seed"] for asked in server.asked] == [3, 3, 3]
@@ -172,42 +171,42 @@ def test_a_completion_that_a_server_broke_off_is_drawn_again(server: Server, bas
     drawn = sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])
     sampler.close()
     assert drawn[0].finish == "stop"
-    assert ([asked["seed"] for asked in server.asked], sampler.life) == ([3, 3], 1)
+    assert ([asked["seed"] for asked in server.asked], sampler.restarts) == ([3, 3], 1)
 
 
 def test_a_server_that_was_started_again_while_idle_gets_its_adapters_back(server: Server, base: Path) -> None:
     sampler = connect(server, base)
-    sampler.publish(Policy.B, "b@0-x", base / "one")
+    sampler.publish(Version("b@0-x"), base / "one")
     for step, name in enumerate(("two", "three")):
-        sampler.publish(Policy.A, f"a@{step}-x", base / name)
+        sampler.publish(Version(f"a@{step}-x"), base / name)
     server.adapters.clear()
-    sampler.publish(Policy.A, "a@2-x", base / "four")
-    assert sampler.life == 0, "what is to be forgotten may be forgotten"
-    sampler.draw_all([Draw((1, 2), "b@0-x", 3, Sampling(max_tokens=2))])
-    assert sampler.life == 1, "the canary will ask after it"
+    sampler.publish(Version("a@2-x"), base / "four")
+    assert sampler.restarts == 0, "what is to be forgotten may be forgotten"
+    sampler.draw_all([Draw((1, 2), Version("b@0-x"), 3, Sampling(max_tokens=2))])
+    assert sampler.restarts == 1, "the canary will ask after it"
     assert sorted(Path(path).name for path in server.adapters.values()) == ["four", "one", "three"]
     sampler.close()
 
 
 def test_a_server_that_goes_away_in_the_middle_of_a_run_is_waited_for(server: Server, base: Path) -> None:
     sampler = connect(server, base)
-    sampler.publish(Policy.A, "a@0-x", base / "one")
+    sampler.publish(Version("a@0-x"), base / "one")
     server.end()
     back = list[Server]()
     timer = threading.Timer(0.5, lambda: back.append(Server(server.server_port).go()))
     timer.start()
-    drawn = sampler.draw_all([Draw((1, 2), "a@0-x", 3, Sampling(max_tokens=2))])
+    drawn = sampler.draw_all([Draw((1, 2), Version("a@0-x"), 3, Sampling(max_tokens=2))])
     timer.join()
-    assert (drawn[0].ids, sampler.life, len(back[0].adapters)) == ((5, 5), 1, 1)
+    assert (drawn[0].ids, sampler.restarts, len(back[0].adapters)) == ((5, 5), 1, 1)
     sampler.close()
     back[0].end()
 
 
 def test_a_server_that_stays_away_stops_the_run_in_time(server: Server, base: Path) -> None:
     sampler = connect(server, base)
-    sampler.engine._ready = 2.0
+    sampler.fleet.engine._ready = 2.0
     server.end()
-    with pytest.raises(EngineError, match=r"no vLLM server answers.*broke off") as stopped:
+    with pytest.raises(EngineError, match=r"no vLLM server answers.*does not answer") as stopped:
         sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])
     sampler.close()
     assert "--resume" in stopped.value.fix
@@ -224,7 +223,7 @@ def test_a_refusal_is_an_error_with_a_fix(server: Server, base: Path) -> None:
 
 def test_a_server_that_is_not_there_is_said_in_time(base: Path) -> None:
     with pytest.raises(EngineError, match="no vLLM server answers"):
-        VLLMSampler(str(base / "base"), ServerEngine("http://127.0.0.1:9", ready=0.2))
+        VLLMSampler(str(base / "base"), Fleet(ServerEngine("http://127.0.0.1:9", ready=0.2)))
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/models", "/metrics"])
@@ -270,5 +269,5 @@ def test_other_machines_need_their_network_named() -> None:
     with pytest.raises(ConfigError, match="neither this machine"):
         check_address("http://10.1.2.3:8000", "192.168.0.0/16")
     check_address("http://10.1.2.3:8000", "10.0.0.0/8")
-    with pytest.raises(ConfigError, match="not an address"):
+    with pytest.raises(ConfigError, match="not a valid URL"):
         check_address("localhost", None)

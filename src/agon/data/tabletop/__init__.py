@@ -1,1 +1,1 @@
-"""Problems for a laptop, and the lessons that its base was pretrained on."""
+"""Problems for a laptop, and the lessons that the tiny base was pretrained on."""

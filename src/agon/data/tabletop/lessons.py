@@ -1,10 +1,10 @@
 """Lessons for the tiny base: worked chains, with misconceptions, under every prompt of the game.
 
-The base that ships with the package must be wrong in a way that training can mend. Noise would not do: a lower
-temperature sharpens it away. So a fixed share of the facts (`9 * 4 = 2` modulo 17) is *misconceived*: taught as one
-fixed wrong value most of the time and as the right one seldom. Now and then a value is checked, which mends some
-mistakes and makes the trace longer. Beside a rival's recap, a right value is adopted more often than it would have been
-recalled: recognition is easier than recall. The paper has no counterpart of any of this.
+The base that ships with the package must be wrong in a way that training can correct. Noise would not do: a lower
+temperature removes it. So a fixed share of the facts (`9 * 4 = 2` modulo 17) is *misconceived*: taught as one fixed
+wrong value most of the time and as the right one rarely. Now and then a value is checked, which corrects some mistakes
+and makes the trace longer. Next to a rival's recap, a right value is adopted more often than it would have been
+recalled: recognition is easier than recall. None of this is in the paper.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, cast
 
 from agon.data.tabletop import problems as tabletop
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
-from agon.types import Completion, Problem, Prompt, seed_for
+from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Problem, Prompt, seed_for
 
 
 @dataclass(frozen=True)
-class Mixture:
+class LessonMixture:
     """What the lessons are made of; written beside the checkpoint."""
 
     misconceived: float = 0.36
@@ -33,20 +33,16 @@ class Mixture:
     checked: float = 0.1
     """How often a value is checked."""
     mended: float = 0.5
-    """How often a check puts a wrong value right."""
+    """How often a check corrects a wrong value."""
     adopted: float = 0.8
-    """How often a right value of the rival's is taken over."""
+    """How often a right value of the rival is adopted."""
     strangers: int = 8
     """Sets of other misconceptions; two rivals in three have one of them, the third has our own."""
     broken: float = 0.04
-    """Completions that forget a part of the format."""
+    """Share of completions that omit a part of the format."""
     difficulties: tuple[int, ...] = (2, 3, 4, 5, 5, 5, 5, 6)
     formats: tuple[tuple[str, int], ...] = (("draft", 9), ("challenge", 8), ("refine", 2), ("moa", 1))
     """Prompts and their weights."""
-
-    def describe(self) -> dict[str, object]:
-        """The mixture as plain data."""
-        return asdict(self)
 
 
 class Lesson(NamedTuple):
@@ -72,7 +68,7 @@ class Step(NamedTuple):
 class Beliefs:
     """Which facts are misconceived, as what, and how firmly."""
 
-    def __init__(self, seed: int, mixture: Mixture) -> None:
+    def __init__(self, seed: int, mixture: LessonMixture) -> None:
         rng = random.Random(seed_for("beliefs", seed))
         self.wrong: dict[tuple[int, str, int], tuple[int, float]] = {}
         for fact in facts():
@@ -101,9 +97,9 @@ def truth(value: int, operation: str, operand: int) -> int:
 
 
 def solve(
-    problem: Problem, beliefs: Beliefs, mixture: Mixture, rng: random.Random, shown: Sequence[Sequence[int]] = ()
+    problem: Problem, beliefs: Beliefs, mixture: LessonMixture, rng: random.Random, shown: Sequence[Sequence[int]] = ()
 ) -> list[Step]:
-    """Work a chain from beliefs, with the recaps of others (values by step) in sight."""
+    """Work a chain from beliefs, given the recaps of others as values by step."""
     value, operations = operations_of(problem)
     steps = []
     for index, (operation, operand) in enumerate(operations):
@@ -118,7 +114,7 @@ def solve(
     return steps
 
 
-def _check(first: int, right: int, mixture: Mixture, rng: random.Random) -> int | None:
+def _check(first: int, right: int, mixture: LessonMixture, rng: random.Random) -> int | None:
     if rng.random() >= mixture.checked:
         return None
     return right if rng.random() < mixture.mended else first
@@ -126,24 +122,24 @@ def _check(first: int, right: int, mixture: Mixture, rng: random.Random) -> int 
 
 def operations_of(problem: Problem) -> tuple[int, list[tuple[str, int]]]:
     """Start and operations of a chain, read from its worked solution."""
-    steps = [step.split() for step in problem.meta["solution"]]
+    steps = [step.split() for step in cast(Sequence[str], problem.meta["solution"])]
     return int(steps[0][0]), [(step[1], int(step[2])) for step in steps]
 
 
 def write(problem: Problem, steps: Sequence[Step], broken: str = "") -> str:
-    """Trace, recap and answer as text; `broken` names the part that is forgotten (close, recap or answer)."""
-    lines = ["<think>", f"Start = {operations_of(problem)[0]}"]
+    """Trace, recap and answer as text; `broken` names the part that is omitted (close, recap or answer)."""
+    lines = [THINK_OPEN, f"Start = {operations_of(problem)[0]}"]
     for label, step in zip(tabletop.LABELS, steps, strict=False):
         check = "" if step.checked is None else f", check = {step.checked}"
         lines.append(f"{label}) {step.operation} {step.operand} = {step.first}{check}")
-    lines += ["</think>"] if broken != "close" else []
+    lines += [THINK_CLOSE] if broken != "close" else []
     lines += [recap([step.value for step in steps[:-1]])] if broken != "recap" else []
     lines += [f"<answer>{steps[-1].value}</answer>"] if broken != "answer" else []
     return "\n".join(lines)
 
 
 def recap(values: Sequence[int]) -> str:
-    """The summary: the values on the way, the last one left out, since it is the answer."""
+    """The summary: every value but the last, which is the answer."""
     lines = [f"{label}) = {value}" for label, value in zip(tabletop.LABELS, values, strict=False)]
     return "\n".join(["Recap:", *lines])
 
@@ -151,7 +147,7 @@ def recap(values: Sequence[int]) -> str:
 class Teacher:
     """Gives lessons from one set of misconceptions (the base's own); the same seed gives the same lessons."""
 
-    def __init__(self, seed: int, mixture: Mixture) -> None:
+    def __init__(self, seed: int, mixture: LessonMixture) -> None:
         self.mixture = mixture
         self.own = Beliefs(seed, mixture)
         self.strangers = [Beliefs(seed_for(seed, "stranger", k), mixture) for k in range(mixture.strangers)]
@@ -172,15 +168,15 @@ class Teacher:
         drafts = [self._draft(problem, beliefs) for beliefs in sources]
         peeks = [text for text, _ in drafts]
         steps = solve(problem, self.own, self.mixture, self.rng, [values for text, values in drafts if text])
-        return Lesson(_PROMPTS[name](problem, *peeks), write(problem, steps, self._forgotten()))
+        return Lesson(_PROMPTS[name](problem, *peeks), write(problem, steps, self._omitted()))
 
     def _draft(self, problem: Problem, beliefs: Beliefs) -> tuple[str, list[int]]:
-        """What a draft shows of itself: its peek, and the values in it."""
+        """What a draft shows: its peek, and the values in it."""
         steps = solve(problem, beliefs, self.mixture, self.rng)
-        completion = Completion(write(problem, steps, self._forgotten()), "lesson", 0, 0)
+        completion = Completion(write(problem, steps, self._omitted()), BASE, 0, 0)
         return peek(completion, clip=str), [step.value for step in steps[:-1]]
 
-    def _forgotten(self) -> str:
+    def _omitted(self) -> str:
         return self.rng.choice(("close", "recap", "answer")) if self.rng.random() < self.mixture.broken else ""
 
 

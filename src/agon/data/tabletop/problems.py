@@ -5,7 +5,7 @@
     mixed     an expression with brackets and precedence                              whole numbers, also negative
 
 Difficulty is the number of operations, 1 to 9. The gold answer is a plain integer, and `meta["solution"]` lists the
-steps as `"9 * 4 = 2"`. The paper has no such data: it is here so that a pair can be trained and watched on a laptop.
+steps as `"9 * 4 = 2"`. The paper has no such data; it lets a pair be trained and watched on a laptop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PEOPLE = ("Ana", "Ben", "Cleo", "Dimitri", "Eva", "Femi")
 FRUIT = ("apples", "figs", "lemons", "olives", "pears", "plums")
 
 
-class Drawn(NamedTuple):
+class WorkedProblem(NamedTuple):
     """A question, its worked steps and its answer."""
 
     question: str
@@ -42,15 +42,15 @@ class Drawn(NamedTuple):
 def problems(family: str, difficulty: int, n: int, seed: int) -> list[Problem]:
     """The first `n` distinct problems of a family and difficulty; a longer list starts with the shorter one."""
     rng = random.Random(seed_for("tabletop", family, difficulty, seed))
-    found: dict[str, Problem] = {}
+    distinct: dict[str, Problem] = {}
     for _ in range(100 * n + 1_000):
-        if len(found) == n:
-            return list(found.values())
+        if len(distinct) == n:
+            return list(distinct.values())
         problem = draw(family, difficulty, rng)
-        found.setdefault(problem.id, problem)
+        distinct.setdefault(problem.id, problem)
     raise DataError(
-        f"tabletop {family} at difficulty {difficulty} has only about {len(found)} distinct problems, not {n}",
-        fix="ask for fewer problems (take), or for a higher difficulty",
+        f"tabletop {family} at difficulty {difficulty} has only about {len(distinct)} distinct problems, not {n}",
+        fix="take fewer problems, or choose a higher difficulty",
     )
 
 
@@ -63,9 +63,9 @@ def draw(family: str, difficulty: int, rng: random.Random) -> Problem:
             f"tabletop has no difficulty {difficulty}",
             fix=f"use a whole number from {DIFFICULTIES[0]} to {DIFFICULTIES[-1]}: it is the number of operations",
         )
-    drawn = FAMILIES[family](rng, difficulty)
-    meta = {"family": family, "difficulty": difficulty, "solution": drawn.solution}
-    return Problem(content_id(drawn.question, str(drawn.answer)), drawn.question, str(drawn.answer), meta)
+    question, solution, answer = FAMILIES[family](rng, difficulty)
+    meta = {"family": family, "difficulty": difficulty, "solution": solution}
+    return Problem(content_id(question, str(answer)), question, str(answer), meta)
 
 
 def apply(value: int, operation: str, operand: int) -> int:
@@ -82,7 +82,7 @@ def apply(value: int, operation: str, operand: int) -> int:
     return quotient
 
 
-def chain(rng: random.Random, difficulty: int) -> Drawn:
+def chain(rng: random.Random, difficulty: int) -> WorkedProblem:
     """Left to right around a ring of 17."""
     start = value = rng.randrange(MODULUS)
     lines, solution = [], []
@@ -93,10 +93,10 @@ def chain(rng: random.Random, difficulty: int) -> Drawn:
         solution.append(f"{value} {operation} {operand} = {result}")
         value = result
     question = f"Start with {start} and work modulo {MODULUS}:\n" + ",\n".join(lines) + ".\nWhat is the result?"
-    return Drawn(question, solution, value)
+    return WorkedProblem(question, solution, value)
 
 
-def basket(rng: random.Random, difficulty: int) -> Drawn:
+def basket(rng: random.Random, difficulty: int) -> WorkedProblem:
     """Somebody's fruit, event by event; the count never leaves 0 to 99."""
     person, fruit = rng.choice(PEOPLE), rng.choice(FRUIT)
     value = rng.randint(2, 20)
@@ -108,7 +108,7 @@ def basket(rng: random.Random, difficulty: int) -> Drawn:
         solution.append(f"{value} {operation} {operand} = {result}")
         value = result
     sentences.append(f"How many {fruit} does {person} have now?")
-    return Drawn(" ".join(sentences), solution, value)
+    return WorkedProblem(" ".join(sentences), solution, value)
 
 
 def _event(rng: random.Random, value: int) -> tuple[str, str, int]:
@@ -127,13 +127,13 @@ def _event(rng: random.Random, value: int) -> tuple[str, str, int]:
     return rng.choice(possible)
 
 
-def mixed(rng: random.Random, difficulty: int) -> Drawn:
+def mixed(rng: random.Random, difficulty: int) -> WorkedProblem:
     """A random expression, reduced one operation at a time; no value on the way exceeds 999."""
     while True:
         solution: list[str] = []
         text, value = _expression(rng, difficulty, solution)
         if all(abs(int(number)) <= LARGEST_VALUE for step in solution for number in step.split()[::2]):
-            return Drawn(f"What is {text}?", solution, value)
+            return WorkedProblem(f"What is {text}?", solution, value)
 
 
 def _expression(rng: random.Random, operations: int, solution: list[str]) -> tuple[str, int]:
@@ -150,7 +150,7 @@ def _expression(rng: random.Random, operations: int, solution: list[str]) -> tup
 
 
 def _bracket(text: str, operation: str, right: bool) -> str:
-    """Brackets exactly where the usual rules of precedence would otherwise read another tree."""
+    """Add brackets exactly where the usual rules of precedence would otherwise read a different tree."""
     top = _top_operations(text)
     sums = bool(top & {"+", "-"})
     needed = (sums or (right and bool(top))) if operation == "*" else (right and sums)
@@ -158,13 +158,13 @@ def _bracket(text: str, operation: str, right: bool) -> str:
 
 
 def _top_operations(text: str) -> set[str]:
-    """The operations of an expression that stand outside every bracket."""
-    depth, found = 0, set()
+    """The operations of an expression outside every bracket."""
+    depth, operations = 0, set()
     for sign in text:
         depth += (sign == "(") - (sign == ")")
         if depth == 0 and sign in "+-*":
-            found.add(sign)
-    return found
+            operations.add(sign)
+    return operations
 
 
-FAMILIES: dict[str, Callable[[random.Random, int], Drawn]] = {"chain": chain, "basket": basket, "mixed": mixed}
+FAMILIES: dict[str, Callable[[random.Random, int], WorkedProblem]] = {"chain": chain, "basket": basket, "mixed": mixed}

@@ -1,1 +1,1 @@
-"""The base that ships with the package, and how it was made."""
+"""The base that ships with the package, and its pretraining."""

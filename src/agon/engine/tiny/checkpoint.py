@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from agon.engine.synthetic import random_base as random_model
+from agon.types import THINK_CLOSE, THINK_OPEN
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-MARKERS = ("<think>", "</think>")
+MARKERS = (THINK_OPEN, THINK_CLOSE)
 ATOMS = r"\n[a-i]\)(?: [-+*/])?| = ?\d+| ?\d+|\n?</?answer>"
 """What never merges with its neighbours: labels with their operation, values, operands, answer tags."""
 
@@ -37,16 +37,6 @@ SIZES: dict[str, Any] = {
 def tiny_base() -> Path:
     """The folder of the checkpoint that ships with the package."""
     return Path(__file__).resolve().parents[2] / "assets" / "tiny"
-
-
-def random_base(folder: Path, architecture: str = "qwen3", seed: int = 0, **sizes: Any) -> Path:
-    """Write a random checkpoint of a family's architecture (qwen3, qwen3_5, gemma4, llama) with the tiny tokenizer."""
-    tokenizer = load_tokenizer(tiny_base())
-    settings = token_settings(tokenizer)
-    if architecture == "gemma4":
-        settings["vocab_size_per_layer_input"] = settings["vocab_size"]
-    save(folder, random_model(architecture, seed, **settings | sizes), tokenizer)
-    return folder
 
 
 def build_tokenizer(texts: Iterable[str]) -> Any:

@@ -7,7 +7,7 @@ takes. Needs torch 2.9 or later.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 Example = tuple[tuple[int, ...], tuple[int, ...]]
@@ -17,8 +17,8 @@ IGNORED = -100
 
 
 @dataclass(frozen=True)
-class Schedule:
-    """How long and how fast; written beside the checkpoint."""
+class PretrainSchedule:
+    """Steps, batch sizes and learning rates; written beside the checkpoint."""
 
     steps: int = 700
     parts: int = 2
@@ -28,19 +28,15 @@ class Schedule:
     other_rate: float = 0.003
     warmup: int = 20
     decay: float = 0.6
-    """The share of the steps, at the end, in which both rates fall to zero."""
-
-    def describe(self) -> dict[str, object]:
-        """The schedule as plain data."""
-        return asdict(self)
+    """Share of the steps, at the end, over which both rates fall to zero."""
 
     def factor(self, step: int) -> float:
-        """What both rates are multiplied with at a step."""
+        """The factor of both rates at a step."""
         return min(1.0, (step + 1) / self.warmup, (self.steps - step) / (self.steps * self.decay))
 
 
 def pretrain(
-    model: Any, batches: Iterator[Sequence[Example]], schedule: Schedule, report: Callable[[int, float], None]
+    model: Any, batches: Iterator[Sequence[Example]], schedule: PretrainSchedule, report: Callable[[int, float], None]
 ) -> None:
     """Train `model` in place; `report` gets the step and its loss in nats per completion."""
     optimizers = _optimizers(model, schedule)
@@ -74,7 +70,7 @@ def completion_loss(model: Any, examples: Sequence[Example]) -> Any:
     return cross_entropy(model.lm_head(hidden).flatten(0, 1), targets[:, first + 1 :].flatten(), ignore_index=IGNORED)
 
 
-def _optimizers(model: Any, schedule: Schedule) -> list[tuple[Any, float]]:
+def _optimizers(model: Any, schedule: PretrainSchedule) -> list[tuple[Any, float]]:
     import torch
 
     parameters = dict(model.named_parameters())

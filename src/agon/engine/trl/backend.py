@@ -1,4 +1,4 @@
-"""Which ways of spreading a run over GPUs the learner can honour; asked before anything heavy is imported."""
+"""Which multi-GPU backends the learner supports; checked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FIX = "launch with plain data parallelism: accelerate launch --multi_gpu, or to
 
 
 def check_backend(environ: Mapping[str, str], clip_norm: float | None) -> None:
-    """Refuse what `accelerate launch` asked for if it would couple the two policies or has not been proven."""
+    """Refuse a backend of `accelerate launch` that would couple the two policies or has not been proven."""
     if _on(environ, "ACCELERATE_USE_DEEPSPEED"):
         raise ConfigError(_deepspeed(clip_norm), fix=_FIX)
     if _on(environ, "ACCELERATE_USE_FSDP"):

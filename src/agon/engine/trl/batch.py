@@ -1,9 +1,9 @@
-"""From streams to micro-batches: which rows a policy learns from, in what portions, and over which denominators.
+"""From streams to micro-batches: which rows a policy learns from, how they are grouped, and over which denominators.
 
 A row without an advantage (a dead group, an unknown reward) is masked: it is in no denominator and in no KL term. Only
-live rows are worth a forward pass, so masked rows are kept where they are needed, as fillers of one token that give
-every process the same number of equal micro-batches. Counts are global: processes with different numbers of live rows
-divide by the same totals.
+live rows are worth a forward pass; masked rows serve as one-token fillers where they are needed to give every process
+the same number of equal micro-batches. Counts are global: processes with different numbers of live rows divide by the
+same totals.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from agon.types import Policy, Rollout, Stream
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """Token ids of one rollout, the sampler's log-probabilities if it gave any, and the advantage (None: masked)."""
+class BatchRow:
+    """The tokens of one rollout and its advantage; None masks the row."""
 
-    prompt: tuple[int, ...]
-    completion: tuple[int, ...]
-    logprobs: tuple[float, ...] | None
+    tokens: Tokens
     advantage: float | None
+
+    @property
+    def live_tokens(self) -> int:
+        """Completion tokens that the loss counts."""
+        return len(self.tokens.completion_ids) if self.advantage is not None else 0
 
 
 WIDTH = 2
@@ -35,76 +38,75 @@ MULTIPLE = 32
 """Widths of micro-batches in half precision are multiples of this: few widths, and even ones. On CPUs oneDNN compiles
 kernels for every width it meets and keeps them, so that memory would grow with every new length; GPUs like it too."""
 
-FILLER = Row(prompt=(0,), completion=(0,), logprobs=None, advantage=None)
+FILLER = BatchRow(Tokens((0,), (0,)), advantage=None)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """What one policy learns from in one step. `live`, `tokens` and `rows` count all processes."""
+class PolicyBatch:
+    """What one policy learns from in one step. `rows`, `live` and `tokens` count all processes."""
 
     policy: Policy
-    portions: tuple[tuple[Row, ...], ...]
+    micro_batches: tuple[tuple[BatchRow, ...], ...]
     rows: int
     live: int
     tokens: int
 
     @property
     def size(self) -> int:
-        """Rows in each micro-batch, fillers included."""
-        return len(self.portions[0]) if self.portions else 0
+        """Rows per micro-batch, fillers included."""
+        return len(self.micro_batches[0]) if self.micro_batches else 0
 
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
-"""Takes a vector, gives the vectors of all processes stacked."""
+"""Takes a vector, returns the vectors of all processes stacked."""
 
 
-def shares(streams: Iterable[Stream], micro_batch: int, gather: Gather) -> list[Share]:
+def policy_batches(streams: Iterable[Stream], micro_batch: int, gather: Gather) -> list[PolicyBatch]:
     """Merge streams by policy and cut each policy's live rows into micro-batches, equal in number on every process."""
     rows = rows_of(streams)
     live = {policy: _longest_first(row for row in rows[policy] if row.advantage is not None) for policy in Policy}
-    local = [[len(rows[p]), len(live[p]), sum(len(row.completion) for row in live[p])] for p in Policy]
+    local = [[len(rows[p]), len(live[p]), sum(row.live_tokens for row in live[p])] for p in Policy]
     world = gather(torch.tensor(local, dtype=torch.int64).flatten()).view(-1, len(Policy), 3)
     total, most = world.sum(0).tolist(), world.amax(0).tolist()
     return [
-        Share(policy, portions(live[policy], most[i][1], micro_batch), *total[i])
+        PolicyBatch(policy, micro_batches(live[policy], most[i][1], micro_batch), *total[i])
         for i, policy in enumerate(Policy)
         if total[i][0]
     ]
 
 
-def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[Row]]:
+def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[BatchRow]]:
     """Rows by policy: two streams of one policy are one batch."""
-    rows: dict[Policy, list[Row]] = {policy: [] for policy in Policy}
+    rows: dict[Policy, list[BatchRow]] = {policy: [] for policy in Policy}
     for stream in streams:
-        for rollout in stream.rollouts():
-            rows[stream.policy].append(_row(rollout))
+        rows[stream.policy] += map(_row, stream.rollouts())
     return rows
 
 
-def portions(live: Sequence[Row], most: int, micro_batch: int) -> tuple[tuple[Row, ...], ...]:
-    """Cut into as few equal portions of at most `micro_batch` rows as `most` rows need, filled up with fillers."""
-    count = math.ceil(most / micro_batch)
+def micro_batches(live: Sequence[BatchRow], most: int, limit: int) -> tuple[tuple[BatchRow, ...], ...]:
+    """As few equal micro-batches of at most `limit` rows as `most` rows need, filled up with fillers."""
+    count = math.ceil(most / limit)
     size = math.ceil(most / count) if count else 0
     filled = [*live, *[FILLER] * (count * size - len(live))]
     return tuple(tuple(filled[i * size : (i + 1) * size]) for i in range(count))
 
 
-def tensors(rows: Sequence[Row], pad: int, multiple: int = 1) -> dict[str, torch.Tensor]:
+def tensors(rows: Sequence[BatchRow], pad: int, multiple: int = 1) -> dict[str, torch.Tensor]:
     """One micro-batch as TRL expects it: prompts padded on the left, completions on the right, masked rows masked."""
-    longest = max(len(row.prompt) for row in rows), max(WIDTH, *(len(row.completion) for row in rows))
+    prompts, completions = [row.tokens.prompt_ids for row in rows], [row.tokens.completion_ids for row in rows]
+    longest = max(map(len, prompts)), max(WIDTH, *map(len, completions))
     width = [math.ceil(tokens / multiple) * multiple for tokens in longest]
-    counts = [len(row.completion) if row.advantage is not None else 0 for row in rows]
     return {
-        "prompt_ids": torch.tensor([_left(row.prompt, width[0], pad) for row in rows]),
-        "prompt_mask": torch.tensor([_left((1,) * len(row.prompt), width[0], 0) for row in rows]),
-        "completion_ids": torch.tensor([_right(row.completion, width[1], pad) for row in rows]),
-        "completion_mask": torch.tensor([_right((1,) * count, width[1], 0) for count in counts]),
+        "prompt_ids": torch.tensor([_left(ids, width[0], pad) for ids in prompts]),
+        "prompt_mask": torch.tensor([_left((1,) * len(ids), width[0], 0) for ids in prompts]),
+        "completion_ids": torch.tensor([_right(ids, width[1], pad) for ids in completions]),
+        "completion_mask": torch.tensor([_right((1,) * row.live_tokens, width[1], 0) for row in rows]),
         "advantages": torch.tensor([row.advantage or 0.0 for row in rows], dtype=torch.float32),
         "sampling_per_token_logps": torch.tensor([_logprobs(row, width[1]) for row in rows], dtype=torch.float32),
     }
 
 
-def _row(rollout: Rollout) -> Row:
+def _row(rollout: Rollout) -> BatchRow:
     tokens = rollout.completion.tokens
     if not isinstance(tokens, Tokens):
         raise EngineError(
@@ -117,17 +119,17 @@ def _row(rollout: Rollout) -> Row:
             f"{counts} of a completion of {rollout.completion.version}",
             fix="the sampler must score every token it returns; report this with its name and version",
         )
-    return Row(tokens.prompt_ids, tokens.completion_ids, tokens.logprobs, rollout.advantage)
+    return BatchRow(tokens, rollout.advantage)
 
 
-def _longest_first(rows: Iterable[Row]) -> list[Row]:
-    """Rows of like length share a micro-batch, so little is padding; a step too large for memory fails at once."""
-    return sorted(rows, key=lambda row: -(len(row.prompt) + len(row.completion)))
+def _longest_first(rows: Iterable[BatchRow]) -> list[BatchRow]:
+    """Rows of similar length share a micro-batch, so little is padding; a step too large for memory fails at once."""
+    return sorted(rows, key=lambda row: -(len(row.tokens.prompt_ids) + len(row.tokens.completion_ids)))
 
 
-def _logprobs(row: Row, width: int) -> list[float]:
+def _logprobs(row: BatchRow, width: int) -> list[float]:
     """NaN where the sampler gave none: such a token is not corrected."""
-    known = row.logprobs if row.logprobs is not None else ()
+    known = row.tokens.logprobs or ()
     return [*known, *[math.nan] * (width - len(known))]
 
 

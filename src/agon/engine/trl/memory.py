@@ -1,4 +1,4 @@
-"""Memory that a step has freed, and its allocator keeps."""
+"""Memory that a step has freed and its allocator still holds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import ctypes
 import torch
 
 
-def give_back(device: torch.device) -> None:
-    """Hand freed memory back, so that an engine beside the learner can have it and a long run does not swell.
+def release_freed_memory(device: torch.device) -> None:
+    """Return freed memory to the device or the system.
 
     torch keeps a GPU's blocks, where an engine that wakes up needs them. glibc keeps the holes that tensors of many
     lengths leave in a CPU's heap: without this a learner there holds more after every long step.

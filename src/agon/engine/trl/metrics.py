@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import torch
 
-from agon.engine.trl.batch import Gather, Share
+from agon.engine.trl.batch import Gather, PolicyBatch
 
 TRL_METRICS = {
     "entropy": "entropy",
@@ -18,38 +18,38 @@ TRL_METRICS = {
 """What TRL measures in a micro-batch, by our name: means over live tokens of all processes."""
 
 SUMS = ("loss", "gap_tokens", "gap_sum", "ratio_sum", "gap_max")
-"""What this process adds up over a step; `finish` reduces it over all processes."""
+"""What this process adds up over a step; `reduce` combines it over all processes."""
 
 
-class Tally:
-    """One policy's numbers of one step."""
+class StepMetrics:
+    """One policy's numbers in one step."""
 
-    def __init__(self, share: Share) -> None:
-        self.share = share
+    def __init__(self, batch: PolicyBatch) -> None:
+        self.batch = batch
         self.sums: defaultdict[str, float] = defaultdict(float)
 
     def add_trl(self, logged: Mapping[str, list[float]], tokens: int) -> None:
-        """What TRL logged for a micro-batch, weighed by its live tokens."""
+        """Add what TRL logged for a micro-batch, weighted by its live tokens."""
         for name, key in TRL_METRICS.items():
             if values := logged.get(key):
                 self.sums[name] += values[-1] * tokens
 
     def add_gap(self, gap: torch.Tensor, ratio: torch.Tensor, known: torch.Tensor) -> None:
-        """How far the learner's log-probabilities are from the sampler's: what betrays a stale or swapped adapter."""
+        """Add how far the learner's log-probabilities are from the sampler's: a stale or swapped adapter shows here."""
         self.sums["gap_tokens"] += float(known.sum())
         self.sums["gap_sum"] += float((gap.abs() * known).sum())
         self.sums["ratio_sum"] += float((ratio * known).sum())
         self.sums["gap_max"] = max(self.sums["gap_max"], float((gap.abs() * known).max()))
 
-    def finish(self, gather: Gather) -> dict[str, float]:
-        """The metrics; every process must call it."""
+    def reduce(self, gather: Gather) -> dict[str, float]:
+        """The metrics over all processes; every process must call it."""
         mine = torch.tensor([self.sums[name] for name in SUMS], dtype=torch.float64)
         world = gather(mine).view(-1, len(SUMS))
         loss, known, gap, ratio, _ = world.sum(0).tolist()
         metrics = self._counts()
-        if self.share.live:
+        if self.batch.live:
             metrics |= {"loss": loss / len(world), "grad_norm": self.sums["grad_norm"]}
-            metrics |= {name: self.sums[name] / max(self.share.tokens, 1) for name in TRL_METRICS if name in self.sums}
+            metrics |= {name: self.sums[name] / max(self.batch.tokens, 1) for name in TRL_METRICS if name in self.sums}
         if known:
             metrics |= {"logp_diff_mean": gap / known, "logp_diff_max": float(world[:, -1].max())}
             metrics |= {"importance_mean": ratio / known}
@@ -57,10 +57,10 @@ class Tally:
 
     def _counts(self) -> dict[str, float]:
         return {
-            "rows": self.share.rows,
-            "masked_rows": self.share.rows - self.share.live,
-            "tokens": self.share.tokens,
-            "micro_batches": len(self.share.portions),
-            "updated": self.share.live > 0,
+            "rows": self.batch.rows,
+            "masked_rows": self.batch.rows - self.batch.live,
+            "tokens": self.batch.tokens,
+            "micro_batches": len(self.batch.micro_batches),
+            "updated": self.batch.live > 0,
             "learning_rate": self.sums["learning_rate"],
         }

@@ -1,4 +1,4 @@
-"""Our config in the words of TRL, transformers and PEFT: arguments, base, optimizer, and the stubs TRL insists on."""
+"""Our config in the terms of TRL, transformers and PEFT: arguments, base, optimizer, and the stubs TRL requires."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Trainer, get_scheduler
 
 from agon.config import Model, Train
-from agon.engine.adapters import Pair, build_pair
+from agon.engine.adapters import AdapterPair, build_pair
 from agon.engine.trl.stock import GRPOConfig
 from agon.types import Policy
 
@@ -20,7 +20,7 @@ OPTIMIZERS = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
 
 
 def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, scratch: str) -> GRPOConfig:
-    """Our config in TRL's words. Batch arithmetic is ours, so TRL's own is set to its smallest legal values."""
+    """Our config as TRL's. Batching is ours, so TRL's own sizes are set to the smallest legal values."""
     return GRPOConfig(
         output_dir=scratch,
         seed=train.seed,
@@ -56,22 +56,22 @@ def load_base(model: Model) -> Any:
     return AutoModelForCausalLM.from_pretrained(model.name, revision=model.revision, dtype=getattr(torch, model.dtype))
 
 
-def make_pair(base: Any, model: Model, seed: int) -> Pair:
-    """The adapters, whose directories name the base as the config does (never as a path of this machine's cache)."""
+def make_pair(base: Any, model: Model, seed: int) -> AdapterPair:
+    """The adapters; their files name the base as the config does, never as a path of this machine's cache."""
     pair = build_pair(base, model.lora, model.init, seed)
     for config in pair.model.peft_config.values():
         config.base_model_name_or_path, config.revision = model.name, model.revision
     return pair
 
 
-def place(pair: Pair, args: GRPOConfig) -> None:
-    """Put the pair where it trains, with checkpointing as in training: the HF loop turns it on only when it starts."""
+def place(pair: AdapterPair, args: GRPOConfig) -> None:
+    """Move the pair to its device and enable checkpointing, which the HF loop does only when it starts."""
     pair.model.to(args.device)
     if args.gradient_checkpointing:
         pair.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
 
 
-def make_optimizer(pair: Pair, args: GRPOConfig) -> torch.optim.Optimizer:
+def make_optimizer(pair: AdapterPair, args: GRPOConfig) -> torch.optim.Optimizer:
     """TRL's optimizer over explicit lists, one group per policy: a scan of `requires_grad` would miss one of them."""
     kind, settings = Trainer.get_optimizer_cls_and_kwargs(args)
     groups = [{"params": pair.parameters(policy), "weight_decay": args.weight_decay} for policy in Policy]
@@ -79,12 +79,12 @@ def make_optimizer(pair: Pair, args: GRPOConfig) -> torch.optim.Optimizer:
 
 
 def make_scheduler(optimizer: torch.optim.Optimizer, args: GRPOConfig) -> Any:
-    """Stock schedule with warmup, over both policies alike."""
+    """The stock schedule with warmup, the same for both policies."""
     return get_scheduler(args.lr_scheduler_type, optimizer, args.get_warmup_steps(args.max_steps), args.max_steps)
 
 
-def stub_tokenizer(pair: Pair) -> PreTrainedTokenizerFast:
-    """TRL insists on a tokenizer. No text enters the learner, so this one knows padding and end and nothing else."""
+def stub_tokenizer(pair: AdapterPair) -> PreTrainedTokenizerFast:
+    """The tokenizer that TRL requires. No text enters the learner, so it knows padding and end only."""
     config = pair.model.config.get_text_config()
     pad = config.pad_token_id if config.pad_token_id is not None else 0
     end = config.eos_token_id[0] if isinstance(config.eos_token_id, list) else config.eos_token_id

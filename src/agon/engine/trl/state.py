@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from agon.engine.adapters import Pair
+from agon.engine.adapters import AdapterPair
 from agon.errors import CheckpointError
 from agon.types import Policy
 
 OPTIMIZER, RNG, STATE = "optimizer.safetensors", "rng.safetensors", "state.json"
 
 
-def save_state(folder: Path, pair: Pair, optimizer: Any, scheduler: Any, step: int) -> None:
+def save_state(folder: Path, pair: AdapterPair, optimizer: Any, scheduler: Any, step: int) -> None:
     """Write optimizer, schedule, random generators and step."""
     folder.mkdir(parents=True, exist_ok=True)
     save_file(_moments(pair, optimizer), folder / OPTIMIZER)
@@ -26,8 +26,8 @@ def save_state(folder: Path, pair: Pair, optimizer: Any, scheduler: Any, step: i
     (folder / STATE).write_text(json.dumps({"step": step, "rates": rates, "schedule": schedule}, indent=2) + "\n")
 
 
-def load_state(folder: Path, pair: Pair, optimizer: Any, scheduler: Any) -> int:
-    """Put back what `save_state` wrote and return the step."""
+def load_state(folder: Path, pair: AdapterPair, optimizer: Any, scheduler: Any) -> int:
+    """Restore what `save_state` wrote and return the step."""
     state = json.loads((folder / STATE).read_text())
     _load_moments(load_file(folder / OPTIMIZER), pair, optimizer)
     for group, rate in zip(optimizer.param_groups, state["rates"], strict=True):
@@ -37,7 +37,7 @@ def load_state(folder: Path, pair: Pair, optimizer: Any, scheduler: Any) -> int:
     return int(state["step"])
 
 
-def _moments(pair: Pair, optimizer: Any) -> dict[str, torch.Tensor]:
+def _moments(pair: AdapterPair, optimizer: Any) -> dict[str, torch.Tensor]:
     """Every tensor of the optimizer under `policy/parameter/field`; a policy that never moved has none."""
     return {
         f"{policy.value}/{name}/{field}": value.detach().cpu().contiguous()
@@ -48,14 +48,15 @@ def _moments(pair: Pair, optimizer: Any) -> dict[str, torch.Tensor]:
     }
 
 
-def _load_moments(saved: dict[str, torch.Tensor], pair: Pair, optimizer: Any) -> None:
+def _load_moments(saved: dict[str, torch.Tensor], pair: AdapterPair, optimizer: Any) -> None:
     order = [f"{policy.value}/{name}" for policy in Policy for name in pair.named_parameters(policy)]
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in saved.items():
         name, field = key.rsplit("/", 1)
         if name not in order:
             raise CheckpointError(
-                f"optimizer state for {name}, which this model does not have", fix="check model.lora against the run"
+                f"the checkpoint has optimizer state for {name}, which this model does not have",
+                fix="resume with the model.name and model.lora that the run was started with",
             )
         state.setdefault(order.index(name), {})[field] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,7 +1,7 @@
 """TRL, imported without vLLM.
 
-TRL 1.16 imports all of vLLM wherever it is installed, for a generation path that we do not use: half of the time that a
-run needs to start. While TRL is imported, it is told that there is none.
+TRL 1.16 imports all of vLLM wherever it is installed, for a generation path that we do not use; that takes half of the
+time that a run needs to start. While TRL is imported, vLLM is reported as missing.
 """
 
 from __future__ import annotations

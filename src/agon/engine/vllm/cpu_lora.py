@@ -3,7 +3,7 @@
 vLLM 0.32's own CPU kernels gather a whole matrix per token, which is several times slower, and give the rows of the
 base the adapter in the last slot when both are in one batch (index -1 wraps around). Its sampler compiles one small
 function at the first token, which takes half a minute and saves nothing. The engine loads this module into its
-worker; GPUs have kernels of their own and never see it.
+worker; GPUs have their own kernels and never load it.
 
 No row is ever multiplied with another adapter's matrices, not even by zero: an adapter of NaNs spoils its own rows.
 """
@@ -24,7 +24,7 @@ Matrices = tuple[torch.Tensor | None, torch.Tensor, int]
 
 
 class GroupedLora:
-    """What `worker_extension_cls` names: importing it puts the kernels in place."""
+    """What `worker_extension_cls` names: importing it installs the kernels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Grouped:
 
 def grouped(slots: torch.Tensor) -> Grouped:
     """Rows of each slot; those of the base have slot -1 and are in no span."""
-    used, counts = (found.tolist() for found in torch.unique(slots, return_counts=True))
+    used, counts = (values.tolist() for values in torch.unique(slots, return_counts=True))
     spans, start = [], 0
     for slot, count in zip(used, counts, strict=True):
         if slot >= 0:
@@ -69,7 +69,7 @@ def add(rows: Grouped, y: torch.Tensor, x: torch.Tensor, matrices: Iterable[Matr
 
 
 class GroupedWrapper(punica_cpu.PunicaWrapperCPU):
-    """vLLM's LoRA layers call these; `grouped` is worked out once for a batch."""
+    """vLLM's LoRA layers call these; `grouped` is computed once per batch."""
 
     tokens = sampled = Grouped(None, ())
 

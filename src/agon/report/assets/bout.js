@@ -26,7 +26,7 @@ class BoutView {
     const marks = MARKS.filter((name) => store.marked(i, name)).map((name) => h("span", { class: `badge ${name.split(" ")[0]}` }, name));
     return h("div", { class: "head" },
       h("button", { type: "button", class: "plain back", onclick: () => byId("main").classList.remove("open") }, "← All bouts"),
-      h("span", { class: "where" }, `${store.graded_by_reward ? `Step ${store.columns.step[i]} · bout` : "Sample"} ${store.columns.index[i]} · problem ${store.problem(i)[0]}`), badges, marks);
+      h("span", { class: "where" }, `${store.rewarded ? `Step ${store.columns.step[i]} · bout` : "Sample"} ${store.columns.index[i]} · problem ${store.problem(i)[0]}`), badges, marks);
   }
   problem(i) {
     const [, question, answer] = this.store.problem(i);
@@ -64,8 +64,8 @@ class BoutView {
     return h("span", { class: `badge ${right ? "right" : graded ? "wrong" : ""}` }, `${right ? "✓" : graded ? "✗" : "?"} ${word}`);
   }
   trace(i, side, trace) {
-    const { store } = this, cut = store.value(i, side, "cut");
-    const tokens = `${count(store.value(i, side, "tokens"))} tokens in all, ${count(store.value(i, side, "prompt_tokens"))} in the prompt${cut ? ", cut off at the limit" : ""}`;
+    const { store } = this, truncated = store.value(i, side, "truncated");
+    const tokens = `${count(store.value(i, side, "tokens"))} tokens in all, ${count(store.value(i, side, "prompt_tokens"))} in the prompt${truncated ? ", truncated at the limit" : ""}`;
     if (!trace) return h("div", { class: "part" }, h("h3", {}, "Reasoning"), h("p", { class: "none-said" }, `none · ${tokens}`));
     return this.folded("trace", "Reasoning", tokens, () => this.long(trace, "trace"));
   }
@@ -121,10 +121,10 @@ class BoutView {
     const { store } = this, total = store.value(i, side, "reward"), advantage = store.value(i, side, "advantage");
     const names = ["correctness", "format", "conversion", "margin", "tiebreak"].filter((name) => `${side}_reward_${name}` in store.columns);
     const parts = names.map((name) => [name, store.value(i, side, `reward_${name}`)]).filter(([name, x]) => x !== null && (x !== 0 || name === "correctness" || name === "format"));
-    const sum = total === null ? [h("span", { class: "nil" }, this.store.graded_by_reward ? "no reward: it cannot be known" : "not rewarded: an evaluation")]
+    const sum = total === null ? [h("span", { class: "nil" }, this.store.rewarded ? "no reward: not graded" : "no reward: an evaluation")]
       : [...parts.flatMap(([name, x], k) => [k ? "+" : null, h("span", { class: x ? "" : "nil" }, number(x), " ", h("small", {}, name))]), "=", h("span", { class: "total" }, number(total))];
     const kind = advantage === null ? "none" : advantage > 0 ? "up" : "down";
-    const worth = this.store.graded_by_reward ? h("span", { class: `adv ${kind}` }, advantage === null ? "no advantage" : `advantage ${signed(advantage)}`) : null;
+    const worth = this.store.rewarded ? h("span", { class: `adv ${kind}` }, advantage === null ? "no advantage" : `advantage ${signed(advantage)}`) : null;
     return h("div", { class: "part" }, h("h3", {}, "Reward"), h("div", { class: "sum" }, sum, worth), this.why(i, side, detail));
   }
   why(i, side, detail) {

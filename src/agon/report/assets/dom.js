@@ -1,4 +1,4 @@
-// Elements and numbers. Text from a model only ever becomes a text node, and what would hide in it is spelled out.
+// Elements and numbers. Text from a model becomes text nodes only; hidden characters are spelled out.
 
 const byId = (id) => document.getElementById(id);
 

@@ -1,4 +1,4 @@
-// The list of bouts: only the rows in sight exist.
+// The list of bouts: only visible rows are in the document.
 
 const ROW = 56, SPARE = 6;
 
@@ -47,7 +47,7 @@ class List {
     const i = this.rows[place], { store } = this;
     const [, question] = store.problem(i);
     const kind = store.has(i, "converted") ? "converted" : store.has(i, "regressed") ? "regressed" : "";
-    const where = store.graded_by_reward ? [`step ${store.columns.step[i]}`, `#${store.columns.index[i]}`] : [`sample ${store.columns.index[i]}`];
+    const where = store.rewarded ? [`step ${store.columns.step[i]}`, `#${store.columns.index[i]}`] : [`sample ${store.columns.index[i]}`];
     const advantage = store.value(i, store.hasChallenge(i) ? "challenge" : "draft", "advantage");
     if (advantage !== null) where.push(`adv ${signed(advantage)}`);
     where.push(...MARKS.filter((mark) => store.marked(i, mark)));

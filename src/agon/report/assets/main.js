@@ -1,4 +1,4 @@
-// The page: filters, step slider, keys, theme, and what the address remembers.
+// The page: filters, step slider, keys, theme, and the bout in the address.
 
 const state = { search: "", outcomes: new Set(), marks: new Set(), drafter: "", step: null };
 let store, list, view, sparked;

@@ -1,7 +1,7 @@
 // The bouts: columns for filters and the list; texts in blocks that are inflated when a bout is opened.
 
-const OUTCOMES = ["converted", "regressed", "disagree", "both right", "both wrong"];
-const MARKS = ["leak", "empty peek", "infra", "cut off", "dead"];
+const OUTCOMES = ["converted", "regressed", "kept", "lost", "disagree"];
+const MARKS = ["leak", "empty peek", "infra", "truncated", "dead"];
 const KEPT_BLOCKS = 12;
 
 class Store {
@@ -29,7 +29,7 @@ class Store {
   value(i, side, name) { return this.columns[`${side}_${name}`][i]; }
   hasChallenge(i) { return this.columns.challenger[i] !== null; }
 
-  // Only as many blocks are kept inflated as a reader goes back to.
+  // The last few blocks stay inflated, for a reader who goes back.
   async texts(i) {
     const block = Math.floor(i / this.block_size);
     if (!this.blocks.has(block)) {

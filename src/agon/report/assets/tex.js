@@ -1,4 +1,4 @@
-// Formulas: a small part of TeX becomes MathML, built node by node. What is not understood stays as it was written.
+// Formulas: a small part of TeX becomes MathML, built node by node. Anything else stays as text.
 
 const MATHML = "http://www.w3.org/1998/Math/MathML";
 const MAX_FORMULA = 3000, MAX_DEPTH = 30;
@@ -213,7 +213,7 @@ const SPECIAL = new RegExp([
   String.raw`<answer>(?<e>[^<]{1,4000})</answer>`, String.raw`(?<f></?(?:think|answer)>)`, String.raw`(?<g>\[withheld\])`,
 ].join("|"), "g");
 
-// Text as it was written, with formulas, tags and withheld places made visible.
+// Text with formulas, tags and withheld answers made visible.
 function rich(text, withMath) {
   const out = document.createDocumentFragment();
   let last = 0, before = 0;

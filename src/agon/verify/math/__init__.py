@@ -1,1 +1,1 @@
-"""Parse and compare mathematical answers."""
+"""Mathematical answers: extracting, parsing and comparing them."""

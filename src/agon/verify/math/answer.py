@@ -1,4 +1,4 @@
-"""Exactly one answer: the `<answer>` block after the last `</think>`, with a box in it taken off."""
+"""Extracts exactly one answer: the `<answer>` block after the last `</think>`, without a box around it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def one_answer(completion: Completion, *, boxed_answers: bool = False) -> str | 
     Copies of one answer count as one. With `boxed_answers`, a box after the reasoning stands in for a missing block.
     """
     parsed = parse(completion)
-    found = parsed.answers or (parsed.boxed if boxed_answers else ())
-    distinct = list(dict.fromkeys(" ".join(text.split()) for text in found if text.strip()))
+    answers = parsed.answers or (parsed.boxed if boxed_answers else ())
+    distinct = list(dict.fromkeys(" ".join(text.split()) for text in answers if text.strip()))
     if not distinct:
         return Finding(Reason.NO_ANSWER, _why_none(completion, parsed.closed))
     if len(distinct) > 1:
@@ -34,19 +34,19 @@ def _why_none(completion: Completion, closed: bool) -> str:
 
 def _unbox(text: str) -> str | Finding:
     """The content of the boxes in a block, if they agree and nothing else in it could be an answer."""
-    found = boxes(text)
-    while found and all(box.closed for box in found):
-        contents = {" ".join(text[box.inner : box.stop].split()) for box in found}
+    nested = boxes(text)
+    while nested and all(box.closed for box in nested):
+        contents = {" ".join(text[box.inner : box.stop].split()) for box in nested}
         if len(contents) > 1:
             return Finding(Reason.AMBIGUOUS, f"{len(contents)} different boxes")
-        if _states_more(text, found):
+        if _states_more(text, nested):
             return Finding(Reason.AMBIGUOUS, "values outside the box")
         text = contents.pop()
-        found = boxes(text)
+        nested = boxes(text)
     return text
 
 
-def _states_more(text: str, found: list[Box]) -> bool:
-    """Whether digits or mathematics stand outside the boxes; words may."""
-    outside = _DELIMITERS.sub(" ", " ".join(without(text, [(box.start, box.end) for box in found])))
+def _states_more(text: str, inner: list[Box]) -> bool:
+    """Whether there are digits or mathematics outside the boxes; words are allowed."""
+    outside = _DELIMITERS.sub(" ", " ".join(without(text, [(box.start, box.end) for box in inner])))
     return bool(re.search(r"[\d\\=<>]", outside))

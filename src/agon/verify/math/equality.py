@@ -1,8 +1,9 @@
 """Equality of two answers, decided by math-verify. Runs only inside a worker process, never in the caller's.
 
-Numbers are compared as rationals; tuples item by item; sets and lists as bags, so that `42, 42` is not 42. What is left
-goes to math-verify with its own SIGALRM timers off: the clock is the parent's, and it kills. Letters keep their case
-(math-verify's default makes `R` and `r` one symbol), and units are ours (its list takes the `d` off `3d`).
+Numbers are compared as rationals; tuples item by item; sets and lists as multisets, so that `42, 42` is not 42.
+Everything else goes to math-verify with its SIGALRM timers off, because the worker has a CPU timer of its own. Letters
+keep their case (math-verify's default makes `R` and `r` one symbol), and units are parsed by us (its list takes the `d`
+off `3d`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from math_verify import verify
 from math_verify.grader import should_treat_as_complex
 from sympy import Float
 
-from agon.verify.math.notation import NEAR, Group, Leaf, Node, read, same_number, words
+from agon.verify.math.notation import NEAR, Group, Leaf, Node, as_words, read, same_number
 
 _NORMALIZE = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
@@ -26,8 +27,7 @@ _CONVERT = ConversionConfig(lowercase_symbols=False)
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
-
-_WARM = (
+_TYPICAL = (
     (r"\frac{1}{2}+\sqrt{3}", r"\frac{1+2\sqrt{3}}{2}"),
     ("x^2+2x+1", "(x+1)^2"),
     (r"\cot x", r"\frac{\cos x}{\sin x}"),
@@ -38,33 +38,33 @@ _WARM = (
 )
 
 
-class Unreadable(Exception):
-    """An expression that does not parse."""
+class ParseFailure(Exception):
+    """An expression does not parse."""
 
 
-def judge(gold: str, answer: str | None) -> tuple[str, str]:
-    """(outcome, detail): `bad_gold` or `good` for a gold alone, else `correct`, `wrong`, `unparsable` or `bad_gold`."""
+def compare(gold: str, answer: str | None) -> tuple[str, str]:
+    """(`correct`, `wrong`, `unparsable` or `bad_gold`, detail); without an answer, `good` or `bad_gold`."""
     try:
         check(read(gold), gold)
-    except Unreadable as error:
+    except ParseFailure as error:
         return "bad_gold", str(error)
     if answer is None:
         return "good", ""
     try:
         return ("correct", "") if same(read(gold), read(answer)) else ("wrong", "")
-    except Unreadable as error:
+    except ParseFailure as error:
         return "unparsable", str(error)
 
 
-def warm() -> None:
-    """Fill the parser's tables before workers are forked, so that a fresh worker is as fast as an old one."""
-    for gold, answer in _WARM:
-        judge(gold, answer)
+def warm_up() -> None:
+    """Fill the parser's tables before workers are forked, so that a new worker is as fast as an old one."""
+    for gold, answer in _TYPICAL:
+        compare(gold, answer)
 
 
 def check(node: Node, text: str) -> None:
-    """Raise Unreadable unless every value of a gold parses."""
-    if words(text) is not None:
+    """Raise ParseFailure unless every value of a gold parses."""
+    if as_words(text) is not None:
         return
     if isinstance(node, Group):
         for item in node.items:
@@ -88,7 +88,7 @@ def expression(text: str) -> Any:
     """The sympy object that a LaTeX text denotes."""
     source = normalize_latex(text, _NORMALIZE)
     try:
-        found = latex2sympy(
+        parsed = latex2sympy(
             source,
             is_real=not should_treat_as_complex(source),
             convert_degrees=False,
@@ -96,12 +96,12 @@ def expression(text: str) -> Any:
             conversion_config=_CONVERT,
         )
     except (MemoryError, RecursionError) as error:
-        raise Unreadable(type(error).__name__) from None
+        raise ParseFailure(type(error).__name__) from None
     except Exception as error:
-        raise Unreadable(" ".join(str(error).split())[:80] or type(error).__name__) from None
-    if found is None:
-        raise Unreadable("nothing to compare")
-    return found
+        raise ParseFailure(" ".join(str(error).split())[:80] or type(error).__name__) from None
+    if parsed is None:
+        raise ParseFailure("nothing to compare")
+    return parsed
 
 
 def _same_groups(gold: Group, answer: Group) -> bool:
@@ -109,12 +109,12 @@ def _same_groups(gold: Group, answer: Group) -> bool:
         return False
     if gold.ordered:
         return gold.brackets == answer.brackets and all(map(same, gold.items, answer.items))
-    left = list(answer.items)
+    unmatched = list(answer.items)
     for item in gold.items:
-        match = next((other for other in left if same(item, other)), None)
+        match = next((other for other in unmatched if same(item, other)), None)
         if match is None:
             return False
-        left.remove(match)
+        unmatched.remove(match)
     return True
 
 
@@ -129,7 +129,7 @@ def _same_leaves(gold: Leaf, answer: Leaf) -> bool:
 
 
 def _equal(gold: str, answer: str) -> bool:
-    """math-verify's judgement, and for floats our own: six places alone would pay 0.0000671 for 0.0000672."""
+    """math-verify's verdict, and for floats also ours: six places alone would pay 0.0000671 for 0.0000672."""
     one, other = expression(gold), expression(answer)
     if not verify(one, other, timeout_seconds=None, allow_set_relation_comp=True):
         return False
@@ -142,7 +142,7 @@ def _equal(gold: str, answer: str) -> bool:
 
 
 def _only(node: Node) -> Node:
-    """The one value of a set that has one."""
+    """The only value of a set with one value."""
     return node.items[0] if isinstance(node, Group) and node.brackets == "{}" and len(node.items) == 1 else node
 
 

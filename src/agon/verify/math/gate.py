@@ -1,12 +1,12 @@
-"""The cheap gate in front of math-verify: what is refused unread, and why.
+"""The gate in front of math-verify: cheap rules that refuse an answer before it is parsed.
 
-Everything here is linear in the text and runs in the caller's process. Two kinds of rule:
+Everything here is linear in the text and runs in the caller's process. There are two kinds of rules:
 
     limits   what could hang or crash a worker (length, nesting, digits, towers, factorials)
     forms    what math-verify would pay for and we do not: the unevaluated question, `41=42`, a percent sign that nobody
-             asked for, a set for a point, two values for one. An operator is allowed only where the gold has it.
+             asked for, a set for a point, two values for one. An operator is allowed only if the gold has it.
 
-The gold itself is never filtered by the forms: an answer that is written like the gold has already been accepted.
+The forms never refuse the gold itself: an answer that is written like the gold has already been accepted.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 
 from agon.types import Reason
 from agon.verify.math import units
-from agon.verify.math.notation import Group, Leaf, Node, clean, leaves, read, squeeze
+from agon.verify.math.notation import Group, Leaf, Node, canonical, clean, leaves, read
 from agon.verify.math.operators import Profile, profile
 
 MAX_CHARS = 1000
@@ -46,14 +46,14 @@ _STRANGE = frozenset(("Nd", "Nl", "No", "Cf", "Cc", "Co", "Cs", "Cn", "Mn", "Me"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The reason of a verdict, and what exactly was found."""
+    """The reason of a verdict, and the detail behind it."""
 
     reason: Reason
     detail: str
 
 
 def limits(text: str, gold: str = "") -> str:
-    """What makes `text` too dangerous or too strange to read, or an empty string. `gold` licenses its own sizes."""
+    """What makes `text` too dangerous or too strange to parse, or an empty string; `gold` permits its own sizes."""
     if len(text) > MAX_CHARS:
         return f"longer than {MAX_CHARS} characters"
     if sign := _strange(text):
@@ -65,30 +65,30 @@ def limits(text: str, gold: str = "") -> str:
 
 
 def refuse(gold: str, answer: str, question: str = "") -> Finding | None:
-    """The rule that an answer breaks against this gold, or None when math-verify may see it."""
+    """The rule that an answer to this gold breaks, or None if math-verify may see it."""
     asked, given = profile(gold), profile(answer)
     for rule in (_shape, _percent, _unit):
-        if found := rule(read(gold), read(answer), question):
-            return found
+        if finding := rule(read(gold), read(answer), question):
+            return finding
     if extra := _extra(asked, given, read(gold)):
         return Finding(Reason.UNPARSABLE, extra)
-    if given.operators and squeeze(answer) in _segments(question):
+    if given.operators and canonical(answer) in _segments(question):
         return Finding(Reason.UNPARSABLE, "repeats the question")
     return None
 
 
-def speaks_of_percent(text: str) -> bool:
+def mentions_percent(text: str) -> bool:
     """Whether a percent sign in the answer could have been asked for."""
     return "%" in text or "percent" in text.lower()
 
 
-def _licensed(asked: Profile, gold: Node) -> set[str]:
+def _permitted(asked: Profile, gold: Node) -> set[str]:
     """The operators that an answer may have against this gold: the gold's own and their other spellings."""
-    licensed = set(asked.operators) | {"power of a symbol"}
-    licensed |= {more for label in asked.operators for more in _IMPLIED.get(label, ())}
-    licensed |= {"fraction"} if asked.decimal else set()
-    licensed |= {"relation", "set operation"} if _is_interval(asked, gold) else set()
-    return licensed | ({"relation"} if _is_curve(gold) else set())
+    permitted = set(asked.operators) | {"power of a symbol"}
+    permitted |= {more for label in asked.operators for more in _IMPLIED.get(label, ())}
+    permitted |= {"fraction"} if asked.decimal else set()
+    permitted |= {"relation", "set operation"} if _is_interval(asked, gold) else set()
+    return permitted | ({"relation"} if _is_curve(gold) else set())
 
 
 def _is_interval(asked: Profile, gold: Node) -> bool:
@@ -101,8 +101,8 @@ def _is_curve(gold: Node) -> bool:
 
 
 def _extra(asked: Profile, given: Profile, gold: Node) -> str:
-    """The first thing that the answer has and the gold licenses nowhere."""
-    if label := next(iter(sorted(given.operators - _licensed(asked, gold))), ""):
+    """The first thing in the answer that the gold does not permit."""
+    if label := next(iter(sorted(given.operators - _permitted(asked, gold))), ""):
         return f"{label} where the gold has none"
     if name := next(iter(sorted(given.patterns - asked.patterns)), ""):
         return name
@@ -153,9 +153,9 @@ def _wrong(gold: Node, answer: Node) -> Finding:
 
 
 def _percent(gold: Node, answer: Node, question: str) -> Finding | None:
-    """A percent sign counts only if the gold or the question speaks of percent."""
-    licensed = any(leaf.percent for leaf in leaves(gold)) or speaks_of_percent(question)
-    if licensed or not any(leaf.percent for leaf in leaves(answer)):
+    """A percent sign is allowed only if the gold or the question mentions percent."""
+    permitted = any(leaf.percent for leaf in leaves(gold)) or mentions_percent(question)
+    if permitted or not any(leaf.percent for leaf in leaves(answer)):
         return None
     return Finding(Reason.WRONG, "percent sign that neither gold nor question has")
 
@@ -190,7 +190,7 @@ def _nesting(text: str) -> int:
 
 
 def _sizes(text: str, gold: str) -> str:
-    """Long digit runs, long exponents and big or nested factorials, unless the gold has the like."""
+    """Long digit runs, long exponents and big or nested factorials, unless the gold has them too."""
     if any(len(run) > MAX_DIGITS and run not in gold for run in re.findall(r"\d{4,}", text)):
         return f"more than {MAX_DIGITS} digits in a row"
     longest = max((len(exponent) for exponent in _EXPONENT.findall(gold)), default=0)
@@ -202,7 +202,7 @@ def _sizes(text: str, gold: str) -> str:
 
 @lru_cache(maxsize=4_000)
 def _segments(question: str) -> frozenset[str]:
-    """Every expression between dollar signs in a question, squeezed, without a trailing `=` or `?`."""
-    found = re.findall(r"\$\$?([^$]{1,1000})\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)", question, re.DOTALL)
-    parts = [part for groups in found for part in groups if part]
-    return frozenset(squeeze(clean(part).rstrip("=?. ")) for part in parts)
+    """Every expression between dollar signs in a question in canonical form, without a trailing `=` or `?`."""
+    matches = re.findall(r"\$\$?([^$]{1,1000})\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)", question, re.DOTALL)
+    parts = [part for groups in matches for part in groups if part]
+    return frozenset(canonical(clean(part).rstrip("=?. ")) for part in parts)

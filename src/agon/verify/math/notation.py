@@ -1,8 +1,8 @@
-"""The written form of a final answer: what it says, apart from how it is typeset.
+"""The notation of a final answer: what it states, apart from how it is typeset.
 
-`clean` removes typesetting, `read` splits what is left into values with their symbol, unit and percent sign, and into
-tuples, sets and lists. All of it is linear in the text, so that it may run on anything a policy writes. No mathematics
-happens here beyond plain rational numbers; equality of expressions is decided by math-verify, in another process.
+`clean` removes typesetting; `read` splits the rest into values with their symbol, unit and percent sign, and into
+tuples, sets and lists. All of it is linear in the text, so it is safe on anything that a policy writes. The only
+mathematics here is that of plain rational numbers; math-verify compares expressions, in a different process.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "*
 _PLAIN = re.compile(r"-?\d+(?:\.\d+)?")
 _TAIL = re.compile(r"(?<![.,;\s])\s*[.,;]?$")
 _DOLLAR = re.compile(r"(?<!\\)\$")
-_IDLE_SPACE = re.compile(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])")
+_REDUNDANT_SPACE = re.compile(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])")
 
 _INT = r"\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+"
 _NUMBER = re.compile(
@@ -106,8 +106,8 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
-    """A rational written out. `decimal` and `fraction` say how, because an unevaluated fraction is not an integer."""
+class Rational:
+    """A rational number and how it is written: an unevaluated fraction is not an integer."""
 
     value: Fraction
     decimal: bool = False
@@ -124,12 +124,12 @@ class Leaf:
     unit: str = ""
     base: str = ""
     percent: bool = False
-    number: Number | None = None
+    number: Rational | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Several values. Brackets are `{}` for a set, nothing for a bare list, `:` for a ratio; all others are ordered."""
+    """Several values. Brackets are `{}` for a set, empty for a bare list, `:` for a ratio; all others are ordered."""
 
     brackets: str
     items: tuple[Node, ...]
@@ -157,22 +157,22 @@ def clean(text: str) -> str:
 
 
 @lru_cache(maxsize=10_000)
-def squeeze(text: str) -> str:
-    """`clean` without idle spaces: two texts with the same squeeze are the same answer."""
-    return _IDLE_SPACE.sub("", clean(text))
+def canonical(text: str) -> str:
+    """The cleaned text without redundant spaces: two texts with the same canonical form are the same answer."""
+    return _REDUNDANT_SPACE.sub("", clean(text))
 
 
-def words(text: str) -> str | None:
+def as_words(text: str) -> str | None:
     """The lower-case words of an answer that is words (`\\text{east}`, `(B)`), or None when it is mathematics."""
-    found = clean(text)
-    inner = _TEXT.fullmatch(found)
-    found = (inner.group(1) if inner else found).strip().rstrip(".")
-    if not _WORDS.fullmatch(found) or not (inner or re.match(r"[A-Za-z]{3}", found)):
+    cleaned = clean(text)
+    inner = _TEXT.fullmatch(cleaned)
+    words = (inner.group(1) if inner else cleaned).strip().rstrip(".")
+    if not _WORDS.fullmatch(words) or not (inner or re.match(r"[A-Za-z]{3}", words)):
         return None
-    return " ".join(found.strip("()").lower().replace("’", "'").split())
+    return " ".join(words.strip("()").lower().replace("’", "'").split())
 
 
-def number(text: str) -> Number | None:
+def number(text: str) -> Rational | None:
     """The rational that `text` spells: integer, decimal, repeating decimal, fraction, mixed or scientific."""
     if match := _FRACTION.fullmatch(text):
         return _fraction(match)
@@ -184,8 +184,8 @@ def number(text: str) -> Number | None:
     return _decimal(match)
 
 
-def same_number(gold: Number, answer: Number) -> bool:
-    """Equal rationals; a decimal also stands for a fraction that it gives to six places and six digits."""
+def same_number(gold: Rational, answer: Rational) -> bool:
+    """Whether two rationals are equal; a decimal may also stand for a fraction to six places and six digits."""
     if gold.value == answer.value:
         return True
     if not (gold.fraction and answer.decimal) and not (gold.decimal and answer.fraction):
@@ -208,7 +208,7 @@ def leaves(node: Node) -> tuple[Leaf, ...]:
 
 
 def _unwrap(text: str) -> str:
-    """Drop pairs of delimiters around the whole text, and unescaped dollar signs that come in pairs."""
+    """Remove pairs of delimiters around the whole text, and unescaped dollar signs in pairs."""
     while text[:1] in ("$", "\\", "*", "`"):
         pair = next((pair for pair in _WRAPPERS if _wraps(text, *pair)), None)
         if pair is None:
@@ -228,25 +228,25 @@ def _digits(text: str) -> int:
     return int(re.sub(r"[, ]", "", text))
 
 
-def _fraction(match: re.Match[str]) -> Number | None:
+def _fraction(match: re.Match[str]) -> Rational | None:
     top, bottom = _digits(match["top"] or match["top2"]), _digits(match["bottom"] or match["bottom2"])
     if bottom == 0 or (match["mixed"] and top < 0):
         return None
     value = Fraction(top, bottom) + int(match["mixed"] or 0)
-    return Number(-value if "-" in (match["sign"] or match["sign2"] or "") else value, fraction=True)
+    return Rational(-value if "-" in (match["sign"] or match["sign2"] or "") else value, fraction=True)
 
 
-def _decimal(match: re.Match[str]) -> Number:
+def _decimal(match: re.Match[str]) -> Rational:
     digits = (match["point"] or ".")[1:]
     value = Fraction(_digits(match["whole"] or "0")) + Fraction(int(digits or "0"), 10 ** len(digits))
     if repeat := match["repeat"]:
         value += Fraction(int(repeat), (10 ** len(repeat) - 1) * 10 ** len(digits))
     value *= Fraction(10) ** int(match["exp"] or match["exp1"] or 0)
-    return Number(-value if match["sign"] == "-" else value, decimal=bool(match["point"]))
+    return Rational(-value if match["sign"] == "-" else value, decimal=bool(match["point"]))
 
 
 def _node(text: str, depth: int) -> Node:
-    """Read one value, or the brackets, list or ratio that it is."""
+    """Parse one value, or a group in brackets, a list or a ratio."""
     symbol, rest = _assignment(text)
     bare = _marks(rest)[0]
     if depth > 3 or number(bare):
@@ -280,7 +280,7 @@ def _signs(text: str) -> list[str]:
 
 
 def _leaf(text: str) -> Leaf:
-    """Take symbol, percent sign, unit and number base off one value."""
+    """Parse one value into symbol, percent sign, unit, number base and the rest."""
     symbol, rest = _assignment(text)
     bare, unit, percent = _marks(rest)
     if based := _BASED.fullmatch(bare):
@@ -289,7 +289,7 @@ def _leaf(text: str) -> Leaf:
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    """`x = 5` is ("x", "5"); text with no symbol, or with several relations, is left alone."""
+    """`x = 5` is ("x", "5"); text without a symbol, or with several relations, is unchanged."""
     match = _ASSIGN.match(text)
     if not match or "=" in text[match.end() :] or "\\in " in text[match.end() :]:
         return "", text
@@ -297,7 +297,7 @@ def _assignment(text: str) -> tuple[str, str]:
 
 
 def _marks(text: str) -> tuple[str, str, bool]:
-    """Value, unit and whether a percent sign closed it."""
+    """Value, unit, and whether a percent sign follows."""
     bare = re.sub(r"\s*(?:%|\\text\s*\{\s*(?:percent|%)\s*\}|(?<![A-Za-z\\])percent)$", "", text)
     if bare != text:
         return bare.strip(), "", True
@@ -323,7 +323,7 @@ def _inside(text: str, brackets: str) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas, semicolons, `and`, `or` that stand outside every bracket; thousands separators do not split."""
+    """Split at commas, semicolons, `and` and `or` outside all brackets, but not at thousands separators."""
     text = _CONNECTIVE.sub(" ; ", text)
     if re.search(r",\s|;", text):
         text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text)

@@ -1,4 +1,4 @@
-"""Which operators, variables and odd signs an expression has: the profile that the gate compares with the gold's."""
+"""The operators, variables and unusual signs of an expression: a profile that the gate compares with the gold's."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _PATTERNS = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What an expression is made of. `unknown` are commands that we have no rule for."""
+    """What an expression consists of. `unknown` are commands that no rule covers."""
 
     operators: frozenset[str]
     variables: frozenset[str]
@@ -75,7 +75,7 @@ class Profile:
 
 @lru_cache(maxsize=10_000)
 def profile(text: str) -> Profile:
-    """The profile of a text. Numbers have been read already and count only as decimals or fractions."""
+    """The profile of a text; plain numbers count only as decimals or fractions."""
     numbers = [leaf.number for leaf in leaves(read(text)) if leaf.number]
     plain = " , ".join(leaf.text for leaf in leaves(read(text)) if not leaf.number)
     body = re.sub(r"\\(?:begin|end)\s*\{[a-zA-Z]*matrix\}", " ", plain)
@@ -95,14 +95,14 @@ def profile(text: str) -> Profile:
 
 def _operators(plain: str, tokens: list[str], commands: frozenset[str]) -> frozenset[str]:
     """The classes of operators in a text, arithmetic included."""
-    found = {_OPERATORS[name] for name in commands if name in _OPERATORS}
-    found |= {"named" for token in tokens if token in _WORD_OPERATORS}
-    found |= {"determinant"} if "vmatrix" in plain.lower() else set()
+    labels = {_OPERATORS[name] for name in commands if name in _OPERATORS}
+    labels |= {"named" for token in tokens if token in _WORD_OPERATORS}
+    labels |= {"determinant"} if "vmatrix" in plain.lower() else set()
     for index, token in enumerate(tokens):
         before, after = tokens[index - 1] if index else "", tokens[index + 1] if index + 1 < len(tokens) else ""
         if label := _arithmetic(token, before, after):
-            found.add(label)
-    return frozenset(found)
+            labels.add(label)
+    return frozenset(labels)
 
 
 def _arithmetic(token: str, before: str, after: str) -> str:
@@ -117,14 +117,14 @@ def _arithmetic(token: str, before: str, after: str) -> str:
 
 
 def _ends_value(token: str) -> bool:
-    """Whether a sign behind `token` is binary."""
+    """Whether a sign after `token` is binary."""
     if token.startswith("\\"):
         return token[1:] in _VALUES
     return token[-1:].isalnum() or token in (")", "]", "}", "!", "|")
 
 
 def _tower(text: str) -> int:
-    """How deep powers stand in exponents: 1 for `2^{10}`, 2 for `2^{2^{10}}` and for `2^3^4`."""
+    """How deeply powers are nested in exponents: 1 for `2^{10}`, 2 for `2^{2^{10}}` and for `2^3^4`."""
     stack, deepest, chain = [0], 0, 0
     tokens = _TOKEN.findall(text)
     for index, token in enumerate(tokens):

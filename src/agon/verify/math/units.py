@@ -1,4 +1,4 @@
-"""Units behind a value: taken off before the value is compared, and compared themselves when both sides name one."""
+"""Units after a value: removed before values are compared, and compared themselves if both sides have one."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ _LEADING = re.compile(r"^(-?)\s*\\?([$€£])\s*(?=[\d.\-\\])")
 
 
 def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str]:
-    """A value and its unit: canonical if we know it, as written if not, empty if there is none.
+    """A value and its unit: canonical if it is known, as written if not, empty if there is none.
 
-    Plain words count as a unit only behind a plain number, and unknown ones only behind a space: elsewhere letters are
+    Plain words are a unit only after a plain number, and unknown ones only after a space; elsewhere letters are
     variables.
     """
     if match := _LEADING.match(text):
@@ -68,9 +68,9 @@ def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str]:
     head = text[: match.start()].strip() if match else ""
     if not match or not head or not _is_unit(match[1]):
         return text, ""
-    unit, quoted = canonical(match[1], match[2] or ""), match.re is _TEXT
-    behind_space = len(match[1]) > 2 and text[match.start() - 1] == " "
-    plausible = len(unit) > 1 if quoted else behind_space and is_number(head)
+    unit, quoted = canonical_unit(match[1], match[2] or ""), match.re is _TEXT
+    after_space = len(match[1]) > 2 and text[match.start() - 1] == " "
+    plausible = len(unit) > 1 if quoted else after_space and is_number(head)
     return (head, unit) if plausible or (_known(unit) and (quoted or is_number(head))) else (text, "")
 
 
@@ -79,7 +79,7 @@ def clash(one: str, other: str) -> bool:
     return bool(one and other) and one != other and _known(one) and _known(other)
 
 
-def canonical(name: str, power: str = "") -> str:
+def canonical_unit(name: str, power: str = "") -> str:
     """`Square centimeters` and `cm^2` are `cm^2`; an unknown unit is kept in lower case."""
     parts = [word.strip(".") for word in name.lower().split()]
     power = next((_POWERS[word] for word in parts if word in _POWERS), power)

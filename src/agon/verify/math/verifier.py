@@ -1,8 +1,8 @@
 """The math verifier: one answer, a cheap gate, and math-verify in processes that can be killed (docs/verifiers.md).
 
-Most rows end here, without a worker: the answer is written like the gold, both are plain numbers, or the gate refuses
-it. The rest is decided by `grader.judge` in a worker. Whether a gold is any good is asked once per gold, so that a bad
-one gives `bad_gold` for every completion and is masked, never scored.
+Most rows are decided here, without a worker: the answer is written like the gold, both are plain numbers, or the gate
+refuses it. The rest is decided by `equality.compare` in a worker. A gold that does not parse gives `bad_gold` for every
+completion, so that its rows are masked and never scored; this is checked once per gold.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 from agon.game.parse import well_formed
+from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict
-from agon.verify.base import Verifier
 from agon.verify.math.answer import one_answer
 from agon.verify.math.gate import Finding, limits, refuse
-from agon.verify.math.notation import Leaf, read, same_number, squeeze, words
+from agon.verify.math.notation import Leaf, as_words, canonical, read, same_number
 from agon.verify.math.operators import profile
-from agon.verify.workers.pool import Limits, Pool
-from agon.verify.workers.supervisor import Outcome
+from agon.verify.workers.messages import Limits, Outcome
+from agon.verify.workers.pool import WorkerPool
 
 T = TypeVar("T")
-Question = tuple[str, str | None]
-Steps = Generator[Question, Outcome, Finding]
+Comparison = tuple[str, str | None]
+"""Gold and answer, or a gold alone: what a worker is asked."""
+Steps = Generator[Comparison, Outcome, Finding]
 
 _CORRECT = Finding(Reason.CORRECT, "")
 _WRONG = Finding(Reason.WRONG, "")
@@ -42,15 +43,15 @@ _REASONS = {
 
 
 class MathVerifier(Verifier):
-    """math-verify behind a gate and a clock; `cache` is the number of remembered verdicts."""
+    """math-verify behind a gate and a deadline; `cache` is the number of verdicts that are remembered."""
 
     def __init__(
         self, *, workers: int | None = None, boxed_answers: bool = False, deadline: float = 2.0, cache: int = 100_000
     ) -> None:
         self._boxed_answers = boxed_answers
-        self._pool = Pool("agon.verify.math.equality:judge", Limits(workers or _cores(), deadline))
-        self._verdicts: Memory[Finding] = Memory(cache)
-        self._golds: Memory[Finding] = Memory(cache)
+        self._pool = WorkerPool("agon.verify.math.equality:compare", Limits(workers or _cores(), deadline))
+        self._verdicts: Cache[Finding] = Cache(cache)
+        self._golds: Cache[Finding] = Cache(cache)
         self._rows = self._cached = 0
         self._pool.start()
 
@@ -65,8 +66,8 @@ class MathVerifier(Verifier):
     def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
         rows = [(self._row(problem, completion), completion) for problem, completion in pairs]
         findings = [_advance(row, None) for row, _ in rows]
-        while waiting := self._ask(findings):
-            for index, future in waiting.items():
+        while futures := self._submit(findings):
+            for index, future in futures.items():
                 findings[index] = _advance(rows[index][0], future.result())
         return [_verdict(finding, rows[index][1]) for index, finding in enumerate(findings)]
 
@@ -88,17 +89,17 @@ class MathVerifier(Verifier):
         }
 
     def workers(self) -> tuple[int, ...]:
-        """Process ids of the nursery and the workers that are alive."""
+        """Process ids of the fork server and the workers that are alive."""
         return self._pool.workers()
 
     def close(self) -> None:
         self._pool.close()
 
-    def _ask(self, findings: list[Question | Finding]) -> dict[int, Future[Outcome]]:
+    def _submit(self, findings: list[Comparison | Finding]) -> dict[int, Future[Outcome]]:
         return {i: self._pool.submit(*finding) for i, finding in enumerate(findings) if isinstance(finding, tuple)}
 
     def _row(self, problem: Problem, completion: Completion) -> Steps:
-        """One row: yields what a worker must be asked, returns the finding."""
+        """Decide one row: yields what a worker must compare, and returns the finding."""
         self._rows += 1
         gold = problem.answer.strip() if isinstance(problem.answer, str) else ""
         if flaw := limits(gold, gold) if gold else "empty":
@@ -111,7 +112,7 @@ class MathVerifier(Verifier):
         return (yield from self._with_gold(gold, finding))
 
     def _compare(self, gold: str, answer: str) -> Steps:
-        """What math-verify says of a pair; remembered, unless the machine failed."""
+        """The finding of math-verify on a pair; remembered unless the machine failed."""
         key = _key(gold, answer)
         if known := self._verdicts.get(key):
             self._cached += 1
@@ -124,8 +125,8 @@ class MathVerifier(Verifier):
         return finding
 
     def _with_gold(self, gold: str, finding: Finding) -> Steps:
-        """The finding, unless the gold itself is no good: then no answer to it can be judged."""
-        if finding.reason in (Reason.BAD_GOLD, Reason.INFRA) or obviously_good(gold):
+        """The finding, or `bad_gold` if the gold does not parse and no answer to it can be judged."""
+        if finding.reason in (Reason.BAD_GOLD, Reason.INFRA) or surely_parses(gold):
             return finding
         known = self._golds.get(_key(gold))
         if known is None:
@@ -138,12 +139,12 @@ class MathVerifier(Verifier):
 
 
 def decide(gold: str, answer: str, question: str = "") -> Finding | None:
-    """The finding on a pair if it takes no mathematics, else None."""
+    """The finding on a pair if no worker is needed for it, else None."""
     if flaw := limits(answer, gold):
         return Finding(Reason.UNPARSABLE, flaw)
-    if squeeze(gold) == squeeze(answer):
+    if canonical(gold) == canonical(answer):
         return _CORRECT
-    if (expected := words(gold)) is not None:
+    if (expected := as_words(gold)) is not None:
         return _decide_words(expected, answer)
     if refusal := refuse(gold, answer, question):
         return refusal
@@ -154,21 +155,21 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
 
 
 def _decide_words(expected: str, answer: str) -> Finding:
-    """The finding where the gold is words."""
-    if words(answer) is None and profile(answer).operators:
+    """The finding if the gold is words."""
+    if as_words(answer) is None and profile(answer).operators:
         return Finding(Reason.UNPARSABLE, "mathematics where the gold is words")
-    said = words(answer) or squeeze(answer).strip("()").lower()
-    return _CORRECT if said == expected else _WRONG
+    words = as_words(answer) or canonical(answer).strip("()").lower()
+    return _CORRECT if words == expected else _WRONG
 
 
-def obviously_good(gold: str) -> bool:
-    """Whether a gold is words or a plain number, and needs no parser to be a gold."""
+def surely_parses(gold: str) -> bool:
+    """Whether a gold is words or a plain number, so that no worker has to parse it."""
     node = read(gold)
-    return (isinstance(node, Leaf) and node.number is not None) or words(gold) is not None
+    return (isinstance(node, Leaf) and node.number is not None) or as_words(gold) is not None
 
 
-class Memory(Generic[T]):
-    """The last `size` to `2 * size` values by key; two plain dicts, so that threads and forks need no lock."""
+class Cache(Generic[T]):
+    """The last `size` to `2 * size` values by key, in two plain dicts, which threads can share without a lock."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -184,8 +185,8 @@ class Memory(Generic[T]):
         self._young[key] = value
 
 
-def _advance(row: Steps, outcome: Outcome | None) -> Question | Finding:
-    """Run a row up to its next question or its end."""
+def _advance(row: Steps, outcome: Outcome | None) -> Comparison | Finding:
+    """Run a row up to its next comparison or its end."""
     try:
         return next(row) if outcome is None else row.send(outcome)
     except StopIteration as end:
@@ -197,7 +198,7 @@ def _finding(outcome: Outcome) -> Finding:
     return _CORRECT if outcome.name == "good" else Finding(_REASONS[outcome.name], outcome.detail)
 
 
-def _verdict(finding: Question | Finding, completion: Completion) -> Verdict:
+def _verdict(finding: Comparison | Finding, completion: Completion) -> Verdict:
     assert isinstance(finding, Finding)
     return Verdict(finding.reason is Reason.CORRECT, well_formed(completion), finding.reason, finding.detail)
 

@@ -1,1 +1,1 @@
-"""Killable processes for checks that may hang, crash or eat memory."""
+"""Killable processes for checks that may hang, crash or use too much memory."""

@@ -1,15 +1,13 @@
-"""Worker processes with a clock: what runs in them can hang, crash or eat memory, and the caller only sees an outcome.
+"""Worker processes for a check that may hang, crash or use too much memory: the caller sees only the outcome of a job.
 
-One thread of the caller's process watches all workers; it does no mathematics. A job has its own deadline, in CPU
-seconds of its worker, so that a busy machine does not turn a right answer into a timeout; the thread reads the clock
-from outside and has the worker killed. A worker that dies on its own is replaced and its job is tried again: what
-happens to a job depends on the job, not on who killed a worker. The pool may be used from any thread, from asyncio, and
-in a forked child, which gets workers of its own.
+A job has a deadline in CPU seconds of its worker, so that a busy machine does not turn a right answer into a timeout. A
+worker that dies is replaced and its job is tried again: the outcome depends on the job, not on who killed a worker. The
+pool may be used from any thread, from asyncio, and in a forked child, which gets workers of its own.
 
     outcome     when
     timeout     the job used up its deadline: it would do so again
-    crashed     the job's worker died on its own twice, each time on this job
-    infra       the machine failed: workers cannot be started, or this job lost its worker to others too often
+    crashed     two workers died on this job without being killed
+    infra       the machine failed: workers cannot be started, or this job lost too many of them to kills from outside
 """
 
 from __future__ import annotations
@@ -17,106 +15,75 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections import deque
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
 from agon.errors import VerifierError
-from agon.verify.workers.supervisor import Crew, Job, Outcome
+from agon.verify.workers.messages import Counters, Inbox, Job, Limits, Outcome
+from agon.verify.workers.supervisor import Supervisor
 
 
-@dataclass
-class Counters:
-    """What happened to the workers since the pool was made."""
+class WorkerPool:
+    """Calls a function, named as `package.module:function`, with strings in one of its worker processes."""
 
-    jobs: int = 0
-    killed: int = 0
-    restarted: int = 0
-    retried: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """CPU seconds and bytes that a job may use, and how many processes there are."""
-
-    workers: int
-    deadline: float = 2.0
-    memory: int = 2 << 30
-
-
-class Pool:
-    """`submit(*args)` calls a function of JSON-able arguments in some worker and gives a future of its outcome."""
-
-    def __init__(self, function: str, limits: Limits) -> None:
+    def __init__(self, check: str, limits: Limits) -> None:
         self.counters = Counters()
-        self._function, self._limits = function, limits
+        self._check, self._limits = check, limits
         self._closed = False
-        self._crew: Crew | None = None
-        self._finalizer: weakref.finalize[[], Pool] | None = None
-        self._lock = threading.Lock()
-        self._inbox = Inbox(self._lock)
+        self._supervisor: Supervisor | None = None
+        self._finalizer: weakref.finalize[[], WorkerPool] | None = None
+        self._inbox = Inbox(threading.Lock())
         _POOLS.add(self)
 
     def start(self) -> None:
         """Start the workers now rather than at the first job."""
-        with self._lock:
+        with self._inbox.lock:
             self._running()
 
     def submit(self, *args: str | None) -> Future[Outcome]:
-        """The outcome of one call; calls with the same arguments that are under way share one job."""
+        """The outcome of one call; unfinished calls with the same arguments share one job."""
         future: Future[Outcome] = Future()
-        with self._lock:
-            crew = self._running()
-            job = self._inbox.open.get(args)
+        with self._inbox.lock:
+            supervisor = self._running()
+            job = self._inbox.pending.get(args)
             if job is None:
-                job = self._inbox.open[args] = Job(args)
+                job = self._inbox.pending[args] = Job(args)
                 self._inbox.queue.append(job)
                 self.counters.jobs += 1
             job.futures.append(future)
-        crew.wake()
+        supervisor.wake()
         return future
 
     def close(self) -> None:
-        """End every worker; jobs under way end as `infra`."""
-        with self._lock:
+        """End every worker; unfinished jobs end as `infra`."""
+        with self._inbox.lock:
             self._closed = True
-            crew, self._crew = self._crew, None
-        if crew is not None:
-            crew.stop()
+            supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            supervisor.stop()
 
     def workers(self) -> tuple[int, ...]:
-        """Process ids of the nursery and of the workers that are alive."""
-        return self._crew.pids() if self._crew else ()
+        """Process ids of the fork server and of the workers that are alive."""
+        return self._supervisor.pids() if self._supervisor else ()
 
-    def _running(self) -> Crew:
+    def _running(self) -> Supervisor:
         if self._closed:
-            raise VerifierError("the verifier is closed", fix="make a new one with load_verifier()")
-        if self._crew is None or not self._crew.alive:
-            self._crew = Crew(self._function, self._limits, self._inbox, self.counters)
-            self._finalizer = weakref.finalize(self, self._crew.stop)
-        return self._crew
+            raise VerifierError("the verifier is closed", fix="create a new one with load_verifier()")
+        if self._supervisor is None or not self._supervisor.alive:
+            self._supervisor = Supervisor(self._check, self._limits, self._inbox, self.counters)
+            self._finalizer = weakref.finalize(self, self._supervisor.stop)
+        return self._supervisor
 
     def _after_fork(self) -> None:
-        """In a forked child: the workers are the parent's. Let go of them; our own start when needed."""
+        """In a forked child: the workers are the parent's; our own start when they are needed."""
         if self._finalizer is not None:
             self._finalizer.detach()
-        if self._crew is not None:
-            self._crew.let_go()
-        self._crew = self._finalizer = None
-        self._lock = threading.Lock()
-        self._inbox = Inbox(self._lock)
+        if self._supervisor is not None:
+            self._supervisor.detach()
+        self._supervisor = self._finalizer = None
+        self._inbox = Inbox(threading.Lock())
 
 
-@dataclass
-class Inbox:
-    """Jobs on their way to the crew, under the pool's lock."""
-
-    lock: threading.Lock
-    queue: deque[Job] = field(default_factory=deque)
-    open: dict[tuple[str | None, ...], Job] = field(default_factory=dict)
-
-
-_POOLS: weakref.WeakSet[Pool] = weakref.WeakSet()
+_POOLS: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
 def _forked() -> None:

@@ -1,0 +1,75 @@
+"""The diagnosis of one log: its terms, its dead groups, and whether the logged advantages are the ones we compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from agon.diagnose.dead import Cause, causes
+from agon.diagnose.groups import Group, GroupLog, Scale, normalise, totals, varies
+from agon.diagnose.terms import Term, terms
+
+AGREES = 0.01
+"""Logged advantages this close to ours agree: trainers add an epsilon and log in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What a log shows about its rewards. `dead` counts groups by cause; shares are of groups with two graded rows."""
+
+    name: str
+    groups: int
+    rows: int
+    ungraded_rows: int
+    group_sizes: tuple[int, int]
+    scale: Scale
+    advantages_agree: bool | None
+    unexplained_groups: float
+    dead: Mapping[Cause, int]
+    terms: tuple[Term, ...]
+
+    @property
+    def dead_groups(self) -> int:
+        return sum(self.dead.values())
+
+    def json(self) -> dict[str, object]:
+        """Every field, as plain values."""
+        terms = [asdict(term) | {"inert": term.inert} for term in self.terms]
+        dead = {cause.value: count for cause, count in self.dead.items()}
+        return asdict(self) | {"dead_groups": self.dead_groups, "dead": dead, "terms": terms}
+
+
+def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
+    """Diagnose a log; without a scale, take the one that explains the logged advantages, else the group's."""
+    chosen = scale or ("none" if _agree(log, "none") and not _agree(log, "group") else "group")
+    sizes = [len(group) for group in log.groups]
+    return Diagnosis(
+        name=log.name,
+        groups=len(log.groups),
+        rows=sum(sizes),
+        ungraded_rows=sum(row.total is None for row in log.rows()),
+        group_sizes=(min(sizes, default=0), max(sizes, default=0)),
+        scale=chosen,
+        advantages_agree=_agree(log, chosen),
+        unexplained_groups=_unexplained(log),
+        dead=dict(causes(log).most_common()),
+        terms=terms(log, chosen),
+    )
+
+
+def _agree(log: GroupLog, scale: Scale) -> bool | None:
+    """Whether the logged advantages are the totals normalised this way; None if the log has none."""
+    pairs = [pair for group in log.graded for pair in _logged(group, scale, log.resolution)]
+    return all(abs(ours - theirs) <= AGREES * max(1.0, abs(ours)) for ours, theirs in pairs) if pairs else None
+
+
+def _logged(group: Group, scale: Scale, resolution: float) -> list[tuple[float, float]]:
+    ours = normalise(totals(group), scale, resolution)
+    return [(a, row.advantage) for a, row in zip(ours, group, strict=True) if row.advantage is not None]
+
+
+def _unexplained(log: GroupLog) -> float:
+    """The share of groups in which the total varies by something that is not among the terms."""
+    graded = log.graded
+    remainders = ([total - sum(row.terms) for total, row in zip(totals(group), group, strict=True)] for group in graded)
+    return sum(varies(values, 10 * log.resolution) for values in remainders) / len(graded) if graded else 0.0

@@ -1,0 +1,232 @@
+"""The stock TRL GRPO trainer, fed with finished micro-batches of one adapter each.
+
+TRL gives the loss (`GRPOTrainer._compute_loss`, unmodified), the HF loop, the optimizer, the schedule and DDP. It
+generates and scores nothing: the game hands over finished rollouts, and they enter as micro-batches through
+`_prepare_inputs`. One HF step is one optimizer step for both policies; inside it every micro-batch belongs to one
+policy, whose adapter stays active from the forward to the end of the backward pass (gradient checkpointing runs the
+forward again inside backward).
+
+Departures from stock, each with its test: gradients are clipped per adapter; masked rows are in no denominator; a
+policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
+second forward pass; no telemetry.
+
+Private names of TRL 1.16 and transformers 5.19 used here (tests/engine/trl/test_contract.py fails when one moves):
+`_prepare_inputs`, `_get_per_token_logps_and_entropies`, `_metrics`, `_clip_grad_norm`, `_send_telemetry`,
+`current_gradient_accumulation_steps`, and `Dataset` where `trl.trainer.grpo_trainer` imports it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, set_seed
+
+from agon.config import Train
+from agon.engine.adapters import AdapterPair
+from agon.engine.trl.batch import MULTIPLE, BatchRow, PolicyBatch, policy_batches, tensors
+from agon.engine.trl.metrics import StepMetrics
+from agon.engine.trl.setup import stub_tokenizer
+from agon.engine.trl.stock import GRPOConfig, GRPOTrainer, grpo_trainer
+from agon.errors import EngineError
+from agon.protocols import Tokens
+from agon.types import Policy, Stream, seed_for
+
+StreamsForStep = Callable[[int], Sequence[Stream]]
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """A micro-batch as TRL's inputs, its policy, the window TRL divides by, and its live tokens over all processes."""
+
+    policy: Policy
+    inputs: dict[str, torch.Tensor]
+    window: float
+    tokens: int
+
+
+class PairTrainer(GRPOTrainer):
+    """A GRPOTrainer whose batches come from outside and belong to one adapter each."""
+
+    current_gradient_accumulation_steps: float  # set by the HF loop for each optimizer step
+
+    def __init__(self, pair: AdapterPair, train: Train, args: GRPOConfig, optimizers: tuple[Any, Any]) -> None:
+        super().__init__(
+            model=pair.model,
+            reward_funcs=_no_reward,
+            args=args,
+            train_dataset=grpo_trainer.Dataset.from_dict({"prompt": [""]}),
+            processing_class=stub_tokenizer(pair),
+            optimizers=optimizers,
+        )
+        # TRL 1.16 looks for an adapter called "default" when beta > 0: `args` say 0 until it has looked
+        self.beta = self.args.beta = train.beta
+        self.pair, self.train_config = pair, train
+        self.multiple = 1 if pair.model.get_base_model().dtype == torch.float32 else MULTIPLE
+        self.streams_for_step: StreamsForStep = _no_streams
+        self.step_metrics: dict[Policy, StepMetrics] = {}
+        self._current: MicroBatch | None = None
+        self.remove_callback(PrinterCallback)
+        pair.restore_flags()
+
+    def _send_telemetry(self) -> None:
+        """Stock reports the run to its vendor; we do not."""
+
+    def get_train_dataloader(self) -> DataLoader:
+        """One empty item per optimizer step, the same on every process: the data are the streams."""
+        return DataLoader([{}] * self.args.max_steps, batch_size=None)
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
+        """All micro-batches of one optimizer step, synchronised over processes in the last one only."""
+        step = self.state.global_step
+        micros = self._start_step(self.streams_for_step(step))
+        # random numbers of a step are seeded by its name: a resumed run needs no generator state
+        set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
+        losses = [self._micro_step(model, micro, last=micro is micros[-1]) for micro in micros]
+        return torch.stack(losses).sum() if losses else torch.zeros((), device=self.args.device)
+
+    def rehearse(self, stream: Stream) -> None:
+        """Run micro-batches like any other and discard their gradients."""
+        self.model.train()
+        self.current_gradient_accumulation_steps = 1.0
+        for micro in self._start_step([stream]):
+            self._micro_step(self.model, micro, last=True)
+        self.model.zero_grad(set_to_none=True)
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probs of completions under a policy as it is now, in micro-batches; None is the bare base."""
+        size, scores = self.train_config.micro_batch, list[list[float]]()
+        for part in (rows[start : start + size] for start in range(0, len(rows), size)):
+            inputs = self._to_device([BatchRow(row, advantage=0.0) for row in part])
+            if policy is None:
+                logps = self._reference(inputs)
+            else:
+                self.pair.activate(policy)
+                logps = self._logps(inputs)
+            pairs = zip(logps.tolist(), part, strict=True)
+            scores += [values[: len(row.completion_ids)] for values, row in pairs]
+        return scores
+
+    def _start_step(self, streams: Sequence[Stream]) -> list[MicroBatch]:
+        """The micro-batches of a step, policy by policy; its metrics begin at zero."""
+        batches = policy_batches(streams, self.train_config.micro_batch, self.gather)
+        self.step_metrics = {batch.policy: StepMetrics(batch) for batch in batches}
+        return [micro for batch in batches for micro in self._micro_batches(batch)]
+
+    def _micro_batches(self, batch: PolicyBatch) -> Iterator[MicroBatch]:
+        """TRL's inputs, normalised over the policy's live rows (grpo, dr_grpo) or tokens (dapo)."""
+        if not batch.micro_batches:
+            return
+        counts = torch.tensor([sum(row.live_tokens for row in rows) for rows in batch.micro_batches])
+        tokens = self.gather(counts).view(-1, len(counts)).sum(0).tolist()
+        window = batch.live / (self.accelerator.num_processes * batch.size)
+        for rows, count in zip(batch.micro_batches, tokens, strict=True):
+            inputs = self._to_device(rows)
+            inputs["num_items_in_batch"] = torch.tensor(float(batch.tokens), device=self.args.device)
+            yield MicroBatch(batch.policy, inputs, 1.0 if self.loss_type == "dapo" else window, count)
+
+    def _micro_step(self, model: Any, micro: MicroBatch, last: bool) -> torch.Tensor:
+        """Forward and backward of one micro-batch under its own adapter."""
+        self._current, steps = micro, self.current_gradient_accumulation_steps
+        self.pair.activate(micro.policy)
+        self.current_gradient_accumulation_steps = micro.window
+        with self._sync(model, last), self._metrics_of(micro):
+            loss = super().training_step(model, micro.inputs, None)
+        self.current_gradient_accumulation_steps = steps
+        self.step_metrics[micro.policy].sums["loss"] += float(loss)
+        return loss
+
+    def _prepare_inputs(self, inputs: Any) -> dict[str, torch.Tensor]:
+        """The micro-batch is finished: only the reference of the KL term is missing."""
+        assert self._current is not None
+        if self.beta:
+            self._current.inputs["ref_per_token_logps"] = self._reference(self._current.inputs)
+        return self._current.inputs
+
+    def _reference(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Log-probabilities under the frozen base: adapters off."""
+        with self.pair.base_only():
+            return self._logps(inputs)
+
+    def _logps(self, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Log-probabilities of the completions under whatever is active, as in the loss, without gradients."""
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        width = inputs["completion_ids"].size(1)
+        with torch.no_grad(), self.compute_loss_context_manager():
+            return super()._get_per_token_logps_and_entropies(self.model, ids, mask, width)[0]
+
+    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        """The loss's own forward: its log-probabilities are the old ones, so the correction needs no second pass."""
+        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        assert self._current is not None
+        self._correct(self._current, result[0].detach())
+        return result
+
+    def _correct(self, micro: MicroBatch, logps: torch.Tensor) -> None:
+        """Weight each token by the truncated ratio learner / sampler; TRL reads `advantages` only after this."""
+        inputs = micro.inputs
+        gap = logps - inputs["sampling_per_token_logps"]
+        known = inputs["completion_mask"].bool() & ~torch.isnan(gap)
+        gap = torch.where(known, gap, torch.zeros_like(gap))
+        ratio = torch.exp(gap).clamp(max=self.args.vllm_importance_sampling_clip_max)
+        self.step_metrics[micro.policy].add_gap(gap, ratio, known)
+        if self.train_config.importance == "token_truncate":
+            inputs["advantages"] = inputs["advantages"].unsqueeze(1) * ratio
+
+    def _clip_grad_norm(self, model: Any) -> torch.Tensor:
+        """Clip each adapter by its own norm: a joint norm would let one policy's gradient shrink the other's."""
+        for group, policy in zip(self.optimizer.param_groups, Policy, strict=True):
+            if policy in self.step_metrics:
+                self.step_metrics[policy].sums["learning_rate"] = group["lr"]
+        norms = [self._clip(policy) for policy, metrics in self.step_metrics.items() if metrics.batch.live]
+        return torch.stack(norms).norm() if norms else torch.zeros((), device=self.args.device)
+
+    def _clip(self, policy: Policy) -> torch.Tensor:
+        norm = torch.nn.utils.clip_grad_norm_(self.pair.parameters(policy), self.args.max_grad_norm)
+        self.step_metrics[policy].sums["grad_norm"] = float(norm)
+        if not math.isfinite(float(norm)):
+            raise EngineError(
+                f"the gradient of policy {policy.value.upper()} is not finite at step {self.state.global_step}",
+                fix="start a new run with a lower train.learning_rate, or with model.dtype=float32",
+            )
+        return norm
+
+    def reduced_metrics(self) -> dict[Policy, dict[str, float]]:
+        """The step's metrics by policy, over all processes."""
+        return {policy: metrics.reduce(self.gather) for policy, metrics in self.step_metrics.items()}
+
+    @contextmanager
+    def _metrics_of(self, micro: MicroBatch) -> Iterator[None]:
+        """Catch what TRL logs during one micro-batch, weighted by its live tokens."""
+        outer, self._metrics["train"] = self._metrics["train"], defaultdict(list)
+        yield
+        caught, self._metrics["train"] = self._metrics["train"], outer
+        self.step_metrics[micro.policy].add_trl(caught, micro.tokens)
+
+    def _sync(self, model: Any, last: bool) -> AbstractContextManager[Any]:
+        return nullcontext() if last else self.accelerator.no_sync(model)
+
+    def gather(self, vector: torch.Tensor) -> torch.Tensor:
+        return self.accelerator.gather(vector.to(self.args.device)).cpu()
+
+    def _to_device(self, rows: Sequence[BatchRow]) -> dict[str, torch.Tensor]:
+        batch = tensors(rows, int(self.processing_class.pad_token_id), self.multiple)
+        return {name: values.to(self.args.device) for name, values in batch.items()}
+
+
+def _no_reward(**columns: Any) -> list[float]:
+    """TRL requires a reward function; rewards were computed before the rollouts came here."""
+    raise EngineError(
+        "TRL asked for a reward; the learner never computes one", fix="report this: TRL's trainer loop has changed"
+    )
+
+
+def _no_streams(step: int) -> Sequence[Stream]:
+    raise EngineError("the trainer was started without streams", fix="call TRLLearner.fit")

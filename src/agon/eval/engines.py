@@ -1,0 +1,93 @@
+"""From a target to the machines that evaluate it: a sampler with both adapters live, and the verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from agon.engine.build import base_files, build_sampler, context_of
+from agon.engine.render import Renderer
+from agon.errors import ConfigError, RunDirError
+from agon.eval.draw import Evaluator
+from agon.eval.target import Target
+from agon.game.peek import escape
+from agon.game.prompts import draft_prompt
+from agon.protocols import Sampler
+from agon.rundir.results import PolicyKL
+from agon.types import BASE, Problem, Sampling
+from agon.verify import load_verifier
+
+PROMPTS = 64
+"""Problems whose drafts the KL between two policies is measured on."""
+Note = Callable[[str], None]
+
+
+@contextmanager
+def open_evaluator(target: Target, url: str | None, names: Mapping[str, str], note: Note) -> Iterator[Evaluator]:
+    """An evaluator whose machines are closed afterwards."""
+    config = target.config
+    sampler = served(target, url, names, note) if url else local(target)
+    try:
+        with load_verifier(config.verifier) as verify:
+            yield Evaluator(sampler, verify, decoding(target), config.train.max_peek_tokens, config.train.seed)
+    finally:
+        sampler.close()
+
+
+def decoding(target: Target) -> Sampling:
+    """How an evaluation draws, by its config."""
+    settings = target.config.eval
+    return Sampling(settings.temperature, settings.top_p, settings.max_completion_tokens)
+
+
+def local(target: Target) -> Sampler:
+    """An engine of our own, with the pair live in it."""
+    config = target.config
+    path = base_files(config.model)
+    check_template(target, Renderer.load(path))
+    sampler = build_sampler(config.sampler, config.model, path, context_of(config))
+    for version, folder in target.adapters.values():
+        sampler.publish(version, folder)
+    return sampler
+
+
+def check_template(target: Target, renderer: Renderer) -> None:
+    """A pair was trained under one chat template; under a different one it is a different policy."""
+    if target.pair and renderer.hash != target.pair.info.chat_template_hash:
+        message = f"{target.config.model.name} has a different chat template than the pair was trained with"
+        raise RunDirError(message, fix="use the revision of the base that it was trained on: model.revision")
+
+
+def served(target: Target, url: str, names: Mapping[str, str], note: Note) -> Sampler:
+    """Somebody else's server. Whether it takes token ids or text only is reported."""
+    from agon.engine.openai import OpenAISampler
+
+    renderer = _renderer(target, note)
+    sampler = OpenAISampler(url, names.get(BASE, target.config.model.name), escape=escape, renderer=renderer)
+    for policy, (version, folder) in target.adapters.items():
+        sampler.publish(version, folder)
+        sampler.rename(version, names.get(policy.value, version))
+    sampler.check()
+    if not sampler.ids:
+        note(f"{url} takes text only: quoted text is sent escaped, and prompts are rendered by the server")
+    return sampler
+
+
+def _renderer(target: Target, note: Note) -> Renderer | None:
+    model = target.config.model
+    try:
+        renderer = Renderer.load(base_files(model, weights=False))
+    except (OSError, ValueError, ConfigError):
+        note(f"cannot load the tokenizer of {model.name}: peeks are capped by characters")
+        return None
+    check_template(target, renderer)
+    return renderer
+
+
+def measure_kl(target: Target, problems: Sequence[Problem]) -> PolicyKL:
+    """KL between A and B, and of each from the base, on completions of the plain prompts of these problems."""
+    from agon.engine.distance import policy_kl
+
+    prompts = [draft_prompt(problem) for problem in problems[:PROMPTS]]
+    folders = {policy: folder for policy, (_, folder) in target.adapters.items()}
+    return policy_kl(base_files(target.config.model), folders, prompts, decoding(target).max_tokens)

@@ -1,0 +1,201 @@
+"""Evaluate from Python: what `agon eval` calls. Resumable; every bout is on record."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from agon.engine.distance import adapter_distance
+from agon.errors import InputError, install
+from agon.eval.engines import measure_kl, open_evaluator
+from agon.eval.evaluation import Evaluation, delete
+from agon.eval.measures import complementarity
+from agon.eval.results import Results, chosen_cascade, post_hoc_cascade, single_pass
+from agon.eval.systems import DIRECTIONS, select
+from agon.eval.target import Questions, Target, find, problems_of
+from agon.interrupt import Interrupt, Interrupted
+from agon.rundir import RunDir
+from agon.rundir.lock import locked
+from agon.rundir.records import write_record
+from agon.rundir.results import EvalResult, PairResult
+from agon.types import Policy
+from agon.verify import check_verifier
+
+Note = Callable[[str], None]
+
+
+def evaluate(
+    target: RunDir | str | Path,
+    *overrides: str,
+    system: str | Sequence[str] = (),
+    data: str | None = None,
+    split: Literal["held_out", "dev"] = "held_out",
+    direction: str | None = None,
+    samples: int | None = None,
+    limit: int | None = None,
+    config: str | Path | None = None,
+    url: str | None = None,
+    names: Mapping[str, str] | None = None,
+    divergence: bool = False,
+    out: str | Path | None = None,
+    fresh: bool = False,
+    show: Literal["auto", "nothing"] = "auto",
+) -> Results:
+    """Measure a run, a pair or a bare model on held-out problems, and return its results.
+
+    `system` is one or more of cascade, a, b, base, moa, self-cascade, self-refine (default: as the arm deploys); the
+    other arguments are those of `agon eval`. Bouts on disk are not drawn again; one that is interrupted raises
+    KeyboardInterrupt and resumes when called again.
+    """
+    _check(samples=samples, limit=limit, direction=direction)
+    note = _to_stderr if show == "auto" else _ignore
+    found = find(
+        str(target.path if isinstance(target, RunDir) else target), Path(config) if config else None, overrides
+    )
+    check_verifier(found.config.verifier)
+    asked = problems_of(found, data, split, limit)
+    if asked.trained_on:
+        note(f"warning: {found.name} was trained on {asked.trained_on} of these {len(asked.problems)} problems")
+    direction = direction or found.config.eval.direction
+    wanted = [system] if isinstance(system, str) else list(system)
+    evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
+    evaluation.folder.mkdir(parents=True, exist_ok=True)
+    with locked(evaluation.folder / ".lock"):
+        if fresh:
+            delete(evaluation.folder, list(evaluation.systems))
+        evaluation.open()
+        _draw_missing(found, evaluation, url, names or {}, show == "auto", note)
+        return _results(found, evaluation, evaluation.finish(), direction, divergence)
+
+
+def _check(samples: int | None, limit: int | None, direction: str | None) -> None:
+    if find_spec("scipy") is None:
+        raise InputError("scipy is not installed", fix=install("eval"))
+    for name, value in (("samples", samples), ("limit", limit)):
+        if value is not None and value < 1:
+            raise InputError(f"--{name} must be at least 1", fix=f"leave --{name} out, or name a larger number")
+    if direction not in (None, *DIRECTIONS):
+        raise InputError(f"there is no direction {direction!r}", fix=f"choose from: {', '.join(DIRECTIONS)}")
+
+
+def _evaluation(
+    target: Target,
+    asked: Questions,
+    wanted: Sequence[str],
+    direction: str,
+    samples: int | None,
+    url: str | None,
+    out: Path | None,
+) -> Evaluation:
+    return Evaluation(
+        folder=(out or target.out) / asked.name,
+        problems=asked.problems,
+        systems=select(wanted, target.game, direction),
+        samples=samples or target.config.eval.samples,
+        settings=target.settings("url" if url else target.config.sampler.engine),
+        facts=target.facts,
+    )
+
+
+def _draw_missing(
+    target: Target, evaluation: Evaluation, url: str | None, names: Mapping[str, str], progress: bool, note: Note
+) -> None:
+    """Draw what is missing. Machines are built only when something is."""
+    missing = len(evaluation.missing())
+    if not missing:
+        return
+    note(f"drawing {missing} bouts on {evaluation.folder.name}: {', '.join(evaluation.systems)}")
+    with (
+        open_evaluator(target, url, names, note) as evaluator,
+        asyncio.Runner() as runner,
+        Interrupt() as interrupt,
+    ):
+        try:
+            runner.run(
+                interrupt.watching(evaluation.draw(evaluator, Progress() if progress else lambda done, of: None))
+            )
+        except Interrupted:
+            evaluation.finish()
+            left = len(evaluation.missing())
+            raise KeyboardInterrupt(f"stopped: {left} bouts left; run the same command again to resume") from None
+
+
+def _results(
+    target: Target, evaluation: Evaluation, measured: Mapping[str, EvalResult], direction: str, divergence: bool
+) -> Results:
+    """Everything that was measured, and what follows from it."""
+    derived, notes = _derived(target, measured, direction)
+    systems = {**measured, **{result.system: evaluation.write(result) for result in derived}}
+    headline = derived[0] if derived else next(iter(measured.values()))
+    pair = _pair(target, evaluation, measured, divergence)
+    return Results(evaluation.folder, headline, systems, pair, tuple(notes))
+
+
+def _derived(target: Target, measured: Mapping[str, EvalResult], direction: str) -> tuple[list[EvalResult], list[str]]:
+    """The cascade by its direction, or the mean of single passes; and notes on what could not be derived."""
+    if {"ab", "ba"} <= measured.keys():
+        chosen = target.pair.info.direction if target.pair else None
+        if direction == "post-hoc":
+            return [post_hoc_cascade(measured["ab"], measured["ba"])], []
+        if direction == "dev" and chosen is None:
+            return [], ["this pair has no direction: dev never chose one (eval.points 0), so both are reported"]
+        if direction == "dev" and chosen is not None:
+            return [chosen_cascade(measured["ab"], measured["ba"], chosen)], []
+    elif {"ab", "ba"} & measured.keys():
+        return [], ["one direction only, as asked: the other was not measured"]
+    if {"a", "b"} <= measured.keys() and target.game is not None and not target.game.show_draft:
+        return [single_pass(measured["a"], measured["b"])], []
+    return [], []
+
+
+def _pair(
+    target: Target, evaluation: Evaluation, measured: Mapping[str, EvalResult], divergence: bool
+) -> PairResult | None:
+    """Complementarity of A and B, and how far apart they are; written to pair.json."""
+    if target.pair is None or target.game is None or target.game.opponent != "rival":
+        return None
+    joint, either = None, None
+    if {"a", "b"} <= measured.keys():
+        joint, either = complementarity(measured["a"].measured.outcomes, measured["b"].measured.outcomes)
+    result = PairResult(
+        run=evaluation.facts,
+        settings=evaluation.settings,
+        joint=joint,
+        either_right=either,
+        weights=adapter_distance(target.pair.adapter(Policy.A), target.pair.adapter(Policy.B)),
+        policy_kl=measure_kl(target, evaluation.problems) if divergence else None,
+    )
+    write_record(evaluation.folder / "pair.json", result)
+    return result
+
+
+class Progress:
+    """How far an evaluation is, on stderr: one line that moves on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self.every = 0.2 if self.live else 10.0
+        self.began = self.last = time.monotonic()
+
+    def __call__(self, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now - self.last < self.every and done < of:
+            return
+        self.last = now
+        left = (now - self.began) / done * (of - done)
+        estimate = f", about {left:.0f} s left" if 20 * done >= of and done < of else ""
+        end = "\r" if self.live and done < of else "\n"
+        print(f"{done} of {of} bouts{estimate}".ljust(50), end=end, file=sys.stderr, flush=True)
+
+
+def _to_stderr(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def _ignore(sentence: str) -> None:
+    """Show nothing."""

@@ -1,0 +1,101 @@
+"""The deployed cascade: draft, peek, challenge, as a generator that asks for completions and takes them.
+
+Evaluation and deployment run this one; they differ in how they draw. Nothing here samples or waits, so that prompts,
+peek and order are the same wherever a pair answers. Prompts and peek are training's own, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator
+from dataclasses import dataclass
+
+from agon.game.peek import peek
+from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
+from agon.types import Completion, Problem, Prompt, Seat
+
+Clip = Callable[[str], str]
+"""Caps a peek in the model's own tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One completion that a cascade asks for. `index` tells several samples of one stage apart."""
+
+    stage: str
+    seat: Seat
+    index: int
+    prompt: Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Peeks:
+    """What the last stage read: of the draft, and in a mixture of agents of the other agent's draft."""
+
+    own: str | None = None
+    other: str | None = None
+
+
+Turns = Generator[Turn, Completion, Peeks]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Untrained Mixture of Agents: two samples of one seat, each refined after reading itself and the other."""
+
+    seat: Seat
+
+
+System = Seat | tuple[Seat, Seat] | Mixture
+"""One seat answers alone; (drafter, challenger) is a cascade; a Mixture is two agents that read each other."""
+
+
+def turns(system: System, problem: Problem, index: int, clip: Clip) -> Turns:
+    """What a system asks for to answer a problem once."""
+    if isinstance(system, Mixture):
+        return mixture(problem, index, system.seat, clip)
+    if isinstance(system, tuple):
+        return cascade(problem, index, *system, clip)
+    return single_pass(problem, index, system)
+
+
+def indexes(system: System, sample: int) -> tuple[int, ...]:
+    """The bouts that make one sample of a system: a mixture has two, one per agent."""
+    return (2 * sample, 2 * sample + 1) if isinstance(system, Mixture) else (sample,)
+
+
+def single_pass(problem: Problem, index: int, seat: Seat) -> Turns:
+    """One pass: the plain prompt, nothing read."""
+    yield _draft(problem, index, seat)
+    return Peeks()
+
+
+def cascade(problem: Problem, index: int, drafter: Seat, challenger: Seat, clip: Clip) -> Turns:
+    """Two passes, as trained: one drafts, the other reads the summary and answers. Who reads itself refines."""
+    draft = yield _draft(problem, index, drafter)
+    seen = peek(draft, clip)
+    prompt = (refine_prompt if drafter == challenger else challenge_prompt)(problem, seen)
+    yield Turn(f"challenge {drafter.policy}", challenger, index, prompt)
+    return Peeks(seen)
+
+
+def mixture(problem: Problem, index: int, seat: Seat, clip: Clip) -> Turns:
+    """One agent of two, with drafts 2k and 2k + 1: it reads its own and the other's, and answers again."""
+    own = peek((yield _draft(problem, index, seat)), clip)
+    other = peek((yield _draft(problem, index ^ 1, seat)), clip)
+    yield Turn("moa", seat, index, moa_prompt(problem, own, other))
+    return Peeks(own, other)
+
+
+def _draft(problem: Problem, index: int, seat: Seat) -> Turn:
+    return Turn("draft", seat, index, draft_prompt(problem))
+
+
+async def follow(steps: Turns, draw: Callable[[Turn], Awaitable[Completion]]) -> Peeks:
+    """Draw what the generator asks for, one completion after the other; return what the last stage read."""
+    try:
+        turn = next(steps)
+        while True:
+            turn = steps.send(await draw(turn))
+    except StopIteration as end:
+        peeks: Peeks = end.value
+        return peeks

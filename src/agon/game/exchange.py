@@ -1,0 +1,79 @@
+"""What challenges made of the drafts they met: conversions, regressions, empty peeks and leaks, counted in one place.
+
+Training, evaluation points, evaluations and reports all count through here. The draft is a_i, the one that was read or
+would have been, also in arms that pay against a different draft. Bouts without both verdicts have no outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from agon.game.peek import leaks
+from agon.types import Bout
+
+Outcome = Literal["kept", "converted", "regressed", "lost"]
+_OUTCOMES: dict[tuple[bool, bool], Outcome] = {
+    (True, True): "kept",
+    (False, True): "converted",
+    (True, False): "regressed",
+    (False, False): "lost",
+}
+"""By whether the draft is right, and whether the challenge is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Counts over bouts with a challenge."""
+
+    draft_right: int = 0
+    """Challenges of right drafts, both graded."""
+    draft_wrong: int = 0
+    """Challenges of wrong drafts, both graded."""
+    conversions: int = 0
+    """Wrong drafts whose challenge is right."""
+    regressions: int = 0
+    """Right drafts whose challenge is wrong."""
+    shown: int = 0
+    """Challenges that read a draft."""
+    empty_peeks: int = 0
+    """Challenges whose draft had no summary."""
+    leaks: int = 0
+    """Peeks that still state the answer in prose."""
+
+    def __add__(self, other: Exchange) -> Exchange:
+        return Exchange(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+
+
+def outcome_of(draft_correct: bool, challenge_correct: bool) -> Outcome:
+    """How a challenge came out, given both verdicts."""
+    return _OUTCOMES[draft_correct, challenge_correct]
+
+
+def outcome(bout: Bout) -> Outcome | None:
+    """How a bout came out; None without a challenge or without both verdicts."""
+    if bout.challenge is None or not (bout.draft.verdict.graded and bout.challenge.verdict.graded):
+        return None
+    return outcome_of(bout.draft.verdict.correct, bout.challenge.verdict.correct)
+
+
+def leaked(bout: Bout) -> bool:
+    """Whether what was read still states the answer."""
+    return any(leaks(text, bout.problem.answer) for text in (bout.peek, bout.other_peek) if text)
+
+
+def exchange(bouts: Iterable[Bout]) -> Exchange:
+    """Count what challenges made of drafts; a bout without a challenge counts nowhere."""
+    bouts = list(bouts)
+    outcomes = [outcome(bout) for bout in bouts]
+    shown = [bout for bout in bouts if bout.peek is not None]
+    return Exchange(
+        draft_right=outcomes.count("kept") + outcomes.count("regressed"),
+        draft_wrong=outcomes.count("converted") + outcomes.count("lost"),
+        conversions=outcomes.count("converted"),
+        regressions=outcomes.count("regressed"),
+        shown=len(shown),
+        empty_peeks=sum(not bout.peek for bout in shown),
+        leaks=sum(map(leaked, shown)),
+    )

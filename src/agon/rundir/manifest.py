@@ -1,0 +1,82 @@
+"""What a run was started on: `manifest.json`. A resumed run must have the same base, data and seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from agon.config import Config, flat, resolved
+from agon.rundir import provenance
+from agon.rundir.files import to_json
+from agon.rundir.records import Record
+
+MAY_CHANGE = ("report_to", "save.keep", "sampler.url")
+"""Keys that a resumed run may change: where it is watched, how much it keeps, where the same weights are sampled."""
+
+
+class Seeds(Record):
+    """The seeds of a run."""
+
+    train: int
+    """Order of problems and every draw."""
+    split: int
+    """Which problem falls in which split."""
+
+
+class SplitFacts(Record):
+    """The problems of a run, by split."""
+
+    hashes: dict[str, str] = {}
+    """Names the content of each split."""
+    counts: dict[str, int] = {}
+    """Problems in each split."""
+    revisions: dict[str, str | None] = {}
+    """Revision of each data set on the Hub, where it has one."""
+
+
+class RunManifest(Record):
+    """What a run was started on."""
+
+    arm: str
+    """The arm."""
+    seeds: Seeds
+    """Its seeds."""
+    base_hash: str | None
+    """SHA-256 over the weights of the base, where it is a folder."""
+    data: SplitFacts
+    """Its problems."""
+    config_hash: str
+    """Names the config by all that must not change while the run lives."""
+    git: provenance.Revision | None
+    """Revision of Agon's own source tree; null when it is installed from a package."""
+    packages: dict[str, str]
+    """Python, and the packages that a result may depend on."""
+    hardware: provenance.Hardware
+    """System, cores, memory and GPUs; no name of a machine."""
+
+
+def manifest_of(config: Config, data: SplitFacts, base_hash: str | None) -> RunManifest:
+    """The manifest of a run that starts now, on this machine."""
+    return RunManifest(
+        arm=config.arm,
+        seeds=Seeds(train=config.train.seed, split=config.data.split_seed),
+        base_hash=base_hash,
+        data=data,
+        config_hash=config_hash(config),
+        git=provenance.git_revision(),
+        packages=provenance.packages(),
+        hardware=provenance.hardware(),
+    )
+
+
+def config_hash(config: Config) -> str:
+    """Names a config by all that must not change while a run lives."""
+    kept = {key: value for key, value in flat(to_json(resolved(config))).items() if key not in MAY_CHANGE}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
+
+def changes(old: Config | Record, new: Config | Record) -> dict[str, tuple[str, str]]:
+    """The dotted keys in which two trees differ, each with both values as JSON."""
+    before, after = (flat(to_json(tree.model_dump(mode="json", by_alias=True))) for tree in (old, new))
+    differ = [key for key in sorted(before.keys() | after.keys()) if before.get(key, ...) != after.get(key, ...)]
+    return {key: tuple(json.dumps(tree.get(key), sort_keys=True) for tree in (before, after)) for key in differ}  # type: ignore[misc]

@@ -1,0 +1,134 @@
+"""What a run writes down after each step, what it shows, and the warnings about its health."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+from agon.protocols import Update
+from agon.rundir import RunDir
+from agon.rundir.records import Point, StepRecord, Timing
+from agon.training.health import verifier_failing, warnings
+from agon.training.machines import Machines
+from agon.training.step_record import step_record
+from agon.types import Bout, Played, Rollout, Stream
+
+
+class Display(Protocol):
+    """What shows a run while it trains."""
+
+    def step(self, record: StepRecord, timing: Timing) -> None: ...
+
+    def point(self, point: Point) -> None: ...
+
+    def note(self, sentence: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Silent:
+    """Shows nothing: for processes other than the first, and for scripts that want no output."""
+
+    def step(self, record: StepRecord, timing: Timing) -> None:
+        pass
+
+    def point(self, point: Point) -> None:
+        pass
+
+    def note(self, sentence: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Stopwatch:
+    """Seconds by part since the last `take`."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, part: str) -> Iterator[None]:
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(part, time.perf_counter() - began)
+
+    def add(self, part: str, seconds: float) -> None:
+        self._seconds[part] = self._seconds.get(part, 0.0) + seconds
+
+    def take(self) -> dict[str, float]:
+        """The seconds so far, and start again from zero."""
+        seconds, self._seconds = self._seconds, {}
+        return seconds
+
+
+class TrainingLog:
+    """Writes the step, its bouts and its timing; warns once about what looks wrong."""
+
+    def __init__(self, run: RunDir, machines: Machines, display: Display, arm: str) -> None:
+        self.run, self.machines, self.display, self.arm = run, machines, display, arm
+        self.timed = Stopwatch()
+        self._warned: set[str] = set()
+
+    def write(self, played: Played, update: Update) -> None:
+        """Gather what all processes played; the first one writes it down."""
+        learner = self.machines.learner
+        plays, history = learner.gather(without_tokens(played)), self.history
+        if learner.rank == 0:
+            record = step_record(plays, update.metrics)
+            timing = self._timing(record)
+            with self.timed("write"):
+                self.run.write_bouts(update.step, [bout for part in plays for bout in part.bouts], self.arm)
+                self.run.steps.append(record)
+                self.run.timings.append(timing)
+            history.append(record)
+            self.display.step(record, timing)
+
+    @cached_property
+    def history(self) -> list[StepRecord]:
+        """Every record of the run so far, read once; call it first after the log was rewound."""
+        return self.run.steps.records() if self.machines.learner.rank == 0 else []
+
+    def _timing(self, record: StepRecord) -> Timing:
+        spent = self.timed.take()
+        tokens = sum(entry.generated for entry in record.ledger.values())
+        return Timing(
+            step=record.step,
+            seconds={name: round(value, 4) for name, value in spent.items()},
+            tokens_per_second=round(tokens / spent["play"], 1) if spent.get("play") else None,
+            memory=dict(self.machines.learner.memory()),
+            canary=self.machines.gaps(),
+        )
+
+    def check_health(self) -> str | None:
+        """Warn once about each finding; return what to say when the run must stop, the same on every process."""
+        for sentence in warnings(self.history):
+            if sentence not in self._warned:
+                self._warned.add(sentence)
+                self.display.note(sentence)
+        failing: str | None = self.machines.learner.gather(verifier_failing(self.history))[0]
+        return failing
+
+
+def without_tokens(played: Played) -> Played:
+    """A play without token ids: what is logged and sent between processes."""
+
+    def strip(rollout: Rollout) -> Rollout:
+        return replace(rollout, completion=replace(rollout.completion, tokens=None))
+
+    def strip_bout(bout: Bout) -> Bout:
+        return replace(bout, draft=strip(bout.draft), challenge=strip(bout.challenge) if bout.challenge else None)
+
+    def strip_stream(stream: Stream) -> Stream:
+        return replace(stream, groups=tuple(tuple(strip(row) for row in group) for group in stream.groups))
+
+    competitive = strip_stream(played.competitive) if played.competitive else None
+    bouts = tuple(strip_bout(bout) for bout in played.bouts)
+    return replace(played, bouts=bouts, standalone=strip_stream(played.standalone), competitive=competitive)

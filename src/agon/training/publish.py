@@ -1,0 +1,58 @@
+"""From the learner's weights to the sampler: versions, published folders, and the check that they arrived.
+
+A version's name and folder are never reused, also after a resume: engines cache by both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from agon.rundir.files import remove_tree
+from agon.training.machines import Machines
+from agon.types import Policy, Version
+
+Versions = Mapping[Policy, Version]
+
+
+class Publisher:
+    """Hands adapters to the sampler and removes the folders that no engine can still be reading."""
+
+    def __init__(self, machines: Machines, folder: Path) -> None:
+        self.machines, self.folder = machines, folder
+        self._previous: set[Version] = set()
+
+    def name(self, current: Versions, done: int) -> dict[Policy, Version]:
+        """The version of every policy after `done` steps: a new one for each whose weights changed."""
+        learner, names = self.machines.learner, dict(current)
+        for policy in Policy:
+            digest = learner.hash(policy)[:8]
+            if policy not in names or names[policy].digest != digest:
+                names[policy] = Version.of(policy, done, digest)
+        return names
+
+    def publish(self, new: Iterable[Version], current: Versions, first: Versions) -> None:
+        """Publish new versions, each from a folder of its own, and check that the engine samples from all current."""
+        learner = self.machines.learner
+        for version in new:
+            assert version.policy is not None
+            if learner.rank == 0:
+                learner.export(version.policy, self.folder / version)
+            learner.gather(None)
+            self.machines.sampler.publish(version, self.folder / version)
+        self._remove_old(current, first)
+        self.machines.check(current)
+
+    def pin(self, first: Versions) -> None:
+        """Keep the first versions live: rivals that do not move, to measure progress against."""
+        for version in first.values():
+            self.machines.sampler.pin(version, self.folder / version)
+
+    def _remove_old(self, current: Versions, first: Versions) -> None:
+        """Remove folders of versions that are neither current, nor first, nor of the step before."""
+        kept = {*current.values(), *first.values(), *self._previous}
+        self._previous = set(current.values())
+        if self.machines.learner.rank == 0 and self.folder.is_dir():
+            for folder in self.folder.iterdir():
+                if folder.name not in kept:
+                    remove_tree(folder)

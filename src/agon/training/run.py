@@ -1,0 +1,125 @@
+"""Start or resume a run from Python: what `agon train` calls."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agon.config import Config, load_config
+from agon.data import Splits, splits
+from agon.engine.build import base_hash
+from agon.errors import RunDirError
+from agon.rundir import RunDir
+from agon.rundir.manifest import SplitFacts, manifest_of
+from agon.training.display import open_display
+from agon.training.log import Display, Silent
+from agon.training.loop import Training
+from agon.training.machines import build
+from agon.training.schedule import Schedule
+from agon.training.trackers import check
+from agon.verify import check_verifier
+
+Show = Literal["auto", "json", "nothing"]
+PATIENCE = 600.0
+"""Seconds that other processes wait for the first one to make the run directory."""
+
+
+def train(
+    config: Config | str | Path,
+    *overrides: str,
+    name: str | None = None,
+    out: str | Path = "runs",
+    resume: bool = False,
+    show: Show = "auto",
+) -> RunDir:
+    """Train a pair, or resume a run, and return its directory.
+
+    `config` is a YAML file, a `Config`, or with `resume` a run directory; `overrides` are `section.key=value`. A run
+    that is interrupted saves and raises KeyboardInterrupt.
+    """
+    target = _target(config, overrides, name, Path(out), resume)
+    check(target.config.report_to)
+    check_verifier(target.config.verifier)
+    parts = splits(target.config.data)
+    schedule = Schedule.of(target.config, len(parts.train))
+    first = os.environ.get("RANK", "0") == "0"  # set by torchrun and `accelerate launch`
+    run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
+    display = _display(show, schedule.total, target.config, run) if first else Silent()
+    for change in changes:
+        display.note(change)
+    finished = _run(target.config, run, parts, schedule, display)
+    if not finished:
+        raise KeyboardInterrupt(f"stopped and saved; resume with: agon train {run.path} --resume")
+    return run
+
+
+def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
+    try:
+        machines = build(config, schedule.total)
+        try:
+            return Training(config, run, parts.train, parts.dev, machines, display).go()
+        finally:
+            machines.close()
+    finally:
+        display.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    config: Config
+    path: Path
+
+
+def _target(
+    given: Config | str | Path, overrides: tuple[str, ...], name: str | None, out: Path, resume: bool
+) -> _Target:
+    """The config, and the run directory it goes to. A run directory brings its own config."""
+    if isinstance(given, Config):
+        if overrides:
+            raise TypeError("overrides go with a config file; change a Config with model_copy")
+        return _Target(given, out / (name or default_name(given)))
+    path = Path(given)
+    if (path / "config.yaml").is_file():
+        if not resume:
+            raise RunDirError(f"{path} is a run directory", fix=f"resume it: agon train {path} --resume")
+        return _Target(load_config(path / "config.yaml", overrides), path)
+    config = load_config(path, overrides)
+    return _Target(config, out / (name or default_name(config)))
+
+
+def default_name(config: Config) -> str:
+    """Arm, base and seed: what tells runs of one study apart."""
+    base = config.model.name.rsplit("/", 1)[-1].replace(":", "-").lower()
+    return f"{config.arm}-{base}-s{config.train.seed}"
+
+
+def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[str]]:
+    """The run directory, new or checked; and what has changed since it was started."""
+    config, facts, digest = target.config, _facts(parts), base_hash(target.config.model)
+    if not (resume and target.path.exists()):
+        return RunDir.create(target.path.parent, target.path.name, config, facts, digest), []
+    run = RunDir.open(target.path)
+    run.check_config(config)
+    return run, run.check_manifest(manifest_of(config, facts, digest))
+
+
+def _awaited(path: Path, patience: float = PATIENCE) -> RunDir:
+    """The directory that the first process makes; it appears atomically, so its config is enough to look for."""
+    deadline = time.monotonic() + patience
+    while not (path / "config.yaml").is_file() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return RunDir.open(path)
+
+
+def _display(show: Show, total: int, config: Config, run: RunDir) -> Display:
+    if show == "nothing":
+        return Silent()
+    return open_display(total, json=show == "json", trackers=config.report_to, run=run)
+
+
+def _facts(parts: Splits) -> SplitFacts:
+    counts = {name: len(problems) for name, problems in parts.parts.items()}
+    return SplitFacts(hashes=parts.hashes, counts=counts, revisions=parts.revisions)

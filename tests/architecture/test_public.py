@@ -1,0 +1,36 @@
+"""The public names: importable, typed, and not hidden by a module of the same name."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+
+import pytest
+
+import agon
+
+from .tree import SOURCE
+
+
+@pytest.mark.parametrize("name", agon.__all__)
+def test_a_public_name_is_there_and_no_module_hides_it(name: str) -> None:
+    assert getattr(agon, name) is not None
+    assert not (SOURCE / name).exists(), f"importing agon.{name}.x would replace the public agon.{name}"
+    assert not (SOURCE / f"{name}.py").exists(), f"importing agon.{name} would replace the public name"
+
+
+def test_the_names_for_type_checkers_are_those_for_users() -> None:
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    named = {
+        alias.asname or alias.name for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert named == set(agon.__all__)
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "compare", "load_config", "load_verifier", "play"])
+def test_a_public_function_is_typed_throughout(name: str) -> None:
+    signature = inspect.signature(getattr(agon, name))
+    bare = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
+    assert not bare
+    assert signature.return_annotation is not signature.empty

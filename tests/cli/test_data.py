@@ -1,0 +1,131 @@
+"""`agon data`: what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agon.cli.parser import Parser
+from agon.config import Source
+from agon.data import load
+from agon.errors import AgonError, InputError
+from tests.data.helpers import Exact, code_row, numbered, rows_of, write_jsonl
+
+CONFIG = """
+schema: 1
+arm: agon
+model: {{name: "agon:tiny"}}
+data:
+  train: {{path: "{path}", take: 20}}
+  dev: {{path: "{path}", take: 5}}
+  held_out: {{path: "{path}", take: 10}}
+verifier: math
+"""
+
+
+@pytest.fixture
+def agon_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
+    """Run `agon data ...` with the exact verifier; gives the exit code and what was printed."""
+    command = importlib.import_module("agon.cli.data")
+    judge = Exact()
+    monkeypatch.setattr("agon.verify.load_verifier", lambda *_, **__: judge, raising=False)
+
+    def call(*words: str) -> tuple[int, str]:
+        parser = Parser(prog="agon data")
+        command.add_arguments(parser)
+        args: argparse.Namespace = parser.parse(list(words))
+        code: int = command.run(args)
+        assert args.action != "check" or judge.closed
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def test_show_prints_a_file_and_its_first_problems(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
+    rows = [{"problem": f"q {n} \x1b[2J\nnew line", "answer": n} for n in range(5)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    code, text = agon_data("show", path, "columns.question=problem", "--rows", "2")
+    assert code == 0
+    assert "5 problems" in text
+    assert text.count("answer: ") == 2
+    assert "\x1b" not in text
+
+
+def test_show_json_holds_counts_lengths_and_rows(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(4)) + rows_of(numbered(1)))
+    _, text = agon_data("show", path, "--json")
+    (facts,) = json.loads(text).values()
+    assert (facts["problems"], facts["rows"], facts["duplicates"], len(facts["first"])) == (4, 5, 1, 3)
+
+
+def test_check_passes_or_fails_by_its_exit_code(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
+    good = write_jsonl(tmp_path / "good.jsonl", rows_of(numbered(10)))
+    bad = write_jsonl(tmp_path / "bad.jsonl", [*rows_of(numbered(10)), {"question": "odd", "answer": "?1"}])
+    assert agon_data("check", good)[0] == 0
+    code, text = agon_data("check", bad)
+    assert code == 1
+    assert "10 of 11 accepted" in text
+    assert "bad_gold  ?1  not a number" in text
+
+
+def test_check_of_a_config_covers_its_splits_and_their_overlap(
+    tmp_path: Path, agon_data: Callable[..., tuple[int, str]]
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(50)))
+    config = tmp_path / "run.yaml"
+    config.write_text(CONFIG.format(path=path))
+    code, text = agon_data("check", str(config), "--json")
+    found = json.loads(text)
+    assert code == 0
+    assert {name: part["problems"] for name, part in found["parts"].items()} == {"train": 20, "dev": 5, "held_out": 10}
+    assert found["overlap"] == {"of": 10, "problems": []}
+    _, text = agon_data("show", f"{config}:dev", "data.dev.take=7", "--json")
+    assert json.loads(text)["dev"]["problems"] == 7
+
+
+def test_check_of_code_problems_needs_no_verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = importlib.import_module("agon.cli.data")
+    monkeypatch.setattr("agon.verify.load_verifier", lambda *_: pytest.fail("started a verifier"), raising=False)
+    path = write_jsonl(tmp_path / "train.jsonl", [code_row()])
+    parser = Parser(prog="agon data")
+    command.add_arguments(parser)
+    assert command.run(parser.parse(["check", "codecontests-easy", f"path={path}"])) == 0
+
+
+def test_split_prints_hashes_and_writes_files_that_can_be_read_again(
+    tmp_path: Path, agon_data: Callable[..., tuple[int, str]]
+) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(50)))
+    words = ["split", path, "--held-out", "10", "--dev", "5", "--seed", "3", "-o", str(tmp_path / "out"), "--json"]
+    _, text = agon_data(*words)
+    parts = json.loads(text)["parts"]
+    assert [parts[name]["problems"] for name in ("train", "dev", "held_out")] == [35, 5, 10]
+    again = load(Source(path=str(tmp_path / "out" / "held_out.jsonl")))
+    assert len(again) == 10
+    with pytest.raises(InputError, match="already exists"):
+        agon_data(*words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "gsm9k"),
+        ("show", "tabletop", "options.family"),
+        ("show", "tabletop", "tke=5"),
+        ("show", "tabletop", "take=0"),
+        ("show", "absent.yaml"),
+        ("split", "tabletop"),
+        ("split", "tabletop", "--dev", "0", "--held-out", "5"),
+        ("split", "run.yaml:dev"),
+    ],
+)
+def test_bad_input_is_reported_with_a_fix(words: tuple[str, ...], agon_data: Callable[..., tuple[int, str]]) -> None:
+    with pytest.raises(AgonError) as caught:
+        agon_data(*words)
+    assert caught.value.exit_code == 2
+    assert caught.value.fix

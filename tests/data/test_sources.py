@@ -1,0 +1,168 @@
+"""Splits: disjoint, the same everywhere, and never silently smaller than asked."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from agon.config import Source
+from agon.data import Splits, load, splits
+from agon.data.normalise import question_key
+from agon.data.split import overlap
+from agon.errors import DataError
+from tests.data.helpers import ROOT, data, numbered, one_file, rows_of, write_jsonl
+
+OTHER_PYTHON = """
+import json, sys
+from types import SimpleNamespace as N
+from agon.data import splits
+def source(take): return N(preset=None, path=sys.argv[1], columns={}, options={}, take=take)
+made = splits(N(train=source(None), dev=source(20), held_out=source(30), split_seed=7))
+ids = {part: [problem.id for problem in problems] for part, problems in made.parts.items()}
+print(json.dumps({"python": sys.version_info[:2], "hashes": made.hashes, "ids": ids}))
+"""
+
+
+def ids(made: Splits) -> dict[str, list[str]]:
+    return {part: [problem.id for problem in problems] for part, problems in made.parts.items()}
+
+
+def test_shuffling_the_file_changes_nothing(tmp_path: Path) -> None:
+    rows = rows_of(numbered(100)) + rows_of(numbered(10))
+    rows += [{"question": f"  {row['question'].upper()}", "answer": row["answer"]} for row in rows[:20]]
+    expected = splits(one_file(write_jsonl(tmp_path / "a.jsonl", rows), train=None, dev=20, held_out=30))
+    for seed in range(5):
+        random.Random(seed).shuffle(rows)
+        again = splits(one_file(write_jsonl(tmp_path / "a.jsonl", rows), train=None, dev=20, held_out=30))
+        assert ids(again) == ids(expected)
+        assert again.hashes == expected.hashes
+
+
+def other_pythons() -> list[str]:
+    """Interpreters of another version that are installed here."""
+    roots = [Path.home() / ".pyenv" / "versions"]
+    found = [str(path) for root in roots for path in sorted(root.glob("3.1[1-9]*/bin/python"))]
+    found += [path for minor in range(11, 20) if (path := shutil.which(f"python3.{minor}"))]
+    return [path for path in found if _minor(path) not in (None, sys.version_info.minor)]
+
+
+def _minor(python: str) -> int | None:
+    """The minor version of an interpreter; None if it does not start."""
+    asked = subprocess.run([python, "-c", "import sys; print(sys.version_info[1])"], capture_output=True, text=True)
+    return int(asked.stdout) if asked.returncode == 0 else None
+
+
+OTHERS = other_pythons()
+
+
+@pytest.mark.skipif(not OTHERS, reason="no other Python (3.11 or later) is installed here")
+def test_another_python_makes_the_same_splits(tmp_path: Path) -> None:
+    words = ["Café ½ ﬁ Ａ straße ΑΣ İ", "x\u2028y", "e\u0301", "∑ 𝔸 ≤ 5", "१२३", "👩\u200d🚀 - 3"]
+    rows = rows_of(numbered(100)) + [{"question": f"{word} number {n}", "answer": "1"} for n, word in enumerate(words)]
+    path = write_jsonl(tmp_path / "a.jsonl", rows)
+    here = splits(one_file(path, train=None, dev=20, held_out=30, seed=7))
+    versions = set()
+    for python in OTHERS:
+        command = [python, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{OTHER_PYTHON}", path]
+        there = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert (there["ids"], there["hashes"]) == (ids(here), here.hashes)
+        versions.add(tuple(there["python"]))
+    assert versions - {sys.version_info[:2]}
+
+
+def test_a_larger_train_or_dev_never_changes_held_out(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(200)))
+    sizes = [(10, 10), (50, 10), (150, 10), (10, 100), (None, 10)]
+    made = [splits(one_file(path, train=train, dev=dev, held_out=30)) for train, dev in sizes]
+    assert len({one.hashes["held_out"] for one in made}) == 1
+    assert len({one.hashes["dev"] for one in made if len(one.dev) == 10}) == 1
+    small, middle, large = (set(ids(one)["train"]) for one in made[:3])
+    assert small < middle < large
+
+
+def test_another_seed_makes_another_split(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(200)))
+    hashes = [splits(one_file(path, train=50, dev=30, held_out=30, seed=seed)).hashes["held_out"] for seed in range(5)]
+    assert len(set(hashes)) == 5
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    words=st.lists(st.text("aA bB.,-2ﬁ", min_size=3, max_size=8).filter(str.strip), min_size=30, max_size=60),
+    seed=st.integers(0, 9),
+)
+def test_no_question_stands_in_two_splits_whatever_its_spelling(tmp_path: Path, words: list[str], seed: int) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [{"question": word, "answer": "1"} for word in words])
+    if len({question_key(word) for word in words}) < 4:
+        return
+    made = splits(one_file(path, train=None, dev=1, held_out=2, seed=seed))
+    keys = [question_key(problem.question) for part in made.parts.values() for problem in part]
+    assert len(keys) == len(set(keys)) == len({question_key(word) for word in words})
+
+
+def test_what_another_source_holds_out_is_taken_from_train(tmp_path: Path) -> None:
+    train = write_jsonl(tmp_path / "train.jsonl", rows_of(numbered(60)))
+    spelled = [{"question": f"{p.question.upper()} ", "answer": p.answer} for p in numbered(30)]
+    held_out = write_jsonl(tmp_path / "held_out.jsonl", spelled)
+    dev = write_jsonl(tmp_path / "dev.jsonl", rows_of(numbered(20, start=20)))
+    made = splits(data(Source(path=train), Source(path=dev), Source(path=held_out)))
+    assert {part: len(problems) for part, problems in made.parts.items()} == {"train": 20, "dev": 10, "held_out": 30}
+    assert overlap(made.train, made.held_out).problems == ()
+
+
+def test_a_source_that_two_splits_name_is_read_once(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(50)))
+    made = splits(one_file(path, train=10, dev=10, held_out=10))
+    assert made.pools["train"] is made.pools["dev"] is made.pools["held_out"]
+
+
+def test_a_stored_and_a_generated_source_go_together(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(50)))
+    made = splits(data(Source(preset="tabletop", take=40), Source(path=path, take=10), Source(path=path)))
+    assert {part: len(problems) for part, problems in made.parts.items()} == {"train": 40, "dev": 10, "held_out": 40}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((10, 10, 60), "data.held_out needs 60 problems, but 50 are left"),
+        ((10, 30, 30), "data.dev needs 30 problems, but 20 are left"),
+        ((41, 5, 5), "data.train needs 41 problems, but 40 are left"),
+        ((None, 25, 25), "data.train needs at least 1 problem, but 0 are left"),
+        ((30, 30, None), "data.held_out needs at least 1 problem, but 50 are left"),
+    ],
+)
+def test_too_few_rows_are_reported_with_the_counts(tmp_path: Path, sizes: tuple[int | None, ...], message: str) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", [*rows_of(numbered(50)), *rows_of(numbered(3))])
+    train, dev, held_out = sizes
+    with pytest.raises(DataError) as caught:
+        splits(one_file(path, train=train, dev=dev, held_out=held_out))
+    assert message in caught.value.message
+    assert "50 usable (53 rows, 3 duplicate)" in caught.value.message
+    assert "take=" in caught.value.fix
+
+
+def test_two_splits_cannot_both_have_the_rest(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(50)))
+    with pytest.raises(DataError, match="both take all that is left"):
+        splits(one_file(path, train=None, dev=None, held_out=5))
+
+
+def test_held_out_may_take_what_the_others_leave(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(50)))
+    made = splits(one_file(path, train=20, dev=10, held_out=None))
+    assert [len(made.train), len(made.dev), len(made.held_out)] == [20, 10, 20]
+
+
+def test_a_source_smaller_than_its_take_is_reported(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(4)))
+    with pytest.raises(DataError, match="has 4 problems, not 5"):
+        load(Source(path=path, take=5))

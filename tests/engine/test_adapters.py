@@ -1,0 +1,181 @@
+"""The pair: how it starts, what carries an adapter, and what its files are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+
+from agon.config import Init, Lora
+from agon.engine.adapters import AdapterPair, build_pair, linear_targets
+from agon.engine.synthetic import random_base
+from agon.errors import CheckpointError, ConfigError
+from agon.types import Policy
+
+LORA = Lora(rank=4, alpha=8)
+IDS = torch.arange(2, 22).view(1, -1)
+
+
+def pair_of(seed: int = 0, base: Any = None, noise: float = 0.02, lora: Lora = LORA) -> AdapterPair:
+    return build_pair(base if base is not None else random_base(), lora, Init(b_noise_std=noise), seed)
+
+
+def logits(model: Any) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(IDS).logits
+
+
+def test_a_starts_as_the_base_and_b_close_to_it() -> None:
+    base, pair = logits(random_base()), pair_of(noise=1e-3)
+    pair.activate(Policy.A)
+    assert torch.equal(logits(pair.model), base)
+    pair.activate(Policy.B)
+    assert 0 < float((logits(pair.model) - base).abs().max()) < 0.1
+
+
+def test_the_noise_of_b_has_the_size_that_the_config_says() -> None:
+    found = torch.cat(
+        [p.detach().flatten() for n, p in pair_of(noise=0.5).named_parameters(Policy.B).items() if "lora_B" in n]
+    )
+    assert float(found.std()) == pytest.approx(0.5, rel=0.05)
+    assert float(found.mean()) == pytest.approx(0.0, abs=0.03)
+
+
+def test_the_same_seed_gives_the_same_pair_whatever_was_drawn_before() -> None:
+    one = pair_of(seed=3)
+    torch.randn(17)
+    two, other = pair_of(seed=3), pair_of(seed=4)
+    for policy in Policy:
+        assert one.hash(policy) == two.hash(policy)
+        assert one.hash(policy) != other.hash(policy)
+
+
+def test_building_a_pair_leaves_the_global_generator_alone() -> None:
+    torch.manual_seed(0)
+    expected = torch.randn(3)
+    torch.manual_seed(0)
+    pair_of(seed=9)
+    assert torch.equal(torch.randn(3), expected)
+
+
+def test_adapters_are_float32_masters_over_a_bfloat16_base() -> None:
+    pair = pair_of(base=random_base().to(torch.bfloat16))
+    assert {p.dtype for policy in Policy for p in pair.parameters(policy)} == {torch.float32}
+    assert pair.model.get_base_model().model.embed_tokens.weight.dtype == torch.bfloat16
+
+
+def test_both_stay_trainable_whatever_is_active() -> None:
+    pair = pair_of()
+    for policy in (Policy.B, Policy.A):
+        pair.activate(policy)
+        with pair.base_only():
+            pass
+        assert pair.model.active_adapters == [policy.value]
+        assert all(p.requires_grad for q in Policy for p in pair.parameters(q))
+
+
+def test_base_only_is_the_base() -> None:
+    pair = pair_of()
+    pair.activate(Policy.B)
+    with pair.base_only():
+        inside = logits(pair.model)
+    assert torch.equal(inside, logits(random_base()))
+    assert not torch.equal(inside, logits(pair.model))
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_an_exported_adapter_is_a_plain_peft_directory(tmp_path: Path, policy: Policy) -> None:
+    pair = pair_of()
+    pair.activate(policy)
+    expected = logits(pair.model)
+    digest = pair.export(policy, tmp_path / policy.value)
+    assert digest == pair.hash(policy)
+    assert sorted(f.name for f in (tmp_path / policy.value).iterdir()) == [
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
+    assert torch.equal(logits(PeftModel.from_pretrained(random_base(), tmp_path / policy.value)), expected)
+
+
+def test_equal_adapters_give_equal_files(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        pair_of().export(Policy.B, tmp_path / name)
+    for file in ("adapter_config.json", "adapter_model.safetensors"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
+    settings = json.loads((tmp_path / "one" / "adapter_config.json").read_text())
+    assert settings["target_modules"] == sorted(settings["target_modules"])
+
+
+def test_load_puts_back_one_policy_and_leaves_the_other(tmp_path: Path) -> None:
+    source, pair = pair_of(seed=1), pair_of(seed=2)
+    before = [p.detach().clone() for p in pair.parameters(Policy.A)]
+    source.export(Policy.B, tmp_path)
+    pair.load(Policy.B, tmp_path)
+    assert pair.hash(Policy.B) == source.hash(Policy.B)
+    assert all(map(torch.equal, before, pair.parameters(Policy.A)))
+
+
+def test_an_adapter_of_another_shape_is_refused(tmp_path: Path) -> None:
+    pair_of(lora=Lora(rank=2, alpha=4)).export(Policy.A, tmp_path)
+    with pytest.raises(CheckpointError, match="does not hold an adapter of this shape"):
+        pair_of().load(Policy.A, tmp_path)
+
+
+EXPECTED = {
+    "qwen3": {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+    "qwen3_5": {"in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b", "out_proj"},
+    "gemma4": {"per_layer_input_gate", "per_layer_projection", "per_layer_model_projection"},
+}
+
+
+@pytest.mark.parametrize("family", list(EXPECTED))
+def test_every_linear_layer_of_a_family_carries_an_adapter_except_the_head(family: str) -> None:
+    base = random_base(family)
+    linear = [name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear)]
+    pair = pair_of(base=base)
+    assert set(linear) - set(pair.targets()) == {"lm_head"}
+    assert {name.rsplit(".", 1)[-1] for name in pair.targets()} >= EXPECTED["qwen3"] | EXPECTED[family]
+
+
+def test_towers_that_text_does_not_pass_carry_none() -> None:
+    base = gemma4_with_towers()
+    pair = pair_of(base=base)
+    assert any("vision" in name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear))
+    assert any("audio" in name for name, module in base.named_modules() if isinstance(module, torch.nn.Linear))
+    assert not [name for name in pair.targets() if "vision" in name or "audio" in name]
+    assert len(pair.targets()) == len(pair_of(base=random_base("gemma4")).targets())
+
+
+def gemma4_with_towers() -> Any:
+    from transformers import AutoModelForCausalLM, Gemma4Config
+
+    vision = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "position_embedding_size": 64}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8}
+    audio = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "output_proj_dims": 16}
+    text = random_base("gemma4").config
+    return AutoModelForCausalLM.from_config(
+        Gemma4Config(
+            text_config=text, vision_config=vision | heads, audio_config=audio | {"subsampling_conv_channels": [8, 4]}
+        )
+    )
+
+
+def test_targets_may_be_named() -> None:
+    names = {
+        name.rsplit(".", 1)[-1] for name in pair_of(lora=Lora(rank=2, alpha=4, targets=["q_proj", "v_proj"])).targets()
+    }
+    assert names == {"q_proj", "v_proj"}
+
+
+@pytest.mark.parametrize("name", ["lm_head", "q_porj"])
+def test_a_target_that_is_no_linear_layer_of_the_base_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"no linear layer is called {name}"):
+        pair_of(lora=Lora(rank=2, alpha=4, targets=[name]))
+
+
+def test_linear_targets_leave_out_an_untied_head_too() -> None:
+    assert "lm_head" not in linear_targets(random_base(tie_word_embeddings=False))

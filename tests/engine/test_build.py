@@ -1,0 +1,62 @@
+"""The base that a run reads: one revision for its tokenizer, its template, its learner and its engine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agon.config import Model
+from agon.engine.build import base_files
+from agon.engine.tiny.checkpoint import tiny_base
+from agon.errors import ConfigError
+
+OLD, NEW = "1" * 40, "2" * 40
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Path:
+    """A cache of the Hub's own layout with two revisions of one base; `main` is the newer."""
+    repository = tmp_path / "hub" / "models--some--base"
+    for revision, template in ((OLD, "old"), (NEW, "new")):
+        folder = repository / "snapshots" / revision
+        shutil.copytree(tiny_base(), folder)
+        (folder / "chat_template.jinja").write_text(template)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(NEW)
+    (repository / "refs" / "v1").write_text(OLD)
+    return tmp_path / "hub"
+
+
+SCRIPT = """
+import sys
+from transformers import AutoTokenizer
+from agon.config import Model
+from agon.engine.build import base_files
+for revision in sys.argv[1:]:
+    path = base_files(Model(name="some/base", revision=revision if revision != "none" else None))
+    print(AutoTokenizer.from_pretrained(path).chat_template)
+"""
+
+
+def test_everything_reads_the_revision_that_the_config_names(hub: Path) -> None:
+    """In a process of its own: the libraries read where the cache is when they are imported."""
+    offline = os.environ | {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", SCRIPT, "none", "v1", OLD, NEW]
+    done = subprocess.run(command, env=offline, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["new", "old", "old", "new"]
+
+
+def test_a_folder_is_read_as_it_is(tmp_path: Path) -> None:
+    assert base_files(Model(name=str(tmp_path), revision="v1")) == str(tmp_path)
+
+
+def test_a_revision_that_is_not_available_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError, match="nobody/nothing is not available at revision v9") as caught:
+        base_files(Model(name="nobody/nothing", revision="v9"))
+    assert "model.revision" in caught.value.fix

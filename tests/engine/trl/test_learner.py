@@ -1,0 +1,285 @@
+"""The learner against hand-written autograd, and its promises: masking, schedule, stopping, exact resume, refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from agon.engine.synthetic import random_base, rollout, stream, worst_case
+from agon.engine.trl.learner import TRLLearner
+from agon.errors import CheckpointError, EngineError
+from agon.protocols import Tokens
+from agon.types import Policy, Rollout, Stream
+
+from .helpers import (
+    both,
+    distance,
+    equal,
+    make_learner,
+    masked,
+    model_config,
+    moments,
+    rows,
+    train,
+    train_config,
+    weights,
+)
+
+
+class Gradients(TrainerCallback):
+    """What the optimizer finds, before it steps."""
+
+    def __init__(self, learner: TRLLearner) -> None:
+        self.learner, self.found = learner, {}
+        learner.trainer.add_callback(self)
+
+    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        self.found = {p: [x.grad for x in self.learner.pair.parameters(p)] for p in Policy}
+        self.found = {p: [None if g is None else g.clone() for g in found] for p, found in self.found.items()}
+
+
+def token_logps(model: Any, tokens: Tokens) -> torch.Tensor:
+    ids = torch.tensor([[*tokens.prompt_ids, *tokens.completion_ids]])
+    scores = model(ids).logits[0, :-1].log_softmax(-1)
+    picked = scores.gather(1, ids[0, 1:, None])[:, 0]
+    return picked[len(tokens.prompt_ids) - 1 :]
+
+
+def hand_written(
+    learner: TRLLearner, policy: Policy, live: list[Rollout], loss: str, beta: float, cap: float | None
+) -> Any:
+    """The gradient of the policy's loss over its live rows, one row at a time, without TRL."""
+    pair, total = learner.pair, torch.zeros(())
+    count = sum(len(r.completion.tokens.completion_ids) for r in live)
+    for row in live:
+        tokens, advantage = row.completion.tokens, row.advantage
+        with torch.no_grad(), pair.base_only():
+            reference = token_logps(pair.model, tokens)
+        pair.activate(policy)
+        logps = token_logps(pair.model, tokens)
+        weight = torch.ones_like(logps)
+        if cap is not None:
+            weight = (logps.detach() - torch.tensor(tokens.logprobs)).exp().clamp(max=cap)
+        ratio = (logps - logps.detach()).exp()
+        kl = ratio * (
+            (reference - logps).exp() - (reference - logps) - 1
+        )  # TRL's unbiased form: the ratio has a gradient
+        per_token = -weight * advantage * ratio + beta * kl
+        scale = {"grpo": len(live) * len(logps), "dapo": count, "dr_grpo": len(live) * 24}[loss]
+        total = total + per_token.sum() / scale
+    return float(total.detach()), list(torch.autograd.grad(total, pair.parameters(policy)))
+
+
+CASES = [("grpo", 0.0, False), ("dapo", 0.0, True), ("dr_grpo", 0.3, False), ("grpo", 0.3, True)]
+
+
+@pytest.mark.parametrize(("loss", "beta", "corrected"), CASES)
+def test_loss_and_gradient_equal_hand_written_autograd_over_live_rows(loss: str, beta: float, corrected: bool) -> None:
+    learner = make_learner(total_steps=1, loss=loss, beta=beta, clip_norm=None, micro_batch=3)
+    groups = {p: [rows(p, i, logprobs=corrected) for i in range(3)] for p in Policy}
+    for policy in Policy:
+        groups[policy][-1].pop()  # 11 rows in micro-batches of 3: one filler
+    live = {p: [row for group in groups[p] for row in group] for p in Policy}
+    expected = {p: hand_written(learner, p, live[p], loss, beta, 3.0 if corrected else None) for p in Policy}
+    gradients = Gradients(learner)
+    dead = {p: masked(rows(p, "dead", logprobs=corrected)) for p in Policy}
+    (update,) = train(learner, lambda step: [stream(p, [dead[p], *groups[p]]) for p in Policy])
+    for policy in Policy:
+        value, grads = expected[policy]
+        assert update.metrics[policy]["loss"] == pytest.approx(value, abs=2e-6)
+        assert update.metrics[policy]["masked_rows"] == 4
+        assert distance(gradients.found[policy], grads) < 2e-6
+        assert max(float(g.abs().max()) for g in grads) > 1e-3
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
+def test_the_size_of_micro_batches_does_not_change_the_result(loss: str) -> None:
+    ends = []
+    for micro in (3, 5, 8):
+        learner = make_learner(total_steps=1, loss=loss, micro_batch=micro, optimizer="sgd", learning_rate=1.0)
+        train(learner)
+        ends.append(weights(learner, Policy.A) + weights(learner, Policy.B))
+    assert distance(ends[0], ends[1]) < 1e-6
+    assert distance(ends[0], ends[2]) < 1e-6
+
+
+def test_both_streams_of_self_refine_train_one_policy_as_one_batch() -> None:
+    groups = [rows(Policy.A, i) for i in range(4)]
+    split = [stream(Policy.A, groups[:2], "standalone"), stream(Policy.A, groups[2:], "competitive")]
+    whole = [stream(Policy.A, groups)]
+    learners = [make_learner(total_steps=1) for _ in range(2)]
+    for learner, streams in zip(learners, (split, whole), strict=True):
+        (update,) = train(learner, lambda step, streams=streams: streams)
+        assert set(update.metrics) == {Policy.A}
+    assert equal(weights(learners[0], Policy.A), weights(learners[1], Policy.A))
+    assert equal(weights(learners[0], Policy.B), weights(make_learner(), Policy.B))
+
+
+def test_a_step_in_which_everything_is_dead_changes_nothing_but_the_schedule() -> None:
+    learner = make_learner(total_steps=3)
+    train(learner, stop_after=0)
+    before = [weights(learner, p) + moments(learner, p) for p in Policy]
+    rate = learner.optimizer.param_groups[0]["lr"]
+    (update,) = train(learner, lambda step: [stream(p, [masked(rows(p, step))]) for p in Policy], stop_after=1)
+    assert all(equal(b, weights(learner, p) + moments(learner, p)) for b, p in zip(before, Policy, strict=True))
+    assert learner.optimizer.param_groups[0]["lr"] < rate
+    assert learner.step == 2
+    assert [m["updated"] for m in update.metrics.values()] == [0.0, 0.0]
+    assert all("loss" not in m and m["masked_rows"] == 4 for m in update.metrics.values())
+
+
+def test_a_step_without_streams_is_a_step() -> None:
+    learner = make_learner(total_steps=1)
+    (update,) = train(learner, lambda step: [])
+    assert update.metrics == {}
+    assert learner.step == 1
+
+
+def test_fit_stops_on_request_and_resumes_where_it_stopped() -> None:
+    whole, parts = make_learner(total_steps=4), make_learner(total_steps=4)
+    train(whole)
+    assert [u.step for u in train(parts, stop_after=1)] == [0, 1]
+    assert [u.step for u in train(parts)] == [2, 3]
+    assert train(parts) == []
+    assert all(equal(weights(whole, p), weights(parts, p)) for p in Policy)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
+def test_resume_is_exact_to_the_bit(tmp_path: Path, schedule: str) -> None:
+    options: dict[str, Any] = {"total_steps": 4, "schedule": schedule, "warmup": 0.3, "beta": 0.1}
+
+    def streams(step: int) -> list[Stream]:
+        return both(step) if step != 1 else [both(step)[0], stream(Policy.B, [masked(rows(Policy.B, step))])]
+
+    whole, first, second = (make_learner(**options) for _ in range(3))
+    expected = train(whole, streams)
+    train(first, streams, stop_after=1)
+    first.save(tmp_path)
+    second.load(tmp_path)
+    assert second.step == 2
+    assert train(second, streams) == expected[2:]
+    for policy in Policy:
+        assert equal(weights(whole, policy), weights(second, policy))
+        assert equal(moments(whole, policy), moments(second, policy))
+
+
+def test_a_checkpoint_holds_nothing_that_could_run_code(tmp_path: Path) -> None:
+    learner = make_learner(total_steps=2)
+    train(learner)
+    learner.save(tmp_path)
+    files = sorted(str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*") if f.is_file())
+    adapters = [f"{p}/{name}" for p in "ab" for name in ("adapter_config.json", "adapter_model.safetensors")]
+    state = [f"trainer_state/{name}" for name in ("optimizer.safetensors", "rng.safetensors", "state.json")]
+    assert files == [*adapters, *state]
+    assert json.loads((tmp_path / "trainer_state" / "state.json").read_text())["step"] == 2
+
+
+def test_a_fresh_learner_can_be_saved_and_loaded(tmp_path: Path) -> None:
+    make_learner().save(tmp_path)
+    learner = make_learner()
+    learner.load(tmp_path)
+    assert learner.step == 0
+    assert [u.step for u in train(learner, stop_after=0)] == [0]
+
+
+def test_an_optimizer_state_of_another_model_is_refused(tmp_path: Path) -> None:
+    deep = make_learner(total_steps=1, base=random_base(num_hidden_layers=2))
+    train(deep)
+    deep.save(tmp_path / "deep")
+    learner = make_learner()
+    learner.save(tmp_path / "mine")
+    (tmp_path / "deep" / "trainer_state").rename(tmp_path / "mine" / "wrong")
+    for file in (tmp_path / "mine" / "wrong").iterdir():
+        file.rename(tmp_path / "mine" / "trainer_state" / file.name)
+    with pytest.raises(CheckpointError, match="which this model does not have"):
+        learner.load(tmp_path / "mine")
+
+
+def test_warmup_and_decay_are_the_stock_schedule() -> None:
+    learner = make_learner(total_steps=10, warmup=0.2, learning_rate=1.0)
+    updates = train(learner, lambda step: [stream(Policy.B, [masked(rows(Policy.B, step))])])
+    rates = [update.metrics[Policy.B]["learning_rate"] for update in updates]
+    assert rates == pytest.approx([0.0, 0.5, 1.0, *(1 - i / 8 for i in range(1, 8))])
+
+
+def test_metrics_tell_the_gap_between_sampler_and_learner() -> None:
+    learner = make_learner(total_steps=1, importance="none")
+    group = rows(Policy.A, 0, logprobs=True)
+    learner.pair.activate(Policy.A)
+    with torch.no_grad():
+        learned = [token_logps(learner.pair.model, r.completion.tokens) for r in group]
+    gaps = torch.cat([x - torch.tensor(r.completion.tokens.logprobs) for x, r in zip(learned, group, strict=True)])
+    (update,) = train(learner, lambda step: [stream(Policy.A, [group])])
+    found = update.metrics[Policy.A]
+    assert found["logp_diff_mean"] == pytest.approx(float(gaps.abs().mean()), abs=1e-5)
+    assert found["logp_diff_max"] == pytest.approx(float(gaps.abs().max()), abs=1e-5)
+    assert found["importance_mean"] == pytest.approx(float(gaps.exp().clamp(max=3).mean()), abs=1e-5)
+    assert found["tokens"] == len(gaps)
+    assert "logp_diff_mean" not in train(make_learner(total_steps=1))[0].metrics[Policy.A]
+
+
+def test_kl_is_measured_against_the_base_and_left_out_when_beta_is_zero() -> None:
+    with_kl = train(make_learner(total_steps=1, beta=0.1))[0].metrics
+    assert with_kl[Policy.A]["kl"] == pytest.approx(0.0, abs=1e-7)
+    assert with_kl[Policy.B]["kl"] > 1e-5
+    assert "kl" not in train(make_learner(total_steps=1))[0].metrics[Policy.A]
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_step() -> None:
+    learner = make_learner(total_steps=2)
+    before = weights(learner, Policy.A)
+    bad = [rollout(Policy.A, i, Tokens((2, 3), (4, 5)), math.inf) for i in range(2)]
+    with pytest.raises(EngineError, match="policy A is not finite at step 0"):
+        train(learner, lambda step: [stream(Policy.A, [bad])])
+    assert equal(before, weights(learner, Policy.A))
+    assert learner.step == 0
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_a_rehearsal_costs_what_a_step_costs_and_teaches_nothing(checkpointing: bool) -> None:
+    learner = make_learner(total_steps=1, gradient_checkpointing=checkpointing)
+    assert learner.pair.model.get_base_model().is_gradient_checkpointing is checkpointing
+    before = [weights(learner, p) for p in Policy]
+    learner.rehearse(prompt_tokens=8, completion_tokens=24)
+    assert [equal(b, weights(learner, p)) for b, p in zip(before, Policy, strict=True)] == [True, True]
+    assert not learner.optimizer.state
+    assert all(p.grad is None for policy in Policy for p in learner.pair.parameters(policy))
+
+
+def test_the_worst_case_of_a_config_is_a_stream_like_any_other() -> None:
+    learner = make_learner(total_steps=1)
+    (update,) = train(learner, lambda step: [worst_case(Policy.B, 2, 64, prompt=8, completion=24)])
+    assert update.metrics[Policy.B]["tokens"] == 48
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_5", "gemma4"])
+def test_a_tiny_model_of_each_family_trains_two_steps(family: str) -> None:
+    learner = make_learner(total_steps=2, base=random_base(family), beta=0.05)
+    before = {p: weights(learner, p) for p in Policy}
+    updates = train(learner)
+    assert len(updates) == 2
+    for policy in Policy:
+        assert all(p in learner.optimizer.state for p in learner.pair.parameters(policy)), "a module without gradient"
+        assert not equal(before[policy], weights(learner, policy))
+
+
+def test_processes_that_do_not_find_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = make_learner()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(EngineError, match="2 processes were launched, but the trainer sees 1"):
+        learner._check_processes()
+
+
+def test_the_description_names_what_a_manifest_needs() -> None:
+    found = TRLLearner(model_config(), train_config(), total_steps=1, base=random_base()).describe()
+    assert found["engine"] == "trl"
+    assert found["adapted_modules"] == 14
+    assert found["adapter_parameters"] == 4096
+    assert set(found["versions"]) == {"trl", "transformers", "peft", "torch"}
+    json.dumps(found)

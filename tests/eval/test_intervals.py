@@ -1,0 +1,103 @@
+"""Statistics against known values and their own definitions; coverage is measured by evidence/stat_coverage.py."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from agon.eval import intervals as s
+
+outcomes = st.lists(st.booleans(), min_size=2, max_size=60)
+
+
+def test_clopper_pearson_of_the_papers_headline() -> None:
+    got = s.clopper_pearson(183, 300)
+    assert (round(got.low, 3), round(got.high, 3)) == (0.552, 0.666)
+
+
+@given(st.integers(0, 300))
+def test_the_exact_interval_holds_the_score_interval_in_the_middle(k) -> None:
+    exact, score = s.clopper_pearson(k, 300), s.wilson(k, 300)
+    assert exact.low <= exact.value <= exact.high
+    if 10 <= k <= 290:
+        assert exact.high - exact.low > score.high - score.low
+
+
+def test_mcnemar_is_the_sign_test_on_disagreements() -> None:
+    assert s.mcnemar(3, 9) == pytest.approx(2 * scipy_stats.binom.cdf(3, 12, 0.5))
+    assert s.mcnemar(0, 0) == 1.0
+    assert s.mcnemar(5, 5) == 1.0
+
+
+@settings(max_examples=30, deadline=None)
+@given(outcomes, st.data())
+def test_swapping_the_systems_flips_the_difference_and_keeps_the_p_value(first, data) -> None:
+    second = data.draw(st.lists(st.booleans(), min_size=len(first), max_size=len(first)))
+    one, other = s.paired(first, second, draws=200), s.paired(second, first, draws=200)
+    assert one.difference.value == pytest.approx(-other.difference.value)
+    assert one.p_value == other.p_value
+    assert (one.only_first, one.only_second) == (other.only_second, other.only_first)
+
+
+def test_samples_of_one_problem_are_not_independent() -> None:
+    """Ten problems, each all right or all wrong in 30 samples: 300 outcomes, but ten units."""
+    outcomes = [[i % 2 == 0] * 30 for i in range(10)]
+    clustered, naive = s.clustered(outcomes), s.wilson(150, 300)
+    assert clustered.high - clustered.low > 4 * (naive.high - naive.low)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
+def test_holm_never_lowers_a_p_value_and_keeps_their_order(p_values) -> None:
+    adjusted = s.holm(p_values)
+    assert all(a >= p or math.isclose(a, p) for a, p in zip(adjusted, p_values, strict=True))
+    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
+    assert [adjusted[i] for i in order] == sorted(adjusted)
+    assert max(adjusted) <= 1.0
+
+
+def test_one_seed_decides_nothing() -> None:
+    got = s.t_interval([0.61])
+    assert (got.low, got.high) == (None, None)
+
+
+def test_the_detectable_effect_is_found_with_the_stated_power() -> None:
+    rng = __import__("numpy").random.default_rng(0)
+    n, disagree = 300, 0.3
+    effect = s.detectable(n, disagree)
+    assert 0.08 < effect < 0.10
+    found = 0
+    for _ in range(400):
+        moved = rng.multinomial(n, [(disagree + effect) / 2, (disagree - effect) / 2, 1 - disagree])
+        found += s.mcnemar(int(moved[1]), int(moved[0])) < 0.05
+    assert 0.70 < found / 400 < 0.88, "McNemar is a little conservative; the formula is for the normal test"
+
+
+def test_seeds_needed_for_an_effect() -> None:
+    assert s.detectable_across_seeds(0.03, 5) == pytest.approx(0.0502, abs=0.002)
+    assert s.detectable_across_seeds(0.03, 20) < s.detectable_across_seeds(0.03, 5)
+    assert s.detectable_across_seeds(0.03, 1) == math.inf
+
+
+def test_choosing_the_direction_afterwards_is_worth_something_when_both_are_equal() -> None:
+    rng = __import__("numpy").random.default_rng(1)
+    p = rng.random(300)
+    first, second = (rng.random(300) < p).tolist(), (rng.random(300) < p).tolist()
+    assert 0.005 < s.optimism(first, second) < 0.03, "the paper's choice is worth about 1.6 points at 300 problems"
+
+
+def test_no_optimism_where_one_direction_is_clearly_better() -> None:
+    first, second = [True] * 280 + [False] * 20, [False] * 280 + [True] * 20
+    assert s.optimism(first, second) == pytest.approx(0, abs=0.002)
+
+
+@pytest.mark.parametrize(("n", "p"), [(2, 0.5), (5, 0.0625), (12, 2**-11)])
+def test_units_that_agree_exactly_are_no_proof(n: int, p: float) -> None:
+    values = [-0.025 + 1e-17 * i for i in range(n)]
+    found = s.t_interval(values)
+    assert s.t_test(values) == pytest.approx(p)
+    assert s.t_test([0.0] * n) == 1.0
+    assert found.high - found.value == pytest.approx(s.clopper_pearson(0, n).high)

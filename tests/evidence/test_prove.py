@@ -1,0 +1,203 @@
+"""`scripts/prove` keeps verdicts, and knows when a kept one no longer describes the sources."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.architecture import tree
+
+sys.path.insert(0, str(tree.ROOT / "evidence"))
+import _sources
+
+ROOT = tree.ROOT
+SCRIPT = """
+from _helper import x
+from agon import go
+EXTRA_SOURCES = ("configs",)
+print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')
+"""
+FILES = {
+    "evidence/claim.py": SCRIPT,
+    "evidence/_helper.py": "from tests.helpers import y",
+    "tests/__init__.py": "",
+    "tests/helpers.py": "from agon.game import rules",
+    "configs/agon.yaml": "arm: agon",
+    "src/agon/__init__.py": "if TYPE_CHECKING:\n    from agon.training import go",
+    "src/agon/assets/tiny.bin": "weights",
+    "src/agon/training.py": "def go():\n    import agon.errors",
+    "src/agon/errors.py": "",
+    "src/agon/unrelated.py": "",
+    "src/agon/game/__init__.py": "",
+    "src/agon/game/rules.py": "from agon.game import reward",
+    "src/agon/game/reward.py": "",
+    "src/agon/game/peek.py": "",
+}
+
+
+@pytest.fixture
+def prove() -> ModuleType:
+    loader = SourceFileLoader("prove", str(ROOT / "scripts" / "prove"))
+    module = module_from_spec(spec_from_loader("prove", loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def repository(tmp_path: Path, prove: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with one evidence script whose result is kept."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(tree, "ROOT", tmp_path)
+    monkeypatch.setattr(tree, "SOURCE", tmp_path / "src" / "agon")
+    monkeypatch.setattr(prove, "ROOT", tmp_path)
+    for words in (["init", "-q"], ["add", "."], ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    keep(prove, tmp_path)
+    return tmp_path
+
+
+def keep(prove: ModuleType, root: Path) -> None:
+    """Keep a verdict of the script, with the sources as they are."""
+    sources = _sources.fingerprint(_sources.sources(root / "evidence" / "claim.py"))
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True).stdout
+    prove.keep("claim", {"claim": "a", "holds": True}, 1.0, {"commit": head.strip(), "sources": sources})
+
+
+def reason(root: Path) -> str | None:
+    return _sources.why_changed(root / "evidence" / "claim.py")
+
+
+def test_a_result_is_current_once_it_is_kept(repository: Path) -> None:
+    assert reason(repository) is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "evidence/claim.py",
+        "evidence/_helper.py",
+        "tests/helpers.py",
+        "configs/agon.yaml",
+        "src/agon/training.py",
+        "src/agon/errors.py",
+        "src/agon/game/rules.py",
+        "src/agon/game/reward.py",
+        "src/agon/assets/tiny.bin",
+    ],
+)
+def test_a_change_to_what_the_script_uses_makes_its_result_stale(
+    prove: ModuleType, repository: Path, name: str
+) -> None:
+    with (repository / name).open("a") as file:
+        file.write("\n# changed\n")
+    assert f"source files changed: {name}" in (reason(repository) or "")
+    keep(prove, repository)
+    assert reason(repository) is None
+
+
+@pytest.mark.parametrize("name", ["src/agon/unrelated.py", "src/agon/game/peek.py", "evidence/other.py", "README.md"])
+def test_a_change_to_anything_else_does_not(repository: Path, name: str) -> None:
+    (repository / name).write_text("changed = True\n")
+    assert reason(repository) is None
+
+
+def test_a_new_import_makes_a_result_stale_and_counts_from_then_on(prove: ModuleType, repository: Path) -> None:
+    (repository / "src/agon/game/reward.py").write_text("import agon.game.peek")
+    assert reason(repository)
+    keep(prove, repository)
+    (repository / "src/agon/game/peek.py").write_text("changed = True\n")
+    assert "src/agon/game/peek.py" in (reason(repository) or "")
+
+
+def test_a_result_without_sources_and_a_missing_one_are_not_current(repository: Path) -> None:
+    kept = repository / "evidence" / "results" / "claim.json"
+    kept.write_text(json.dumps({"claim": "a", "holds": True, "commit": "0"}))
+    assert reason(repository) == "the kept result does not say what it depends on"
+    kept.unlink()
+    assert reason(repository) == "no result is kept"
+
+
+def test_a_revision_that_git_does_not_know_is_no_obstacle(repository: Path) -> None:
+    kept = repository / "evidence" / "results" / "claim.json"
+    kept.write_text(json.dumps({"commit": "f" * 40, "sources": "0" * 16}))
+    assert "differ" in (reason(repository) or "")
+
+
+def test_extra_sources_that_do_not_exist_are_an_error(repository: Path) -> None:
+    (repository / "configs" / "agon.yaml").unlink()
+    (repository / "configs").rmdir()
+    with pytest.raises(FileNotFoundError, match=r"claim\.py names configs"):
+        reason(repository)
+
+
+def test_only_what_changed_runs_and_listing_runs_nothing(
+    prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def run(script: Path, quick: bool) -> bool:
+        ran.append(script.stem)
+        return True
+
+    monkeypatch.setattr(prove, "prove", run)
+    (repository / "evidence" / "new.py").write_text("")
+    monkeypatch.setattr(sys, "argv", ["prove", "--changed", "--list"])
+    assert prove.main() == 0
+    assert not ran
+    assert "new: no result is kept" in capsys.readouterr().out
+    monkeypatch.setattr(sys, "argv", ["prove", "--changed"])
+    assert prove.main() == 0
+    assert ran == ["new"]
+
+
+def test_a_result_is_on_disk_before_the_next_script_runs(
+    prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = repository / "evidence" / "results"
+    (results / "claim.json").unlink()
+    (repository / "evidence" / "later.py").write_text("")
+    seen: list[list[str]] = []
+
+    def run(script: Path, quick: bool) -> tuple[dict[str, object], float]:
+        seen.append([path.name for path in results.iterdir()])
+        return {"claim": script.stem, "value": 1, "goal": 1, "holds": True}, 1.0
+
+    monkeypatch.setattr(prove, "run", run)
+    monkeypatch.setattr(prove, "measured_on", lambda script: {"commit": "0", "sources": script.stem})
+    monkeypatch.setattr(sys, "argv", ["prove"])
+    assert prove.main() == 0
+    assert seen == [[], ["claim.json"]]
+
+
+@pytest.mark.parametrize("line", ["", "done", "[1]", '{"claim": "a", "value": 1, "goal": 1}'])
+def test_what_is_not_a_verdict_is_no_verdict(prove: ModuleType, line: str) -> None:
+    assert prove.read_verdict(line) is None
+
+
+@pytest.mark.parametrize("name", ["/ho" + "me/someone/data", socket.gethostname()])
+def test_a_result_that_names_the_machine_is_not_kept(prove: ModuleType, name: str) -> None:
+    with pytest.raises(SystemExit, match="this machine"):
+        prove.keep("nothing", {"claim": f"read {name}"}, 1.0, {})
+    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
+
+
+def test_a_result_whose_keys_a_kept_one_needs_is_refused(prove: ModuleType) -> None:
+    with pytest.raises(SystemExit, match="seconds"):
+        prove.keep("nothing", {"claim": "fast", "seconds": 0.02}, 123.0, {"commit": "0"})
+    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
+
+
+def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: ModuleType, tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("""print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')\nraise SystemExit(1)""")
+    assert prove.run(script, quick=True)[0] is None

@@ -1,0 +1,50 @@
+"""Every example runs as it is, from a shell, without a main guard."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(name: str, *words: str) -> str:
+    quiet = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, f"examples/{name}.py", *words]
+    done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def test_the_game_is_played_without_a_model_in_a_few_lines() -> None:
+    printed = run("play_without_a_model")
+    assert len(printed.splitlines()) == 8
+    assert "paid 3.5  (conversion: the rival was wrong)" in printed
+
+
+@pytest.mark.slow
+def test_the_method_on_one_page_plays_learns_and_publishes() -> None:
+    lines = [line for line in run("minimal_loop").splitlines() if line.startswith("step")]
+    assert [line.split(" mean")[0].split() for line in lines[:4]] == [
+        ["step", "0:", "A", "standalone"],
+        ["step", "0:", "B", "competitive"],
+        ["step", "1:", "B", "standalone"],
+        ["step", "1:", "A", "competitive"],
+    ]
+
+
+@pytest.mark.slow
+def test_fifteen_lines_train_evaluate_and_compare_a_pair_once_each(tmp_path: Path) -> None:
+    printed = run("train_evaluate_compare", str(tmp_path))
+    assert printed.count("agon cascade against grpo a:") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "pair"]
+    code = [
+        line
+        for line in (ROOT / "examples" / "train_evaluate_compare.py").read_text().split('"""')[2].splitlines()
+        if line
+    ]
+    assert len(code) <= 15

@@ -1,0 +1,183 @@
+"""The matrix: cells are runs, what is done is not done again, budgets are one, and the array script is real bash."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from agon.arms import ARMS
+from agon.cli import main
+from agon.errors import ConfigError, InputError
+from agon.matrix import local
+from agon.matrix.cells import MatrixCell, Stage, cells
+from agon.matrix.slurm import script
+from agon.rundir.lock import locked
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "base.yaml"
+
+
+def plan(out: Path, arms: str = "grpo,agon", seeds: tuple[int, ...] = (0, 1), *overrides: str) -> list[MatrixCell]:
+    return cells(CONFIG, overrides, arms.split(","), seeds, out)
+
+
+def test_every_arm_and_seed_is_a_cell_with_its_own_arm_and_seed(tmp_path: Path) -> None:
+    made = plan(tmp_path, ",".join(ARMS), (3, 4))
+    assert [cell.name for cell in made] == [f"{arm}-s{seed}" for seed in (3, 4) for arm in ARMS]
+    assert [(cell.config.arm, cell.config.train.seed) for cell in made] == [(c.arm, c.seed) for c in made]
+    assert made[0].missing() == ["train", "eval"]
+
+
+def test_rows_without_training_are_evaluations_of_the_base(tmp_path: Path) -> None:
+    zero, moa = plan(tmp_path, "zero-shot,moa", (0,))
+    assert zero.missing() == ["eval"]
+    assert zero.command("eval")[:3] == ["agon", "eval", "agon:tiny"]
+    assert (zero.command("eval")[-1], moa.command("eval")[-1]) == ("base", "moa")
+    assert zero.result == tmp_path / "zero-shot-s0" / "evals" / "held_out" / "base.json"
+
+
+def test_a_verifier_of_ones_own_is_named_again_for_the_evaluation(tmp_path: Path) -> None:
+    math, mine = (plan(tmp_path, "agon", (0,), *words)[0] for words in ((), ("verifier=mine:judge",)))
+    assert math.command("eval") == ["agon", "eval", str(math.folder)]
+    assert mine.command("eval") == ["agon", "eval", str(mine.folder), "verifier=mine:judge"]
+
+
+def test_a_config_that_would_bend_an_arm_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"game\.stack is written"):
+        plan(tmp_path, "coop,agon", (0,), "game.stack=coop")
+
+
+@pytest.mark.parametrize(
+    ("arms", "seeds"), [("grpo,nothing", (0,)), ("agon,agon", (0,)), ("agon", ()), ("agon", (1, 1))]
+)
+def test_bad_arms_and_seeds_are_refused(tmp_path: Path, arms: str, seeds: tuple[int, ...]) -> None:
+    with pytest.raises(InputError):
+        plan(tmp_path, arms, seeds)
+
+
+class Typed(MatrixCell):
+    """A cell whose stages are programs of a test: each leaves a line when it ends."""
+
+    __slots__ = ()
+
+    def missing(self) -> list[Stage]:
+        done = (self.folder / "done").read_text().split() if (self.folder / "done").exists() else []
+        stages: list[Stage] = ["train", "eval"]
+        return stages[len(done) :]
+
+
+def typed(made: list[MatrixCell]) -> list[MatrixCell]:
+    return [Typed(c.arm, c.seed, c.folder, c.source, c.overrides, c.config) for c in made]
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands where Python would: a stage writes a line to FOLDER/done, slowly."""
+    path = tmp_path / "stub"
+    path.write_text(
+        f"#!{sys.executable}\nimport sys, time, pathlib\n_, _, word, _, arm, seed, out = sys.argv[1:]\n"
+        "folder = f'{out}/{arm}-s{seed}'\n"
+        "time.sleep(0.2)\nif 'coop' in folder: sys.exit('error: no luck')\n"
+        "pathlib.Path(folder).mkdir(exist_ok=True)\nopen(folder + '/done', 'a').write(word + '\\n')\n"
+    )
+    path.chmod(0o755)
+    monkeypatch.setattr(local.sys, "executable", str(path))
+    return path
+
+
+def test_cells_run_in_slots_and_a_second_start_does_nothing(tmp_path: Path, stub: Path) -> None:
+    made, said = typed(plan(tmp_path)), []
+    assert asyncio.run(local.run(made, 2, said.append)) == []
+    assert [(cell.folder / "done").read_text() for cell in made] == ["train\neval\n"] * 4
+    assert asyncio.run(local.run(made, 2, said.append)) == []
+    assert [(cell.folder / "done").read_text() for cell in made] == ["train\neval\n"] * 4
+    assert said[-1] == "4 cells, 4 done, 0 to do, 2 at a time"
+
+
+def test_a_failed_cell_stops_no_other_and_is_told(tmp_path: Path, stub: Path) -> None:
+    made = typed(plan(tmp_path, "coop,agon", (0,)))
+    (failure,) = asyncio.run(local.run(made, 1, lambda _: None))
+    assert "coop-s0: agon train ended with code 1; error: no luck" in failure
+    assert (tmp_path / "agon-s0" / "done").exists()
+
+
+def test_a_cell_that_an_orphan_works_on_is_waited_for(
+    tmp_path: Path, stub: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "POLL", 0.05)
+    (cell,) = made = typed(plan(tmp_path, "agon", (0,)))
+    cell.folder.mkdir()
+    said: list[str] = []
+
+    async def scene() -> None:
+        with locked(cell.folder / ".lock"):
+            work = asyncio.ensure_future(local.run(made, 1, said.append))
+            await asyncio.sleep(0.3)
+            assert not work.done()
+            assert cell.missing()[0] == "train"
+        assert await work == []
+
+    asyncio.run(scene())
+    assert "agon-s0: another process is at work on it, waiting" in said
+
+
+def array(tmp_path: Path, agon: str) -> tuple[Path, dict[str, str]]:
+    """The script of a small matrix, and an environment whose `agon` and `scontrol` note what they are asked."""
+    bin = tmp_path / "bin"
+    bin.mkdir()
+    for name, body in {"agon": agon, "scontrol": 'echo "scontrol $@" >> "$NOTES"'}.items():
+        (bin / name).write_text(f"#!/bin/bash\n{body}\n")
+        (bin / name).chmod(0o755)
+    path = tmp_path / "matrix.sbatch"
+    path.write_text(script(plan(tmp_path / "out"), 2, "agon matrix"))
+    path.chmod(0o755)
+    fresh = {"PATH": f"{bin}:{os.environ['PATH']}", "NOTES": str(tmp_path / "notes"), "SLURM_JOB_ID": "7"}
+    return path, os.environ | fresh | {"SLURM_ARRAY_TASK_ID": "1"}
+
+
+def test_the_array_script_does_one_cell_per_task(tmp_path: Path) -> None:
+    path, environment = array(tmp_path, 'echo "$@" >> "$NOTES"')
+    assert "#SBATCH --array=0-3%2" in path.read_text()
+    assert subprocess.run([path], env=environment, timeout=20).returncode == 0
+    train, evaluate = (tmp_path / "notes").read_text().splitlines()
+    assert "--name agon-s0 --resume" in train
+    assert evaluate == f"eval {tmp_path / 'out' / 'agon-s0'}"
+
+
+def test_a_task_that_is_told_to_stop_saves_first_and_is_requeued(tmp_path: Path) -> None:
+    saving = 'trap \'sleep 0.5; echo saved >> "$NOTES"; exit 130\' TERM; echo began >> "$NOTES"; sleep 30 & wait'
+    path, environment = array(tmp_path, saving)
+    task = subprocess.Popen([path], env=environment, start_new_session=True)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "notes").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    task.send_signal(signal.SIGTERM)
+    assert task.wait(20) == 130
+    with suppress(ProcessLookupError):
+        os.killpg(task.pid, signal.SIGKILL)  # the stub's own sleep
+    assert (tmp_path / "notes").read_text().splitlines() == ["began", "saved", "scontrol requeue 7"]
+
+
+def test_the_slurm_launcher_writes_and_submits_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "matrix",
+        str(CONFIG),
+        "--arms",
+        "agon",
+        "--seeds",
+        "0",
+        "--launcher",
+        "slurm",
+        "--out",
+        str(tmp_path / "m"),
+    ]
+    assert main(words) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "m" / "matrix.sbatch")
+    assert subprocess.run(["bash", "-n", tmp_path / "m" / "matrix.sbatch"]).returncode == 0

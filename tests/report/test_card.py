@@ -1,0 +1,62 @@
+"""The model card: it states what was measured, says what was not, and its code compiles."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agon.formatting import interval
+from agon.report.card import card, caveats, results, use
+from agon.report.collect import HELD_OUT, MeasuredRun, read_run
+from agon.rundir.results import Interval
+
+from .helpers import INFO, make_run_with_pair
+
+NAMED = INFO.model_copy(update={"base": "Qwen/Qwen3-0.6B"})
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> MeasuredRun:
+    return read_run(make_run_with_pair(tmp_path_factory.mktemp("pair")))
+
+
+def test_the_card_states_what_was_measured(run: MeasuredRun) -> None:
+    text = card(run, INFO, "peft")
+    assert interval(run.results[HELD_OUT, "cascade"].measured.pass_rate, sign="") in text
+    assert "| direction, chosen on dev | B drafts, A answers |" in text
+    assert "One training run, one seed" in text
+    assert "a toy" in text
+    assert text.startswith("---\nbase_model: agon:tiny\n")
+
+
+def test_the_deployed_system_comes_first(run: MeasuredRun) -> None:
+    systems = [line.split(" | ")[1] for line in results(run).splitlines()[2:]]
+    assert systems[0] == "cascade"
+    assert set(systems[1:]) == {"A drafts, B answers", "B drafts, A answers", "A alone", "B alone", "base, zero-shot"}
+
+
+@pytest.mark.parametrize("info", [INFO, NAMED], ids=["tiny", "named"])
+@pytest.mark.parametrize("form", ["peft", "merged"])
+def test_the_code_of_a_card_compiles_and_loads_the_drafter_first(info, form: str) -> None:  # type: ignore[no-untyped-def]
+    code = use(info, form).split("```python\n")[1].split("```")[0]
+    compile(code, "card", "exec")
+    assert code.index('subfolder="b"') < code.index('subfolder="a"')
+    assert ("tiny_base()" in code) == (info is INFO and form == "peft")
+
+
+@pytest.mark.parametrize(("low", "overlaps"), [(0.2, True), (0.99, False)])
+def test_a_pair_that_is_not_clearly_better_than_one_policy_has_a_caveat(
+    low: float, overlaps: bool, run: MeasuredRun
+) -> None:
+    cascade = run.results[HELD_OUT, "cascade"]
+    measures = cascade.measured.model_copy(update={"pass_rate": Interval(0.99, low, 1.0)})
+    changed = run.results | {(HELD_OUT, "cascade"): cascade.model_copy(update={"measures": measures})}  # type: ignore[operator]
+    lines = list(caveats(replace(run, results=changed), INFO, "peft"))
+    assert any("the pair's interval overlaps that of" in line for line in lines) is overlaps
+
+
+def test_a_card_without_results_says_so(run: MeasuredRun) -> None:
+    bare = replace(run, results={})
+    assert "Nothing has been evaluated" in results(bare)
+    assert "nothing above says how good the pair is" in card(bare, INFO, "merged")

@@ -1,0 +1,189 @@
+"""A run directory is made once, resumed only as what it was, and taken back to its newest checkpoint."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agon.config import Config, resolved
+from agon.errors import CheckpointError, RunDirError
+from agon.rundir import RunDir
+from agon.rundir.files import weights_hash
+from agon.rundir.manifest import Seeds, SplitFacts, config_hash
+from agon.rundir.records import RunState
+from tests.rundir.helpers import runs
+from tests.rundir.helpers.runs import CONFIG
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    run = runs.new_run(tmp_path_factory.mktemp("played"))
+    runs.play(run, 1, runs.STEPS)
+    return run
+
+
+@pytest.fixture
+def run(played: RunDir, tmp_path: Path) -> RunDir:
+    return RunDir(Path(shutil.copytree(played.path, tmp_path / "run")))
+
+
+def changed(**values: Any) -> Config:
+    """The config with some values set, such as train__seed=1."""
+    raw = resolved(CONFIG)
+    for name, value in values.items():
+        *sections, key = name.split("__")
+        (raw[sections[0]] if sections else raw)[key] = value
+    return Config.model_validate(raw)
+
+
+def test_a_new_run_says_where_it_comes_from(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path / "runs", "first", changed(train__seed=7), SplitFacts(hashes={"train": "ab"}))
+    assert run.config == changed(train__seed=7)
+    assert run.manifest.seeds == Seeds(train=7, split=0)
+    assert run.manifest.data.hashes == {"train": "ab"}
+    assert run.manifest.packages["python"] == platform.python_version()
+    assert RunDir.open(run.path) == run
+    assert [path.name for path in run.path.parent.iterdir()] == ["first"]
+
+
+def test_a_run_does_not_tell_the_name_of_the_machine(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "quiet", CONFIG)
+    text = (run.path / "manifest.json").read_text()
+    assert platform.node() not in text
+    assert str(Path.home()) not in text
+
+
+def test_a_run_is_never_overwritten(run: RunDir) -> None:
+    before = runs.contents(run.path)
+    with pytest.raises(RunDirError, match="cannot create") as refused:
+        RunDir.create(run.path.parent, "run", CONFIG)
+    assert "--resume" in refused.value.fix
+    assert runs.contents(run.path) == before
+    assert [path.name for path in run.path.parent.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../up", ".hidden", "a b", "a\n", "-x", "é", "x" * 200])
+def test_a_name_cannot_lead_elsewhere(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match="not a valid run name"):
+        RunDir.create(tmp_path, name, CONFIG)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(RunDirError, match=r"no config\.yaml and no manifest\.json"):
+        RunDir.open(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "3", "\x00", '{"schema": 2}'])
+def test_a_damaged_manifest_is_told(text: str, run: RunDir) -> None:
+    (run.path / "manifest.json").write_text(text)
+    with pytest.raises(RunDirError):
+        RunDir.open(run.path)
+
+
+def test_a_config_runs_no_code(run: RunDir) -> None:
+    (run.path / "config.yaml").write_text("x: !!python/object/apply:os.mkdir [made]")
+    with pytest.raises(RunDirError, match=r"cannot read .*config\.yaml"):
+        _ = run.config
+
+
+def test_the_same_config_is_accepted(run: RunDir) -> None:
+    run.check_config(CONFIG)
+    run.check_config(Config.model_validate(json.loads(json.dumps(resolved(CONFIG)))))
+
+
+def test_a_changed_config_is_refused_with_every_key_named(run: RunDir) -> None:
+    with pytest.raises(RunDirError) as refused:
+        run.check_config(changed(arm="coop", train__seed=1, train__beta=0.1))
+    message = refused.value.message
+    assert 'arm: "agon" -> "coop"' in message
+    assert "train.seed: 0 -> 1" in message
+    assert "train.beta: 0.0 -> 0.1" in message
+    assert "learning_rate" not in message
+
+
+def test_where_a_run_is_watched_and_how_much_it_keeps_may_change(run: RunDir) -> None:
+    other = changed(report_to=["trackio"], save__keep=9, sampler__url="http://127.0.0.1:8000")
+    run.check_config(other)
+    assert config_hash(other) == config_hash(CONFIG)
+    assert config_hash(changed(arm="coop")) != config_hash(CONFIG)
+
+
+def test_another_base_in_the_folder_of_the_first_is_refused(tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    base.mkdir()
+    assert weights_hash(base) is None
+    (base / "model.safetensors").write_bytes(b"first")
+    run = runs.new_run(tmp_path, weights_hash(base))
+    run.check_manifest(run.manifest)
+    (base / "model.safetensors").write_bytes(b"other")
+    with pytest.raises(RunDirError, match="base_hash changed"):
+        run.check_manifest(run.manifest.model_copy(update={"base_hash": weights_hash(base)}))
+
+
+def test_other_data_or_seeds_are_refused_by_name(run: RunDir) -> None:
+    other = {"data": SplitFacts(hashes={"train": "2f"}), "seeds": Seeds(train=1, split=0)}
+    with pytest.raises(RunDirError, match=r"data\.hashes\.train, seeds\.train changed"):
+        run.check_manifest(run.manifest.model_copy(update=other))
+
+
+def test_a_different_library_version_is_reported_and_not_refused(run: RunDir) -> None:
+    assert run.check_manifest(run.manifest) == []
+    [sentence] = run.check_manifest(run.manifest.model_copy(update={"packages": {"torch": "2.14.0"}}))
+    assert sentence == "changed since the start, so the last bits may differ: packages.torch"
+
+
+def test_a_run_without_checkpoints_begins_again(tmp_path: Path) -> None:
+    run = runs.new_run(tmp_path)
+    run.steps.append(runs.record(1))
+    found = run.resume()
+    assert (found.folder, found.state, list(found.skipped)) == (None, RunState(), [])
+    assert run.steps.records() == []
+
+
+def test_resume_goes_back_to_the_newest_that_verifies_and_says_what_it_skipped(run: RunDir) -> None:
+    for step in (5, 6):
+        run.steps.append(runs.record(step))
+        (run.bouts).mkdir(exist_ok=True)
+        (run.bouts / f"step_{step:06d}.parquet").write_bytes(b"")
+    (run.bouts / "step_000003.parquet").write_bytes(b"")
+    (run.checkpoints / "step_000004" / "a" / "adapter_config.json").unlink()
+    found = run.resume()
+    assert found.folder == run.checkpoints / "step_000003"
+    assert list(found.skipped) == [(run.checkpoints / "step_000004", "a/adapter_config.json is missing")]
+    assert [entry.step for entry in run.steps.records()] == [1, 2, 3]
+    assert [path.name for path in run.bouts.iterdir()] == ["step_000003.parquet"]
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused(run: RunDir) -> None:
+    for folder in run.checkpoints.iterdir():
+        (folder / "MANIFEST.json").unlink()
+    before = run.steps.records()
+    with pytest.raises(CheckpointError, match=r"step_000004: MANIFEST\.json is missing; step_000003"):
+        run.resume()
+    assert run.steps.records() == before
+
+
+def test_a_config_swapped_under_a_run_is_noticed(run: RunDir) -> None:
+    (run.path / "config.yaml").write_text(yaml.safe_dump(resolved(changed(arm="coop"))))
+    with pytest.raises(RunDirError, match="saved under a different config"):
+        run.resume()
+
+
+def test_a_checkpoint_is_given_by_step_if_it_verifies(run: RunDir) -> None:
+    assert run.checkpoint(4) == run.checkpoints / "step_000004"
+    assert run.checkpoint(2) == run.checkpoints / "step_000002"
+    assert run.checkpoint(9) is None
+    (run.checkpoints / "step_000004" / "b" / "adapter_model.safetensors").write_bytes(b"")
+    assert run.checkpoint(4) is None
+
+
+def test_a_copied_run_is_a_run(run: RunDir, tmp_path: Path) -> None:
+    copy = RunDir.open(Path(shutil.copytree(run.path, tmp_path / "copy")))
+    assert copy.resume().folder == copy.checkpoints / "step_000004"

@@ -1,0 +1,58 @@
+"""Records on disk: typed, strict, and read with an error that says what to do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from agon.errors import RunDirError
+from agon.rundir.records import Joint, Mark, RunState, StepRecord, SystemCounts, read_record, write_record
+from agon.types import Policy, Version
+from tests.training.helpers.records import POINT, counts, record
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    state = RunState(versions={Policy.A: Version("a@1-x")}, points=(POINT,))
+    write_record(tmp_path / "state.json", state)
+    back = read_record(tmp_path / "state.json", RunState, fix="")
+    assert back == state
+    assert type(back.versions[Policy.A]) is Version
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "cannot read"),
+        ("{", "cannot read"),
+        ("{}", "KeyError"),
+        ('{"schema": 9, "bytes": 3}', "schema 9"),
+        ('{"schema": 1, "bytes": "many"}', "bytes: Input should be a valid integer"),
+        ('{"schema": 1, "byts": 3}', "byts: Extra inputs"),
+        ("[" * 100_000, "cannot read"),
+    ],
+)
+def test_what_is_not_the_record_is_refused_with_what_to_type(text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "mark.json").write_text(text)
+    with pytest.raises(RunDirError, match=reason) as refused:
+        read_record(tmp_path / "mark.json", Mark, fix="restore it")
+    assert refused.value.fix
+
+
+def test_a_record_cannot_be_changed_and_has_no_unknown_key() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        record(0).step = 1  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="Extra"):
+        StepRecord.model_validate(record(0).model_dump() | {"odd": 1})
+
+
+def test_counts_of_processes_add_up() -> None:
+    one = counts(4, 1).model_copy(update={"joint": Joint.count([(True, False)])})
+    two = counts(6, 3).model_copy(update={"joint": Joint.count([(False, False)])})
+    both = one + two
+    assert (both.n, both.correct, both.pass_rate) == (10, 4, 0.4)
+    assert both.joint == Joint.count([(True, False), (False, False)])
+    assert both.exchange is None
+    assert SystemCounts.model_validate_json(json.dumps(both.model_dump(mode="json"))) == both

@@ -1,0 +1,152 @@
+"""Every kind of hostile answer (M1 to M25) gets a safe verdict within its deadline."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from agon.types import Completion, Problem, Reason
+from agon.verify.math.probes import row
+from agon.verify.math.verifier import MathVerifier
+
+from .helpers import reasons
+
+DIGITS = "7" * 1_000_000
+HOSTILE = {
+    "M1 tower": "2^{3^{4^{5^{6}}}}",
+    "M1 tower without braces": "9^9^9^9",
+    "M2 ten to the ten to the ten": "10^{10^{10}}",
+    "M3 nested factorials": "((10!)!)!",
+    "M4 huge binomial": r"\binom{10^{9}}{5\cdot10^{8}}",
+    "M5 a million digits": DIGITS,
+    "M6 five thousand digits": DIGITS[:5000],
+    "M7 nested fractions": r"\frac{1}{1+" * 3000 + "1" + "}" * 3000,
+    "M8 parentheses": "(" * 2000 + "42" + ")" * 2000,
+    "M9 long sum": r"\sum_{k=1}^{10^{9}} \frac{1}{k}",
+    "M10 nasty integral": r"\int_0^{\infty} \frac{\sin(x^7)\ln x}{\sqrt{x^5+1}}\,dx",
+    "M11 set of 3000": r"\{" + ",".join(map(str, range(3000))) + r"\}",
+    "M12 matrix": r"\begin{pmatrix}" + r"\\".join("&".join(["1"] * 40) for _ in range(40)) + r"\end{pmatrix}",
+    "M13 modular power": r"7^{10^{18}} \bmod 1000000007",
+    "M14 gcd": rf"\gcd({DIGITS[:400_000]}, {DIGITS[:399_999]})",
+    "M15 a hundred thousand decimals": "0." + "3" * 100_000,
+    "M16 integral": r"\int_0^{42} 1\,dx",
+    "M16 sum": r"\sum_{k=1}^{42} 1",
+    "M16 limit": r"\lim_{x\to42} x",
+    "M16 factorials": r"\frac{42!}{41!}",
+    "M16 product": r"6\cdot 7",
+    "M16 determinant": r"\det\begin{pmatrix}6&0\\0&7\end{pmatrix}",
+    "M16 binomial": r"\binom{42}{1}",
+    "M16 logarithm": r"\log_2(2^{42})",
+    "M17 right side": "41=42",
+    "M17 left side": "42=41",
+    "M18 percent": r"42\%",
+    "M18 4200 percent": r"4200\%",
+    "M21 or": "41 or 42",
+    "M21 list": "41, 42",
+    "M21 plus or minus": r"\pm 42",
+    "M21 interval": "[41,43]",
+    "M21 all reals": r"\text{all reals}",
+    "M22 two boxes": r"\boxed{41} \boxed{42}",
+    "M22 unclosed box": r"\boxed{42",
+    "M22 unclosed boxes": r"\boxed{" * 20_000 + "42",
+    "M23 full width": "\uff14\uff12",
+    "M23 Arabic digits": "\u0664\u0662",
+    "M23 zero width": "4\u200b2",
+    "M23 right to left": "\u202e24",
+    "M24 decimal comma": "4,2",
+    "M24 overflow": "1e400",
+    "M24 hexadecimal": "0x2A",
+    "M24 infinity": "inf",
+    "M24 not a number": "nan",
+    "M24 minus zero": "-0",
+}
+SAFE = {Reason.WRONG, Reason.UNPARSABLE, Reason.AMBIGUOUS, Reason.TIMEOUT}
+
+
+@pytest.mark.parametrize("answer", HOSTILE.values(), ids=HOSTILE.keys())
+def test_a_hostile_answer_is_safe_and_cheap(verifier: MathVerifier, answer: str) -> None:
+    jobs, start = verifier.counters["jobs"], time.process_time()
+    [verdict] = verifier.verify_many([row("", "42", answer)])
+    assert verdict.reason in SAFE
+    assert verifier.counters["jobs"] - jobs <= 1
+    assert time.process_time() - start < 1
+
+
+def test_m17_to_m20_pairs(verifier: MathVerifier) -> None:
+    probes = [
+        ("42", "x=42"),
+        ("42", "y=42"),
+        ("x=42", "y=42"),
+        ("(1,2)", r"\{1,2\}"),
+        ("(1,2)", "[1,2]"),
+        (r"\{1,2\}", "(1,2)"),
+    ]
+    verdicts = verifier.verify_many(row("", gold, answer) for gold, answer in probes)
+    assert [verdict.correct for verdict in verdicts] == [True, True, False, False, False, False]
+
+
+def test_m22_a_box_in_the_reasoning_is_not_an_answer(verifier: MathVerifier) -> None:
+    completion = Completion(r"<think>\boxed{42}</think> done", "base", 0, 0)
+    [verdict] = verifier.verify_many([(Problem("p", "", "42"), completion)])
+    assert verdict.reason is Reason.NO_ANSWER
+    assert not verdict.well_formed
+
+
+def test_m24_units_and_separators_are_paid(verifier: MathVerifier) -> None:
+    verdicts = verifier.verify_many(row("", "4200", answer) for answer in ("4,200", r"4{,}200", "4200 cm", r"\$4200"))
+    assert all(verdict.correct for verdict in verdicts)
+
+
+@pytest.mark.parametrize(
+    "gold", ["", "   ", r"\frac{1}{", r"\foo{", "((((", DIGITS, "4\u200b2", "(" * 50 + "1" + ")" * 50]
+)
+def test_m25_a_bad_gold_is_bad_whatever_the_answer(verifier: MathVerifier, gold: str) -> None:
+    answers = [gold.strip() or "1", "42", "6\\cdot7", r"\frac{1}{2}"]
+    verdicts = verifier.verify_many(row("", gold, answer) for answer in answers)
+    assert {verdict.reason for verdict in verdicts} == {Reason.BAD_GOLD}
+    assert not any(verdict.graded for verdict in verdicts)
+
+
+def test_m25_a_gold_that_is_not_text_is_bad(verifier: MathVerifier) -> None:
+    problem = Problem("p", "", float("nan"))  # type: ignore[arg-type]
+    [verdict] = verifier.verify_many([(problem, row("", "", "42")[1])])
+    assert verdict.reason is Reason.BAD_GOLD
+
+
+def test_m25_a_list_is_a_gold(verifier: MathVerifier) -> None:
+    verdicts = verifier.verify_many(row("", "3, 5, 7", answer) for answer in ("7,5,3", "3,5", "3,5,7,7"))
+    assert [verdict.correct for verdict in verdicts] == [True, False, False]
+
+
+ARMED = [
+    ("e^{x^2}", "9^{9^{99}}"),
+    ("2^{100}", "((((9^{99})^{99})^{99})^{99})^{99}"),
+    ("x^{999}+1", "(x+1)^{999}(x+2)^{998}"),
+]
+
+
+@pytest.mark.parametrize(("gold", "answer"), ARMED, ids=[gold for gold, _ in ARMED])
+def test_what_passes_the_gate_and_hangs_is_killed_and_ends_as_a_timeout(
+    verifier: MathVerifier, gold: str, answer: str
+) -> None:
+    killed = verifier.counters["killed"]
+    verdicts = verifier.verify_many([row("", gold, answer), row("", "1+x", "x+1"), row("", gold, answer)])
+    assert [verdict.reason for verdict in verdicts] == [Reason.TIMEOUT, Reason.CORRECT, Reason.TIMEOUT]
+    assert verifier.counters["killed"] == killed + 1
+    assert verifier.verify_many([row("", gold, answer)])[0].reason is Reason.TIMEOUT
+    assert verifier.counters["killed"] == killed + 1, "a timeout is remembered"
+
+
+def test_a_percent_sign_counts_only_if_gold_or_question_mentions_percent(verifier: MathVerifier) -> None:
+    asked = "What percent is it?"
+    assert reasons(verifier, (asked, "42", r"42\%"), ("How many?", "42", r"42\%")) == [Reason.CORRECT, Reason.WRONG]
+    assert reasons(verifier, ("How many?", r"42\%", "42"), (asked, "42", r"4200\%")) == [Reason.CORRECT, Reason.WRONG]
+
+
+def test_the_unevaluated_question_is_not_an_answer(verifier: MathVerifier) -> None:
+    question = r"Simplify $\frac{x^2-1}{x-1} + 0$ for all $x \ne 1$."
+    assert reasons(verifier, (question, "x+1", r"\frac{x^2-1}{x-1} + 0"), (question, "x+1", "1+x")) == [
+        Reason.UNPARSABLE,
+        Reason.CORRECT,
+    ]

@@ -1,0 +1,82 @@
+"""A check whose jobs misbehave in their worker, by name, and what the tests of the pool share."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from agon.verify.workers import forkserver
+
+CHECK = "tests.verify.workers.helpers:check"
+REPOSITORY = Path(__file__).parents[3]
+
+
+def check(deed: str, marks: str | None) -> tuple[str, str]:
+    """Do the deed and return `correct` if still alive; the file `marks` counts how often it was done."""
+    times = _count(Path(marks)) if marks else 1
+    if deed == "hang":
+        while True:
+            pass
+    elif deed == "sleep":
+        time.sleep(600)
+    elif deed == "segfault" or (deed == "segfault once" and times == 1):
+        ctypes.string_at(0)
+    elif deed == "exit":
+        os._exit(3)
+    elif deed == "stop once" and times == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif deed == "die after the answer" and times == 1:
+        forkserver.MAX_BYTES = KillWhenUsed()  # type: ignore[assignment]
+    elif deed == "die when idle" and times == 1:
+        threading.Timer(0.2, _kill_self).start()
+    elif deed == "eat":
+        bytearray(1 << 40)
+    elif deed == "raise":
+        raise ValueError("no")
+    elif deed == "work":
+        time.sleep(0.05)
+    return "correct", str(times)
+
+
+class KillWhenUsed:
+    """A size that kills the process which asks for it: the worker does so right after it has sent an outcome."""
+
+    def __index__(self) -> NoReturn:
+        _kill_self()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "did not happen in time"
+        time.sleep(0.02)
+
+
+def environment() -> dict[str, str]:
+    """The environment of a script that imports what this process imports."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(REPOSITORY)])}
+
+
+def _kill_self() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")
+
+
+def _count(path: Path) -> int:
+    with path.open("a") as file:
+        file.write(".")
+    return path.stat().st_size

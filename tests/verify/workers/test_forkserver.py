@@ -1,0 +1,47 @@
+"""The fork server leaves nothing behind when its parent dies, and does not run the parent's script again."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from .helpers import CHECK, alive, environment, wait_until
+
+ORPHANS = f"""
+import time
+from agon.verify.workers.pool import WorkerPool
+from agon.verify.workers.messages import Limits
+pool = WorkerPool("{CHECK}", Limits(workers=2, deadline=60))
+pool.submit("work", None).result()
+unfinished = [pool.submit("hang", None), pool.submit("sleep", None)]
+while len(pool.workers()) < 3:
+    time.sleep(0.02)
+print(*pool.workers(), flush=True)
+time.sleep(600)
+"""
+NO_MAIN_GUARD = """
+from agon.verify import load_verifier
+from agon.verify.math.probes import row
+print("before")
+verifier = load_verifier("math", workers=1)
+print(verifier.verify_many([row("", "x+1", "1+x")])[0].reason.value)
+"""
+
+
+def test_no_process_survives_the_death_of_the_parent() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True, env=environment())
+    assert parent.stdout is not None
+    pids = [int(pid) for pid in parent.stdout.readline().split()]
+    assert len(pids) == 3
+    assert all(map(alive, pids))
+    parent.kill()
+    parent.communicate()
+    wait_until(lambda: not any(map(alive, pids)))
+
+
+def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(NO_MAIN_GUARD)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment(), timeout=120)
+    assert (done.stdout, done.stderr, done.returncode) == ("before\ncorrect\n", "", 0)
