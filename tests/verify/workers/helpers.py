@@ -19,8 +19,8 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def check(deed: str, marks: str | None) -> tuple[str, str]:
-    """Do the deed and return `correct` if still alive; the file `marks` counts how often it was done."""
-    times = _count(Path(marks)) if marks else 1
+    """Do the deed and return `correct` if still alive; a path in `marks` is a file that counts the calls."""
+    times = _count(Path(marks)) if marks and Path(marks).is_absolute() else 1
     if deed == "hang":
         while True:
             pass
