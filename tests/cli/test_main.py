@@ -161,3 +161,13 @@ def test_overrides_may_follow_an_option() -> None:
 def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["config", "explain", "game.stack", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["key"] == "game.stack"
+
+
+@pytest.mark.parametrize("words", [["eval", "agon:tiny"], ["compare", "x.json", "y.json"]])
+def test_a_missing_scipy_is_answered_in_two_lines(words: list[str]) -> None:
+    code = f"import sys; sys.modules['scipy'] = None; from agon.cli import main; sys.exit(main({words}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    error, fix = done.stderr.splitlines()
+    assert error == "error: scipy is not installed"
+    assert "eval" in fix

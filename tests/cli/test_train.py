@@ -36,3 +36,12 @@ def test_an_interrupted_run_says_how_to_resume_and_leaves_with_130(
     monkeypatch.setattr(module, "train", interrupted)
     assert main(["train", "some.yaml"]) == 130
     assert capsys.readouterr().err == "stopped and saved; resume with: agon train X --resume\n"
+
+
+def test_only_the_first_process_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "train", lambda *words, **more: RunDir(runs.new_run(tmp_path).path))
+    monkeypatch.setenv("RANK", "1")
+    assert main(["train", "some.yaml"]) == 0
+    assert capsys.readouterr() == ("", "")

@@ -6,7 +6,6 @@ import argparse
 from pathlib import Path
 
 from agon.cli.parser import json_argument, print_json
-from agon.errors import InputError, install
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,10 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison of the first result with each of the others."""
-    from importlib.util import find_spec
-
-    if find_spec("scipy") is None:
-        raise InputError("scipy is not installed", fix=install("eval"))
     from agon.eval.compare import compare
 
     comparison = compare(*args.results)

@@ -19,10 +19,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when the run reached its end, 130 when it was interrupted and saved."""
-    from agon.training.run import train
+    from agon.training.run import is_first_process, train
 
     where = {"name": args.name, "out": args.out, "resume": args.resume}
     run = train(args.config, *args.overrides, **where, show="json" if args.json else "auto")
+    if not is_first_process():
+        return 0
     which = "best pair on dev" if run.points else "newest pair"
     print(f"done: {run.path}/pair holds the {which}; evaluate it with: agon eval {run.path}", file=sys.stderr)
     return 0

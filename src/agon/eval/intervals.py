@@ -10,10 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy import optimize, stats
-
+from agon.errors import InputError, install
 from agon.rundir.results import Interval
+
+try:
+    import numpy as np
+    from scipy import optimize, stats
+except ImportError as error:
+    raise InputError("scipy is not installed", fix=install("eval")) from error
 
 LEVEL = 0.95
 DRAWS = 4000

@@ -6,12 +6,10 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from agon.engine.distance import adapter_distance
-from agon.errors import InputError, install
+from agon.errors import InputError
 from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete
 from agon.eval.measures import complementarity
@@ -74,8 +72,6 @@ def evaluate(
 
 
 def _check(samples: int | None, limit: int | None, direction: str | None) -> None:
-    if find_spec("scipy") is None:
-        raise InputError("scipy is not installed", fix=install("eval"))
     for name, value in (("samples", samples), ("limit", limit)):
         if value is not None and value < 1:
             raise InputError(f"--{name} must be at least 1", fix=f"leave --{name} out, or name a larger number")
@@ -159,6 +155,8 @@ def _pair(
     """Complementarity of A and B, and how far apart they are; written to pair.json."""
     if target.pair is None or target.game is None or target.game.opponent != "rival":
         return None
+    from agon.engine.distance import adapter_distance
+
     joint, either = None, None
     if {"a", "b"} <= measured.keys():
         joint, either = complementarity(measured["a"].measured.outcomes, measured["b"].measured.outcomes)

@@ -6,10 +6,10 @@ does what is missing, so that nothing is repeated or lost. Rows that need no tra
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agon.arms import ARMS, ROOT, resolve
 from agon.config import Config, flat, load_config, resolved
@@ -23,7 +23,6 @@ from agon.training.run import train
 from agon.training.schedule import Schedule
 
 Stage = Literal["train", "eval"]
-DEFAULT = ("grpo", "self-refine", "coop", "agon")
 UNTRAINED = {"zero-shot": "base", "moa": "moa"}
 """Rows that are evaluations of the bare base, and the system that makes them."""
 
@@ -152,9 +151,3 @@ def check_budget(made: Sequence[MatrixCell]) -> None:
 def _own(key: str) -> bool:
     """Fields in which cells may differ."""
     return key in ("arm", "train.seed") or (key.startswith("game.") and key[5:] in ROOT)
-
-
-def status(made: Sequence[MatrixCell]) -> Mapping[str, Any]:
-    """How far a matrix is."""
-    left = {cell.name: cell.missing() for cell in made}
-    return {"cells": len(made), "done": sum(not stages for stages in left.values()), "left": left}

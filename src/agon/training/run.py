@@ -45,15 +45,20 @@ def train(
     check_verifier(target.config.verifier)
     parts = splits(target.config.data)
     schedule = Schedule.of(target.config, len(parts.train))
-    first = os.environ.get("RANK", "0") == "0"  # set by torchrun and `accelerate launch`
+    first = is_first_process()
     run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
     display = _display(show, schedule.total, target.config, run) if first else Silent()
     for change in changes:
         display.note(change)
     finished = _run(target.config, run, parts, schedule, display)
     if not finished:
-        raise KeyboardInterrupt(f"stopped and saved; resume with: agon train {run.path} --resume")
+        raise KeyboardInterrupt(*[f"stopped and saved; resume with: agon train {run.path} --resume"] * first)
     return run
+
+
+def is_first_process() -> bool:
+    """Whether this process writes and prints; torchrun and `accelerate launch` set its rank."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
