@@ -89,8 +89,7 @@ def train_watched(root: Path, changes: Sequence[str]) -> tuple[int, list[tuple[f
     """Train to the end; the exit code, and the memory of learner and engine in MiB after each step."""
     import psutil
 
-    paths = [str(ROOT / "examples"), *filter(None, [os.environ.get("PYTHONPATH")])]  # the verifier is an example
-    os.environ |= {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     process = multiprocessing.get_context("spawn").Process(target=train_to_the_end, args=(root, changes))
     process.start()
     timings, memory = RunDir(root / "run").timings, list[tuple[float, float]]()
@@ -104,6 +103,7 @@ def train_watched(root: Path, changes: Sequence[str]) -> tuple[int, list[tuple[f
 
 
 def train_to_the_end(root: Path, changes: Sequence[str]) -> None:
+    sys.path.insert(0, str(ROOT / "examples"))  # the verifier is an example
     train(CONFIG, *changes, out=root, name="run")
 
 

@@ -29,11 +29,6 @@ WORDS = {
 }
 """Phrases that a native engineer reads twice, and what to write; CONTRIBUTING.md has the longer list."""
 DIALECT = re.compile("|".join(rf"(\b(?:{phrase})\b)" for phrase in WORDS), re.IGNORECASE)
-WORDS_TO_FIX = {
-    "README.md": "claims of kept results, until they are measured again",
-    "docs/evidence.md": "claims of kept results, until they are measured again",
-}
-"""Files that still hold such a phrase."""
 READ = {"src", "docs", "evidence", "scripts", "examples", "configs", "README.md", "LAB.md"}
 """What a reader meets."""
 TEXT = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".sh", ".txt", ".cff", ".html", ".css", ".js", ""}
@@ -80,15 +75,8 @@ def better_word(match: re.Match[str]) -> str:
 
 
 def test_the_words_are_the_common_ones() -> None:
-    found = [
-        f"{path}: {phrase}" for path, phrases in dialect().items() if path not in WORDS_TO_FIX for phrase in phrases
-    ]
+    found = [f"{path}: {phrase}" for path, phrases in dialect().items() for phrase in phrases]
     assert not found, "write the common technical term:\n" + "\n".join(found)
-
-
-def test_a_file_whose_words_are_fixed_is_no_longer_listed() -> None:
-    fixed = WORDS_TO_FIX.keys() - dialect().keys()
-    assert not fixed, f"remove from WORDS_TO_FIX: {sorted(fixed)}"
 
 
 def test_no_text_advises_to_install_what_is_not_released() -> None:
