@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM: the first makes the run save and stop, the second stops it at once.
 
-A step can take minutes, so the first signal cancels whatever is being sampled: nothing has been learnt from it yet,
-and the resumed run draws it again from the same seeds. An update that has begun is finished first.
+A step can take minutes, so the first signal cancels whatever is being sampled and ends an update between two
+micro-batches: nothing has been learnt from the step yet, and the resumed run draws it again from the same seeds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -17,17 +18,22 @@ from agon.errors import first_of
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SAME = 2.0
+"""Seconds in which further signals count as the first: a scheduler and a launcher each send theirs."""
 
 
 class Interrupted(Exception):
-    """Sampling was cancelled by a signal; the run saves and stops."""
+    """A signal, or another process that stops; the run saves and stops."""
 
 
 class Interrupt:
     """Inside `with`, signals set `asked` and cancel what is being watched."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        """`then` is called in the signal handler, once."""
+        self._then = then
+        self.asked: float | None = None
+        """When the first signal came, by the monotonic clock."""
         self._task: asyncio.Task[Any] | None = None
         self._before: dict[signal.Signals, Any] = {}
 
@@ -40,11 +46,16 @@ class Interrupt:
         for name, handler in self._before.items():
             signal.signal(name, handler)
 
+    def check(self) -> None:
+        """Raise Interrupted if a signal came."""
+        if self.asked is not None:
+            raise Interrupted
+
     async def watching(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` until it is done or a signal comes; then raise Interrupted."""
+        """Run `work` until it is done or cancelled; then raise Interrupted."""
         self._task = task = asyncio.ensure_future(work)
         try:
-            if self.asked:
+            if self.asked is not None:
                 task.cancel()
             return await task
         except asyncio.CancelledError:
@@ -54,9 +65,16 @@ class Interrupt:
         finally:
             self._task = None
 
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
+    def cancel(self) -> None:
+        """Cancel what is being watched."""
         if self._task is not None:
             self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self.asked is None:
+            self.asked = now
+            self._then()
+            self.cancel()
+        elif now - self.asked > SAME:
+            raise KeyboardInterrupt

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -88,6 +89,32 @@ class Update:
     metrics: Mapping[Policy, Mapping[str, float]] = field(default_factory=dict)
 
 
+Phase = Callable[[str], AbstractContextManager[Callable[[], None]]]
+"""Wraps a named piece of work of one process; leaves it only together with all processes, or raises on all of them.
+
+It gives a function to call wherever the work may end early: it raises when the run is to stop."""
+
+
+@contextmanager
+def alone(name: str) -> Iterator[Callable[[], None]]:
+    """The `Phase` of one process that nothing stops."""
+    yield lambda: None
+
+
+class Store(Protocol):
+    """Strings by key that all processes of a learner see; every call may raise RuntimeError when the first is gone."""
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def get(self, key: str) -> bytes: ...
+
+    def check(self, keys: list[str]) -> bool:
+        """Whether all keys are there; returns at once."""
+        ...
+
+    def delete_key(self, key: str) -> bool: ...
+
+
 class Learner(Protocol):
     """Owns the loop (in TRL it is the HF Trainer's own): asks for the streams of a step, updates, then reports."""
 
@@ -106,6 +133,15 @@ class Learner(Protocol):
         """Steps done so far; a loaded checkpoint sets it."""
         ...
 
+    @property
+    def consistent(self) -> bool:
+        """Whether weights, optimizer and step belong together: False while the optimizer moves."""
+        ...
+
+    def store(self) -> Store | None:
+        """Open a store that all processes see; None for one process alone. All must call it."""
+        ...
+
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks, on every process. All must call it."""
         ...
@@ -114,8 +150,12 @@ class Learner(Protocol):
         self,
         streams_for_step: Callable[[int], Sequence[Stream]],
         after_step: Callable[[Update], bool],
+        phase: Phase = alone,
     ) -> None:
-        """Run steps until the schedule ends or `after_step` returns False."""
+        """Run steps until the schedule ends or `after_step` returns False, which it must do on all processes.
+
+        What a process computes alone in an update runs in a `phase`, so that no other waits for one that failed.
+        """
         ...
 
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:

@@ -44,7 +44,7 @@ steps
   steps                          375
   problems left over each epoch  0
   evaluation points              7
-  checkpoints                    12
+  checkpoints                    42
 
 training budget
                                          draft    challenge         both
@@ -148,6 +148,21 @@ def test_memory_by_part_from_the_shape_of_the_base(capsys: pytest.CaptureFixture
     assert memory["published per step"] == "77.0 MiB"
     alone = planned(capsys, AGON, f"model.name={tmp_path}", "arm=grpo")["memory of the learner and traffic, estimated"]
     assert alone["published per step"] == "38.5 MiB"
+
+
+def test_kernels_that_a_base_needs_are_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agon.engine import linear_attention
+    from agon.engine.published import TEXT
+
+    monkeypatch.setattr(linear_attention, "has_kernels", lambda: False)
+    (tmp_path / "config.json").write_text(json.dumps(TEXT["Qwen/Qwen3.5-2B"]))
+    settings = f"model.name={tmp_path}", "train.max_peek_tokens=64"
+    long, short = (planned(capsys, AGON, *settings, f"train.max_completion_tokens={n}") for n in (2000, 1900))
+    section = "memory of the learner and traffic, estimated"
+    assert "'.[qwen3-5]'" in long[section]["needs"]
+    assert "needs" not in short[section]
 
 
 def test_memory_is_said_to_be_unknown_without_the_base(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from agon.errors import EngineError
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.types import Message, Problem, Prompt, Quote
 
-from .helpers.families import CHATML, FAMILIES, chatml, gemma4, llama3, plain, qwen3, wrap
+from .helpers.families import CHATML, FAMILIES, GEMMA4_REVISIONS, chatml, gemma4, llama3, plain, qwen3, qwen3_5, wrap
 
 PROBLEM = Problem("id", "What is 3 + 4?", "7")
 HOSTILE = [
@@ -111,13 +111,43 @@ def test_an_end_that_the_checkpoint_alone_names_ends_a_completion(tmp_path: Path
     assert renderer.text([50, 51, 7, 52]) == plain.text([50, 51])
 
 
-def test_gemma_markers_are_canonical_in_text_and_native_in_prompts() -> None:
-    renderer = Renderer(gemma4())
+@pytest.mark.parametrize("revision", GEMMA4_REVISIONS)
+def test_gemma_reasons_in_its_channel_and_reads_no_marker_in_a_users_turn(revision: str) -> None:
+    renderer = Renderer(gemma4(revision))
     ids = renderer.tokenizer.encode("<|channel>thought\n3 + 4<channel|>Add.<turn|>", add_special_tokens=False)
     assert renderer.text(ids) == "<think>3 + 4</think>Add."
+    for prompt in (draft_prompt(PROBLEM), challenge_prompt(PROBLEM, "Add.")):
+        rendered = renderer.render(prompt)
+        controls = [token for token in rendered.ids if token in renderer.controls]
+        assert renderer.tokenizer.convert_ids_to_tokens(controls) == GEMMA_TURNS
+        shown = renderer.tokenizer.decode(rendered.ids)
+        assert "Reason first. After that, recap the solution" in shown
+        assert "<think>" not in shown
+        assert not rendered.opened
+
+
+GEMMA_TURNS = ["<bos>", "<|turn>", "<|think|>", "<turn|>", "<|turn>", "<turn|>", "<|turn>"]
+"""A system turn that switches reasoning on, the user's turn, and the model's."""
+
+
+def test_a_marker_that_cannot_be_said_without_itself_is_refused() -> None:
+    with pytest.raises(EngineError, match="names <think> in words that are not known"):
+        Renderer(gemma4()).render(Prompt((Message("user", ("Write <think> twice.",)),)))
+
+
+@pytest.mark.parametrize("default", ["think", "nothink"])
+def test_qwen3_5_reasons_whatever_its_template_does_by_default(default: str) -> None:
+    renderer = Renderer(qwen3_5(default))
+    rendered = renderer.render(draft_prompt(PROBLEM))
+    assert rendered.opened
+    assert renderer.tokenizer.decode(rendered.ids).endswith("<|im_start|>assistant\n<think>\n")
+
+
+def test_qwen3_is_told_its_own_markers_and_opens_them_itself() -> None:
+    renderer = Renderer(qwen3())
     shown = renderer.tokenizer.decode(renderer.render(draft_prompt(PROBLEM)).ids)
-    assert "<|channel>thought" in shown
-    assert "<think>" not in shown
+    assert "Reason inside <think> and </think>. After </think>, recap" in shown
+    assert shown.endswith("<|im_start|>assistant\n")
 
 
 def test_the_prompt_does_not_change_at_midnight() -> None:

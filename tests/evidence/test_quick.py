@@ -22,6 +22,7 @@ LEFT_OUT = {
         "a few timings, which other work here upsets",
     ),
     "engine_faults": "starts several engines, a minute each",
+    "all_bases": "a training on a real engine; tests/engine/vllm/test_composite.py starts one over a composite base",
     "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",
     "demo_learns": "a whole training, minutes on busy cores; tests/cli/test_demo.py runs the demo for two steps",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",

@@ -1,4 +1,4 @@
-"""An engine beside the learner on one GPU: it sleeps while the learner works, and wakes up to the right policies."""
+"""An engine beside the learner on one GPU samples from its policies: on every base of the paper, and after a sleep."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import torch
 
 from _engine import QWEN3_06B, random_checkpoint
 from agon.config import Config
+from agon.engine.published import TEXT, write_cut
 from agon.engine.synthetic import worst_case
 from agon.training.machines import Machines, build
 from agon.types import Policy, Version
+from tests.engine.helpers.families import gemma4, qwen3, qwen3_5
 
 pytestmark = pytest.mark.gpu
 Record = Callable[[str, object], None]
@@ -23,12 +25,12 @@ FREED = 0.2
 
 
 @contextmanager
-def colocated(root: Path, sizes: dict[str, Any], **sampler: Any) -> Iterator[Machines]:
-    """Learner and engine over one random base, as a run builds them."""
+def colocated(base: Path, noise: float = 1e-3, **sampler: Any) -> Iterator[Machines]:
+    """Learner and engine over one base, as a run builds them; B is as far from A as `noise`."""
     source = {"path": "unused.jsonl"}
     raw = {
         "arm": "agon",
-        "model": {"name": str(random_checkpoint(root / "base", **sizes)), "dtype": "bfloat16"},
+        "model": {"name": str(base), "dtype": "bfloat16", "init": {"b_noise_std": noise}},
         "data": {"train": source, "dev": source, "held_out": source},
         "verifier": "math",
         "train": {
@@ -62,7 +64,7 @@ def learn(machines: Machines, vocabulary: int) -> None:
 def test_an_engine_sleeps_while_the_learner_works_and_wakes_to_its_policies(
     tmp_path: Path, record_property: Record
 ) -> None:
-    with colocated(tmp_path, QWEN3_06B, sleep=True) as machines:
+    with colocated(random_checkpoint(tmp_path / "base", **QWEN3_06B), sleep=True) as machines:
         machines.check(publish(machines, tmp_path, 0))
         awake, total = torch.cuda.mem_get_info()
         machines.rest()
@@ -70,6 +72,23 @@ def test_an_engine_sleeps_while_the_learner_works_and_wakes_to_its_policies(
         record_property("freed_gib", round((asleep - awake) / 2**30, 2))
         assert asleep - awake > FREED * total
         learn(machines, 1024)
+        machines.check(publish(machines, tmp_path, 1))
+        record_property("gaps", machines.gaps())
+        assert len(machines.gaps()) == 2
+
+
+TOKENIZERS = {"qwen3": qwen3, "qwen3_5_text": qwen3_5, "gemma4_text": gemma4}
+
+
+@pytest.mark.parametrize("name", list(TEXT))
+def test_every_base_of_the_scaling_table_is_sampled_as_it_is_learnt(
+    name: str, tmp_path: Path, record_property: Record
+) -> None:
+    """A cut copy, published as the original: its classes, kinds of layers and names, on the kernels of a GPU."""
+    base = write_cut(name, tmp_path / "base", TOKENIZERS[TEXT[name]["model_type"]](), spread=0.01)
+    with colocated(base, noise=0.05) as machines:
+        machines.check(publish(machines, tmp_path, 0))
+        learn(machines, 512)
         machines.check(publish(machines, tmp_path, 1))
         record_property("gaps", machines.gaps())
         assert len(machines.gaps()) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agon.engine.scripted import ScriptedSampler
+from agon.protocols import alone
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
 from agon.types import Policy
@@ -13,7 +14,7 @@ from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, half_
 
 def publisher(folder: Path) -> Publisher:
     machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
-    return Publisher(machines, folder)
+    return Publisher(machines, folder, alone)
 
 
 def test_a_policy_that_did_not_move_keeps_its_version(tmp_path: Path) -> None:

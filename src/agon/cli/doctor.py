@@ -19,20 +19,19 @@ from agon.errors import AgonError, install
 
 Status = Literal["ok", "untested", "missing", "failed"]
 
+_BOTH = {
+    **{"torch": "2.13.0", "transformers": "5.19.0", "peft": "0.21.2", "trl": "1.16.0"},
+    **{"accelerate": "1.15.0", "vllm": "0.32.0", "math-verify": "0.9.0"},
+}
 PINNED: dict[str, dict[str, str]] = {
-    "cpu": {
-        **{"torch": "2.13.0", "transformers": "5.19.0", "peft": "0.21.2", "trl": "1.16.0"},
-        **{"accelerate": "1.15.0", "vllm": "0.32.0", "math-verify": "0.9.0"},
-    },
-    "gpu": {
-        **{"torch": "2.13.0", "transformers": "5.17.0", "peft": "0.21.2", "trl": "1.16.0"},
-        **{"accelerate": "1.15.0", "vllm": "0.31.0", "math-verify": "0.9.0"},
-    },
+    "cpu": {**_BOTH, "torchvision": "0.28.0"},
+    "gpu": {**_BOTH, "flash-linear-attention": "0.6.0"},
 }
 
 NEEDED_FOR = {
     **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate"), "training and engine hf"),
-    **{"vllm": "engine vllm", "math-verify": "verifier math"},
+    **{"vllm": "engine vllm", "math-verify": "verifier math", "torchvision": "Qwen3.5 and Gemma 4 on engine vllm"},
+    "flash-linear-attention": "training Qwen3.5 on sequences above 2,000 tokens",
 }
 
 OPTIONAL = {
@@ -44,7 +43,7 @@ OPTIONAL = {
 
 NO_GPU_YET = "resolves with the others, not run on a GPU yet"
 
-VLLM_ON_CPU = "run scripts/setup in a clone of the repository: it installs the CPU build"
+VLLM_ON_CPU = "run scripts/setup in a clone of the repository: it installs what runs on a CPU"
 
 ROOM_GIB = 5
 
@@ -115,7 +114,7 @@ def machine() -> Check:
 def package(name: str, kind: str) -> Check:
     """An installed package against the version that is pinned for this kind of machine."""
     version, wanted = installed(name), PINNED[kind][name]
-    fix = VLLM_ON_CPU if (name, kind) == ("vllm", "cpu") else f"pip install '{name}=={wanted}'"
+    fix = VLLM_ON_CPU if kind == "cpu" and name in ("vllm", "torchvision") else f"pip install '{name}=={wanted}'"
     standing = "is tested" if kind == "cpu" else NO_GPU_YET
     if version is None:
         return Check(name, "missing", f"needed for {NEEDED_FOR[name]}", fix)

@@ -227,8 +227,9 @@ class Eval(Frozen):
 class Save(Frozen):
     """Checkpoints."""
 
-    every: Positive = 50
-    """Our choice: steps between checkpoints; the paper does not give it."""
+    every: Positive = 10
+    """Our choice: steps between checkpoints; the paper does not give it. A step may take minutes, and only what was
+    saved survives a process that is killed."""
     keep: int = Field(default=3, strict=True, ge=2)
     """Our choice: how many are kept whole, to bound disk use; at least 2, as the newest may be damaged. Those at
     evaluation points always keep their adapters."""

@@ -36,6 +36,7 @@ class Fleet:
         self._live: dict[Version, Path] = {}
         self._patience, self._watchdog = patience, Watchdog(engine, patience)
         self._recovery, self._failures, self._asleep = asyncio.Lock(), 0, False
+        self._allowed = RESTARTS
 
     @property
     def context(self) -> int:
@@ -75,6 +76,10 @@ class Fleet:
             await self._with_retries(lambda: self._in_time(self.engine.sleep()))
             self._asleep = True
 
+    def give_up(self) -> None:
+        """Restart the engine no more: the run stops, and a signal may have ended the engine too."""
+        self._allowed = 0
+
     async def stop(self) -> None:
         """Stop the engine and leave no process behind."""
         self._watchdog.stop()
@@ -110,7 +115,7 @@ class Fleet:
         async with self._recovery:
             while self.restarts == restarts:
                 self._failures += 1
-                if self._failures > RESTARTS:
+                if self._failures > self._allowed:
                     message = f"the engine failed {self._failures} times in one step; last reason: {reason}"
                     raise EngineError(message, fix=RESUME)
                 try:

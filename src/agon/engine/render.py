@@ -2,8 +2,9 @@
 
 The chat template is rendered around markers; quoted text is encoded on its own, by a copy of the tokenizer that knows
 no added tokens, and spliced in as ids. So control ids come only from the template and from our own words, which is
-asserted for every prompt. The game knows one pair of reasoning markers, `<think>` and `</think>`; a family with markers
-of its own is translated here, in both directions.
+asserted for every prompt. The game knows one pair of reasoning markers, `<think>` and `</think>`. A family with markers
+of its own is translated here: its completions to ours; our prompts to words without markers, since its template
+switches reasoning on and its markers are control tokens, which it never saw in a user's turn.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from agon.errors import EngineError
 from agon.types import THINK_CLOSE, THINK_OPEN, Message, Prompt, Quote, Role, content_id
 
 GEMMA_OPEN, GEMMA_CLOSE = "<|channel>thought", "<channel|>"
+WITHOUT_MARKERS = {f"inside {THINK_OPEN} and {THINK_CLOSE}": "first", f"After {THINK_CLOSE},": "After that,"}
+"""How our prompts speak of reasoning, and the same without naming markers."""
 PLAIN_TEMPLATE = "{{ bos_token or '' }}{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
 """For a base model that has no chat template of its own."""
 
@@ -60,12 +63,12 @@ class Renderer:
             )
         self.tokenizer = tokenizer
         self.template: str = tokenizer.chat_template or PLAIN_TEMPLATE
-        self.hash = content_id(self.template)
         self.controls = _controls(tokenizer)
         self._inner, self._data, self._ids = _copies(tokenizer, self.controls)
         vocabulary = tokenizer.get_added_vocab()
         gemma = "<|channel>" in vocabulary and GEMMA_CLOSE in vocabulary
         self._open, self._close = (GEMMA_OPEN, GEMMA_CLOSE) if gemma else (THINK_OPEN, THINK_CLOSE)
+        self.hash = content_id(self.template, *(WITHOUT_MARKERS.values() if gemma else ()))
         self._frame = lru_cache(maxsize=256)(self._build)
         self._folds = not self._keeps_system()
         self.stop = self._stop_ids() | ends
@@ -162,9 +165,17 @@ class Renderer:
             ) from error
 
     def _translate(self, ours: str) -> str:
-        return (
-            ours if self._open == THINK_OPEN else ours.replace(THINK_OPEN, self._open).replace(THINK_CLOSE, self._close)
-        )
+        """Our words, without the markers where the family has its own."""
+        if self._open == THINK_OPEN:
+            return ours
+        for marked, plain in WITHOUT_MARKERS.items():
+            ours = ours.replace(marked, plain)
+        if THINK_OPEN in ours or THINK_CLOSE in ours:
+            raise EngineError(
+                f"a prompt names {THINK_OPEN} in words that are not known without it",
+                fix="add them to WITHOUT_MARKERS in agon/engine/render.py",
+            )
+        return ours
 
     def _keeps_system(self) -> bool:
         """Whether the template keeps a system message: some refuse it, some silently drop it."""

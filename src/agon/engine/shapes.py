@@ -14,6 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from agon.config import Model
 from agon.engine.adapters import adapted
+from agon.engine.linear_attention import has_linear_attention
 from agon.errors import EngineError
 
 
@@ -27,6 +28,7 @@ class Shape:
     hidden: int
     widest: int
     vocabulary: int
+    linear_attention: bool
 
 
 def hub_answers(timeout: float = 5.0) -> bool:
@@ -63,4 +65,5 @@ def shape_of(model: Model, path: str) -> Shape:
         hidden=text.hidden_size,
         widest=max(layer.out_features for layer in carrying),
         vocabulary=text.vocab_size,
+        linear_attention=has_linear_attention(text),
     )

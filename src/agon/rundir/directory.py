@@ -31,11 +31,12 @@ from agon.rundir.files import (
     sync_tree,
     temporary_folder,
     to_json,
+    write,
     write_json,
     write_new,
 )
 from agon.rundir.lock import locked
-from agon.rundir.manifest import MAY_CHANGE, RunManifest, SplitFacts, changes, config_hash, manifest_of
+from agon.rundir.manifest import MAY_CHANGE, Change, RunManifest, SplitFacts, changes, config_hash, manifest_of
 from agon.rundir.pair import PairInfo, write_pair
 from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, Timing, read_record, write_record
 from agon.rundir.step_log import StepLog
@@ -67,11 +68,10 @@ class RunDir:
         """Make a new run directory atomically; one that exists is never touched."""
         if not NAME.fullmatch(name):
             raise RunDirError(f"{name!r} is not a valid run name", fix="use letters, digits and ._@=+- in --name")
-        text = yaml.safe_dump(to_json(resolved(config)), sort_keys=False, allow_unicode=True)
         try:
             make_folder(root)
             with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
-                write_new(temporary / CONFIG, text.encode())
+                write_new(temporary / CONFIG, _as_yaml(config))
                 write_record(temporary / MANIFEST, manifest_of(config, data or SplitFacts(), base_hash))
                 sync_tree(temporary)
                 temporary.rename(root / name)
@@ -94,7 +94,7 @@ class RunDir:
 
     @property
     def config(self) -> Config:
-        """The resolved config the run was started with."""
+        """The resolved config of the run, as it was last started or resumed."""
         path = self.path / CONFIG
         try:
             return Config.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -139,17 +139,26 @@ class RunDir:
         """Hold the directory for writing; a second trainer is refused with the pid of the first."""
         return locked(self.path / ".lock")
 
-    def check_config(self, config: Config) -> None:
-        """Refuse a config that differs from the one the run was started with, naming every key."""
+    def change_config(self, config: Config) -> list[Change]:
+        """Take over the keys that a resumed run may change; refuse a config that differs in others, naming each."""
         changed = changes(self.config, config)
         fixed = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if key not in MAY_CHANGE]
         if fixed:
             fix = "resume with the old values, or start a new run under a different --name"
             raise RunDirError(f"{self.path} was started with a different config: {'; '.join(fixed)}", fix=fix)
+        step = len(self.steps.records())
+        made = [Change(key=key, old=old, new=new, step=step) for key, (old, new) in changed.items()]
+        if made:
+            manifest = self.manifest
+            write_record(self.path / MANIFEST, manifest.model_copy(update={"changed": (*manifest.changed, *made)}))
+            write(self.path / CONFIG, _as_yaml(config))
+        return made
 
     def check_manifest(self, manifest: RunManifest) -> list[str]:
         """Refuse a different base, data or seeds than the run was started with; return what else has changed."""
-        changed = [key for key in changes(self.manifest, manifest) if not key.startswith(("arm", "config_hash"))]
+        changed = [
+            key for key in changes(self.manifest, manifest) if not key.startswith(("arm", "config_hash", "changed"))
+        ]
         hard = [key for key in changed if key.startswith(("base_hash", "data", "seeds"))]
         if hard:
             fix = "restore what the run was started with, or start a new run under a different --name"
@@ -213,6 +222,10 @@ class RunDir:
         for step, path in bouts_file.files_in(self.bouts).items():
             if last is None or step > last:
                 path.unlink()
+
+
+def _as_yaml(config: Config) -> bytes:
+    return yaml.safe_dump(to_json(resolved(config)), sort_keys=False, allow_unicode=True).encode()
 
 
 def read_points(path: Path) -> tuple[Point, ...]:

@@ -10,8 +10,18 @@ from agon.rundir import provenance
 from agon.rundir.files import to_json
 from agon.rundir.records import Record
 
-MAY_CHANGE = ("report_to", "save.keep", "sampler.url")
-"""Keys that a resumed run may change: where it is watched, how much it keeps, where the same weights are sampled."""
+MAY_CHANGE = (
+    "report_to",
+    "save.every",
+    "save.keep",
+    "train.micro_batch",
+    "train.gradient_checkpointing",
+    "sampler.url",
+    "sampler.sleep",
+    "sampler.gpu_memory_utilization",
+    "sampler.max_loras",
+)
+"""Keys that a resumed run may change: they cost memory, disk or time, and change no more than the last bits."""
 
 
 class Seeds(Record):
@@ -34,6 +44,19 @@ class SplitFacts(Record):
     """Revision of each data set on the Hub, where it has one."""
 
 
+class Change(Record):
+    """A key of the config that a resumed run changed."""
+
+    key: str
+    """The key, with dots."""
+    old: str
+    """Its value before, as JSON."""
+    new: str
+    """Its value from then on, as JSON."""
+    step: int
+    """Steps in the log when the run was resumed."""
+
+
 class RunManifest(Record):
     """What a run was started on."""
 
@@ -53,6 +76,8 @@ class RunManifest(Record):
     """Python, and the packages that a result may depend on."""
     hardware: provenance.Hardware
     """System, cores, memory and GPUs; no name of a machine."""
+    changed: tuple[Change, ...] = ()
+    """What resumed runs changed in the config, in order; `config.yaml` holds the values of the last."""
 
 
 def manifest_of(config: Config, data: SplitFacts, base_hash: str | None) -> RunManifest:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
+from agon.errors import RunError
 from agon.protocols import Update
 from agon.rundir import RunDir
 from agon.rundir.records import Point, StepRecord, Timing
@@ -75,26 +76,36 @@ class TrainingLog:
     def __init__(self, run: RunDir, machines: Machines, display: Display, arm: str) -> None:
         self.run, self.machines, self.display, self.arm = run, machines, display, arm
         self.timed = Stopwatch()
+        self._plays: list[Played] = []
         self._warned: set[str] = set()
 
-    def write(self, played: Played, update: Update) -> None:
-        """Gather what all processes played; the first one writes it down."""
-        learner = self.machines.learner
-        plays, history = learner.gather(without_tokens(played)), self.history
-        if learner.rank == 0:
-            record = step_record(plays, update.metrics)
-            timing = self._timing(record)
-            with self.timed("write"):
-                self.run.write_bouts(update.step, [bout for part in plays for bout in part.bouts], self.arm)
-                self.run.steps.append(record)
-                self.run.timings.append(timing)
-            history.append(record)
-            self.display.step(record, timing)
+    def collect(self, played: Played) -> None:
+        """Gather what all processes played, before the update: from then on the first one needs no other to write."""
+        self._plays = self.machines.learner.gather(without_tokens(played))
+
+    def write(self, update: Update) -> None:
+        """Write the step down; the first process does."""
+        if self.machines.learner.rank != 0:
+            return
+        plays, history = self._plays, self.history
+        record = step_record(plays, update.metrics)
+        timing = self._timing(record)
+        with self.timed("write"):
+            self.run.write_bouts(update.step, [bout for part in plays for bout in part.bouts], self.arm)
+            self.run.steps.append(record)
+            self.run.timings.append(timing)
+        history.append(record)
+        self.display.step(record, timing)
 
     @cached_property
     def history(self) -> list[StepRecord]:
         """Every record of the run so far, read once; call it first after the log was rewound."""
         return self.run.steps.records() if self.machines.learner.rank == 0 else []
+
+    @property
+    def steps(self) -> int:
+        """Steps in the log."""
+        return self.history[-1].step + 1 if self.history else 0
 
     def _timing(self, record: StepRecord) -> Timing:
         spent = self.timed.take()
@@ -107,14 +118,14 @@ class TrainingLog:
             canary=self.machines.gaps(),
         )
 
-    def check_health(self) -> str | None:
-        """Warn once about each finding; return what to say when the run must stop, the same on every process."""
+    def check_health(self) -> None:
+        """Warn once about each finding; stop when the verifier fails too often to trust its other verdicts."""
         for sentence in warnings(self.history):
             if sentence not in self._warned:
                 self._warned.add(sentence)
                 self.display.note(sentence)
-        failing: str | None = self.machines.learner.gather(verifier_failing(self.history))[0]
-        return failing
+        if failing := verifier_failing(self.history):
+            raise RunError(failing, fix="run `agon doctor`, then `agon train RUN --resume`")
 
 
 def without_tokens(played: Played) -> Played:

@@ -1,22 +1,23 @@
 """The run: batch, play, update, publish, log, evaluate, checkpoint, resume.
 
 The learner owns the loop and calls two functions of `Training`: `streams_for_step` plays the game, `after_step`
-publishes the new adapters and writes everything down. Whatever a step depends on comes from names (seeds) or from the
-checkpoint, so that a run that was killed and resumed writes the same files as one that was not.
+writes everything down and publishes the new adapters. Whatever a step depends on comes from names (seeds) or from the
+checkpoint, so that a run that was killed and resumed writes the same files as one that was not. What a process does
+alone is a phase of `Processes`; what all do together (`gather`) follows a phase at once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
 from agon.algorithm import play
 from agon.config import Config
-from agon.errors import RunError
+from agon.errors import AgonError, EngineError
 from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
@@ -29,9 +30,10 @@ from agon.rundir.pair import PairInfo
 from agon.rundir.records import Best, Point, RunState
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines
+from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.schedule import Schedule
-from agon.types import Played, Problem, Sampling, Stream, seed_for
+from agon.types import Played, Policy, Problem, Sampling, Stream, seed_for
 
 
 class Training:
@@ -52,10 +54,11 @@ class Training:
         self.schedule = Schedule.of(config, len(train))
         self.state = RunState()
         self.log = TrainingLog(run, machines, display, config.arm)
-        self.publisher = Publisher(machines, run.path / "published")
         self._runner = asyncio.Runner()
-        self._interrupt = Interrupt()
-        self._played: Played | None = None
+        self._interrupt = Interrupt(then=machines.give_up)
+        learner = machines.learner
+        self.processes = Processes(learner.rank, learner.processes, self._interrupt, learner.store())
+        self.publisher = Publisher(machines, run.path / "published", self.processes.phase)
 
     @property
     def is_main_process(self) -> bool:
@@ -64,23 +67,34 @@ class Training:
 
     def go(self) -> bool:
         """Start or resume, train to the end; False when it was interrupted (everything is saved)."""
-        with self.run.lock() if self.is_main_process else nullcontext(), self._runner, self._interrupt:
+        learner = self.machines.learner
+        with self.run.lock() if self.is_main_process else nullcontext(), self._runner, self._interrupt, self.processes:
             try:
                 self._begin()
-                self.machines.learner.fit(self.streams_for_step, self.after_step)
+                self._train()
             except Interrupted:
-                self.display.note(f"interrupted: saving step {self.machines.learner.step}")
-            done = self.machines.learner.step
-            self._save(done)
-            self._deploy()
-        return done >= self.schedule.total
+                self.display.note(f"interrupted at step {learner.step}")
+            return learner.step >= self.schedule.total
 
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
-        self._rehearse()
-        resume: Resume = self.machines.learner.gather(self.run.resume() if self.is_main_process else None)[0]
+        learner = self.machines.learner
+        with self.processes.phase("resume"):
+            self._rehearse()
+            found = self.run.resume() if self.is_main_process else None
+        resume: Resume = learner.gather(found)[0]
         for folder, reason in resume.skipped:
             self.display.note(f"skipped checkpoint {folder.name}: {reason}")
+        with self.processes.phase("load"):
+            self._load(resume)
+        self._check_same_weights()
+        with self.log.timed("publish"):
+            self.publisher.publish(self.state.versions.values(), self.state.versions, self.state.first)
+        self._evaluate_if_due(learner.step)
+        if resume.folder is None:
+            self._save(0)
+
+    def _load(self, resume: Resume) -> None:
         if resume.folder is None:
             self._set(versions=self.publisher.name({}, 0))
             self._set(first=self.state.versions)
@@ -88,12 +102,21 @@ class Training:
             self.machines.learner.load(resume.folder)
             self.state = resume.state
             self.display.note(f"resumed at step {self.machines.learner.step} of {self.schedule.total}")
-        with self.log.timed("publish"):
-            self.publisher.publish(self.state.versions.values(), self.state.versions, self.state.first)
-        self.publisher.pin(self.state.first)
-        self._evaluate_if_due(self.machines.learner.step)
-        if resume.folder is None:
-            self._save(0)
+
+    def _check_same_weights(self) -> None:
+        """Stop unless all processes start from the same adapters: nothing would bring them together again."""
+        learner = self.machines.learner
+        if len({tuple(names) for names in learner.gather([learner.hash(policy) for policy in Policy])}) > 1:
+            raise EngineError("processes start from different adapters", fix="give all of them the same files and seed")
+
+    def _train(self) -> None:
+        """Run the loop; whatever ends it, save what was learnt."""
+        try:
+            self.machines.learner.fit(self.streams_for_step, self.after_step, self.processes.phase)
+        except Exception:
+            self._keep()
+            raise
+        self._keep()
 
     def _rehearse(self) -> None:
         """Run the worst case first: what does not fit in memory fails now, not after hours."""
@@ -108,63 +131,34 @@ class Training:
 
     def streams_for_step(self, step: int) -> Sequence[Stream]:
         """Play this process's problems."""
-        with self.log.timed("play"):
+        with self.log.timed("play"), self.processes.phase("play"):
             game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
-            with self._save_on_failure(step):
-                self._played = self._runner.run(self._interrupt.watching(game))
-                self._recheck()
-        self.machines.rest()
+            played: Played = self._runner.run(self.processes.watching(game))
+            self._recheck()
+            self.machines.check_samples(played.streams, self.state.versions)
+            self.machines.rest()
+        self.log.collect(played)
         self._began_update = time.perf_counter()
-        return self._played.streams
+        return played.streams
 
     def after_step(self, update: Update) -> bool:
-        """Publish, write down, check the health of the run, evaluate and save when due; False to stop."""
-        assert self._played is not None
-        done = update.step + 1
+        """Write down, check the health of the run, publish, evaluate and save when due."""
+        done, before = update.step + 1, self.state.versions
         self.log.timed.add("update", time.perf_counter() - self._began_update)
-        for alarm in self.machines.alarms(
-            update.metrics
-        ):  # raises if the step learnt from a different policy's samples
-            self.display.note(alarm)
-        before = self.state.versions
-        self._set(versions=self.publisher.name(before, done))
-        stops = self._stops()
-        with self._save_on_failure(done):
-            try:
-                if not stops:  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
-                    new = [version for version in self.state.versions.values() if version not in before.values()]
-                    with self.log.timed("publish"):
-                        self.publisher.publish(new, self.state.versions, self.state.first)
-            finally:
-                self.log.write(self._played, update)
-        self._check_health(done)
-        if not stops:
-            with self._save_on_failure(done):
-                self._evaluate_if_due(done)
+        with self.processes.phase("log") as proceed:
+            for alarm in self.machines.alarms(update.metrics):  # raises if samples came from a different policy
+                self.display.note(alarm)
+            self._set(versions=self.publisher.name(before, done))
+            self.log.write(update)
+            self.log.check_health()
+            proceed()  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
+        new = [version for version in self.state.versions.values() if version not in before.values()]
+        with self.log.timed("publish"):
+            self.publisher.publish(new, self.state.versions, self.state.first)
+        self._evaluate_if_due(done)
         if self.schedule.saves(done):
             self._save(done)
-            self._deploy()
-        return not (stops or self._stops())
-
-    def _stops(self) -> bool:
-        """Whether any process was asked to stop; all of them call this together."""
-        return any(self.machines.learner.gather(self._interrupt.asked))
-
-    @contextmanager
-    def _save_on_failure(self, done: int) -> Iterator[None]:
-        """When an engine or a verifier fails, save what was learnt before the run stops."""
-        try:
-            yield
-        except RunError:
-            if self.machines.learner.processes == 1:  # saving waits for all processes, and the others are fine
-                self._save(done)
-            raise
-
-    def _check_health(self, done: int) -> None:
-        """Warn about what looks wrong; save and stop when the verifier fails too often to trust the other verdicts."""
-        if failing := self.log.check_health():
-            self._save(done)
-            raise RunError(failing, fix="run `agon doctor`, then `agon train RUN --resume`")
+        return True
 
     def _recheck(self) -> None:
         """Trust nothing that a restarted engine drew before it is known to hold the right adapters."""
@@ -198,11 +192,12 @@ class Training:
         """Measure on dev, choose a direction, remember the best pair."""
         learner = self.machines.learner
         mine = self.dev[learner.rank :: learner.processes]
-        with self.log.timed("eval"):
+        with self.log.timed("eval"), self.processes.phase("evaluate"):
             wanted = systems(self.game, self.state.first if done else {})
-            counted = measure(mine, wanted, self._evaluator(), self.config.eval.samples)
-            counts = merge(learner.gather(self._runner.run(self._interrupt.watching(counted))))
-        self._recheck()
+            work = measure(mine, wanted, self._evaluator(), self.config.eval.samples)
+            counted = self._runner.run(self.processes.watching(work))
+            self._recheck()
+        counts = merge(learner.gather(counted))
         direction, score = choose(counts)
         point = Point(step=done, direction=direction, score=score, systems=counts)
         self._set(points=(*self.state.points, point))
@@ -220,18 +215,32 @@ class Training:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _save(self, done: int) -> None:
-        with self.log.timed("save"):
+        with self.log.timed("save"), self.processes.phase("save"):
             if self.is_main_process:
                 self.run.save(done, self.machines.learner.save, self.state)
                 self.run.prune(self.config.save.keep, self.schedule.points)
-            self.machines.learner.gather(None)
+                self._deploy()
+
+    def _keep(self) -> None:
+        """Save the last whole step if it is not saved yet, without another process: they may be gone."""
+        learner = self.machines.learner
+        done = learner.step
+        whole = learner.consistent and self.log.steps == done
+        if not self.is_main_process or not whole or self.run.checkpoint(done) is not None:
+            return
+        self.display.note(f"saving step {done}")
+        try:
+            self.run.save(done, learner.save, self.state)
+            self._deploy()
+        except (OSError, AgonError) as error:
+            self.display.note(f"step {done} could not be saved: {error}")
 
     def _deploy(self) -> None:
         """Keep `pair/` at the best pair on dev; without evaluation points, at the newest."""
         step = self.machines.learner.step
         best = self.state.best or Best(step=step, direction=None, score=None, versions=self.state.versions)
         source = folder_of(self.run.checkpoints, best.step)
-        if self.is_main_process and source.is_dir():
+        if source.is_dir():
             self.run.write_pair(source / "a", source / "b", self._pair_info(best))
 
     def _pair_info(self, best: Best) -> PairInfo:

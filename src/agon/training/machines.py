@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agon.config import Config
 from agon.engine.build import base_files, build_sampler, context_of, quieten
+from agon.engine.fleet import RESUME
 from agon.engine.render import Renderer
 from agon.engine.vllm.canary import Canary
+from agon.errors import EngineError
 from agon.protocols import Learner, Sampler, Verifier
-from agon.types import Policy, Version
+from agon.types import Policy, Stream, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,13 @@ class Machines:
         """How far the live versions of the engine are from the learner, in nats per token; empty without a canary."""
         return dict(self.canary.measured) if self.canary else {}
 
+    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> None:
+        """Stop before a policy learns from what another version drew."""
+        for stream in streams:
+            expected = versions[stream.policy]
+            for drawn in {rollout.completion.version for rollout in stream.rollouts()} - {expected}:
+                raise EngineError(f"a sample of {drawn} came where {expected} was asked for", fix=RESUME)
+
     def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
         """What a step's own samples say about the engine; stops the run when they came from a different policy."""
         return self.canary.alarms(metrics) if self.canary else []
@@ -45,6 +54,11 @@ class Machines:
         """Release the memory of an engine beside the learner, if it is configured to sleep."""
         if self.canary:
             self.canary.sampler.rest()
+
+    def give_up(self) -> None:
+        """Restart no engine any more: the run stops."""
+        if self.canary:
+            self.canary.sampler.fleet.give_up()
 
     def close(self) -> None:
         self.sampler.close()

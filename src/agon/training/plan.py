@@ -14,6 +14,7 @@ from agon.arms import ARMS
 from agon.config import Config, Data, Source
 from agon.data import splits
 from agon.engine.build import base_path
+from agon.engine.linear_attention import EXTRA, is_too_slow
 from agon.errors import ConfigError, EngineError, install
 from agon.eval.points import systems
 from agon.training.schedule import Schedule
@@ -197,8 +198,17 @@ def _memory(config: Config, counts: Counts) -> Section:
             **rows,
             "together": (_bytes(sum(parts.values())),),
             "published per step": (_bytes(adapters),),
+            **_kernels(config, shape.linear_attention),
         },
     )
+
+
+def _kernels(config: Config, linear: bool) -> dict[str, tuple[Cell, ...]]:
+    """What `agon train` would refuse: long sequences through slow linear attention."""
+    longest = config.train.max_completion_tokens + config.train.max_peek_tokens
+    if not is_too_slow(linear, longest):
+        return {}
+    return {"needs": (f"kernels of linear attention where it trains: {install(EXTRA)}",)}
 
 
 def _activations(config: Config, layers: int, hidden: int, widest: int, width: int) -> int:

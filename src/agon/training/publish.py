@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from agon.protocols import Phase
 from agon.rundir.files import remove_tree
 from agon.training.machines import Machines
 from agon.types import Policy, Version
@@ -18,8 +19,8 @@ Versions = Mapping[Policy, Version]
 class Publisher:
     """Hands adapters to the sampler and removes the folders that no engine can still be reading."""
 
-    def __init__(self, machines: Machines, folder: Path) -> None:
-        self.machines, self.folder = machines, folder
+    def __init__(self, machines: Machines, folder: Path, phase: Phase) -> None:
+        self.machines, self.folder, self._phase = machines, folder, phase
         self._previous: set[Version] = set()
 
     def name(self, current: Versions, done: int) -> dict[Policy, Version]:
@@ -33,20 +34,19 @@ class Publisher:
 
     def publish(self, new: Iterable[Version], current: Versions, first: Versions) -> None:
         """Publish new versions, each from a folder of its own, and check that the engine samples from all current."""
-        learner = self.machines.learner
-        for version in new:
-            assert version.policy is not None
-            if learner.rank == 0:
-                learner.export(version.policy, self.folder / version)
-            learner.gather(None)
-            self.machines.sampler.publish(version, self.folder / version)
-        self._remove_old(current, first)
-        self.machines.check(current)
-
-    def pin(self, first: Versions) -> None:
-        """Keep the first versions live: rivals that do not move, to measure progress against."""
-        for version in first.values():
-            self.machines.sampler.pin(version, self.folder / version)
+        new, learner = list(new), self.machines.learner
+        with self._phase("export"):
+            for version in new:
+                assert version.policy is not None
+                if learner.rank == 0:
+                    learner.export(version.policy, self.folder / version)
+        with self._phase("publish"):
+            for version in new:
+                self.machines.sampler.publish(version, self.folder / version)
+            self._remove_old(current, first)
+            self.machines.check(current)
+            for version in first.values():  # rivals that do not move, to measure progress against
+                self.machines.sampler.pin(version, self.folder / version)
 
     def _remove_old(self, current: Versions, first: Versions) -> None:
         """Remove folders of versions that are neither current, nor first, nor of the step before."""

@@ -11,13 +11,14 @@ from typing import Literal
 from agon.config import Config, load_config
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
-from agon.errors import RunDirError
+from agon.errors import RunDirError, RunError
 from agon.rundir import RunDir
 from agon.rundir.manifest import SplitFacts, manifest_of
 from agon.training.display import open_display
 from agon.training.log import Display, Silent
 from agon.training.loop import Training
 from agon.training.machines import build
+from agon.training.processes import PeerError
 from agon.training.schedule import Schedule
 from agon.training.trackers import check
 from agon.verify import check_verifier
@@ -50,7 +51,12 @@ def train(
     display = _display(show, schedule.total, target.config, run) if first else Silent()
     for change in changes:
         display.note(change)
-    finished = _run(target.config, run, parts, schedule, display)
+    try:
+        finished = _run(target.config, run, parts, schedule, display)
+    except PeerError:
+        if first:
+            raise
+        raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
     if not finished:
         raise KeyboardInterrupt(*[f"stopped and saved; resume with: agon train {run.path} --resume"] * first)
     return run
@@ -107,8 +113,10 @@ def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[st
     if not (resume and target.path.exists()):
         return RunDir.create(target.path.parent, target.path.name, config, facts, digest), []
     run = RunDir.open(target.path)
-    run.check_config(config)
-    return run, run.check_manifest(manifest_of(config, facts, digest))
+    with run.lock():
+        drift = run.check_manifest(manifest_of(config, facts, digest))
+        changed = run.change_config(config)
+    return run, [*drift, *(f"changed: {change.key} {change.old} -> {change.new}" for change in changed)]
 
 
 def _awaited(path: Path, patience: float = PATIENCE) -> RunDir:

@@ -1,7 +1,11 @@
-"""Small tokenizers in the style of each family: real algorithms, its added tokens, our chat-template fixtures."""
+"""Small tokenizers in the style of each family: real algorithms, its added tokens, and its own chat template.
+
+The templates are the originals, as TRL's package carries them; ChatML, which has no owner, is a fixture of ours.
+"""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +14,9 @@ from transformers import PreTrainedTokenizerFast
 
 from agon.game import prompts
 
-TEMPLATES = Path(__file__).parents[2] / "fixtures" / "templates"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "templates"
+ORIGINALS = Path(find_spec("trl").origin).parent / "chat_templates"  # type: ignore[union-attr, arg-type]
+GEMMA4_REVISIONS = ("gemma4", "gemma4_v2", "gemma4_v3", "gemma4_v4", "gemma4_v5")
 CORPUS = [prompts._FORMAT, prompts._CHALLENGE, prompts._MOA, "0 1 2 3 4 5 6 7 8 9 thought system user model assistant"]
 
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -20,7 +26,7 @@ LLAMA3 = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_
 
 
 def template(name: str) -> str:
-    return (TEMPLATES / f"{name}.jinja").read_text()
+    return (ORIGINALS / f"{name}.jinja").read_text()
 
 
 def wrap(core: Tokenizer, special: list[str], ordinary: list[str], chat: str | None, **names: str) -> Any:
@@ -67,29 +73,32 @@ def qwen3() -> Any:
     return wrap(byte_level(), CHATML, THINK, template("qwen3"), eos_token="<|im_end|>", pad_token="<|endoftext|>")
 
 
-def qwen3_5() -> Any:
-    return wrap(byte_level(), CHATML, THINK, template("qwen3_5"), eos_token="<|im_end|>", pad_token="<|endoftext|>")
+def qwen3_5(default: str = "nothink") -> Any:
+    """Qwen3.5: up to 2B its template does not reason unless it is asked to, from 4B on it does."""
+    chat = template(f"qwen3_5_{default}")
+    return wrap(byte_level(), CHATML, THINK, chat, eos_token="<|im_end|>", pad_token="<|endoftext|>")
 
 
 def chatml() -> Any:
-    return wrap(byte_level(), CHATML, [], template("chatml"), eos_token="<|im_end|>", unk_token="<|endoftext|>")
+    chat = (FIXTURES / "chatml.jinja").read_text()
+    return wrap(byte_level(), CHATML, [], chat, eos_token="<|im_end|>", unk_token="<|endoftext|>")
 
 
 def llama3() -> Any:
     core = byte_level(ignore_merges=True)
-    return wrap(core, LLAMA3, [], template("llama3"), bos_token="<|begin_of_text|>", eos_token="<|eot_id|>")
+    return wrap(core, LLAMA3, [], template("llama3_2"), bos_token="<|begin_of_text|>", eos_token="<|eot_id|>")
 
 
-def gemma4() -> Any:
+def gemma4(revision: str = GEMMA4_REVISIONS[-1]) -> Any:
     special = ["<pad>", "<eos>", "<bos>", "<unk>", *GEMMA4]
     names = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    return wrap(byte_fallback(special), special, ["\n\n", "\n\n\n", "<table>"], template("gemma4"), **names)
+    return wrap(byte_fallback(special), special, ["\n\n", "\n\n\n", "<table>"], template(revision), **names)
 
 
 def gemma2() -> Any:
     special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
     names = {"bos_token": "<bos>", "eos_token": "<eos>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    return wrap(byte_fallback(special), special, ["\n\n"], template("gemma2"), **names)
+    return wrap(byte_fallback(special), special, ["\n\n"], template("gemma"), **names)
 
 
 def plain() -> Any:

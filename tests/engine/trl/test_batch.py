@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agon.engine.synthetic import rollout, stream
-from agon.engine.trl.batch import FILLER, BatchRow, micro_batches, policy_batches, rows_of, tensors
+from agon.engine.trl.batch import BatchRow, micro_batches, policy_batches, rows_of, tensors
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Policy
@@ -32,14 +32,14 @@ def row(length: int) -> BatchRow:
 
 
 @settings(max_examples=60, deadline=None)
-@given(live=st.integers(0, 40), more=st.integers(0, 40), micro=st.integers(1, 9))
-def test_micro_batches_are_equal_and_as_few_as_the_fullest_process_needs(live: int, more: int, micro: int) -> None:
+@given(live=st.integers(0, 40), micro=st.integers(1, 9))
+def test_micro_batches_are_nearly_equal_and_as_few_as_there_can_be(live: int, micro: int) -> None:
     mine = [row(i + 1) for i in range(live)]
-    parts = micro_batches(mine, live + more, micro)
-    assert len(parts) == math.ceil((live + more) / micro)
-    assert len({len(part) for part in parts}) <= 1
-    assert all(len(part) <= micro for part in parts)
-    assert [r for part in parts for r in part if r is not FILLER] == mine
+    parts = micro_batches(mine, micro)
+    sizes = [len(part) for part in parts]
+    assert len(parts) == math.ceil(live / micro)
+    assert not parts or max(sizes) <= min(micro, min(sizes) + 1)
+    assert [r for part in parts for r in part] == mine
 
 
 def test_two_streams_of_one_policy_are_one_batch() -> None:
@@ -62,10 +62,10 @@ def test_a_policy_without_a_live_row_has_no_micro_batch() -> None:
     assert (batch.live, batch.tokens, batch.micro_batches) == (0, 0, ())
 
 
-def test_a_process_without_live_rows_gets_fillers() -> None:
+def test_a_process_without_live_rows_computes_nothing_and_counts_the_others() -> None:
     dead = stream(Policy.A, [masked(rows(Policy.A, 0))])
     (batch,) = policy_batches([dead], 4, beside([8, 7, 50, 0, 0, 0]))  # type: ignore[arg-type]
-    assert batch.micro_batches == ((FILLER,) * 4,) * 2
+    assert batch.micro_batches == ()
     assert (batch.rows, batch.live, batch.tokens) == (12, 7, 50)
 
 
@@ -88,7 +88,8 @@ def test_prompts_are_padded_on_the_left_and_completions_on_the_right() -> None:
 
 
 def test_no_micro_batch_is_one_column_wide() -> None:
-    assert tensors([FILLER], pad=0)["completion_mask"].tolist() == [[0, 0]]
+    masked_row = BatchRow(Tokens((0,), (0,)), advantage=None)
+    assert tensors([masked_row], pad=0)["completion_mask"].tolist() == [[0, 0]]
 
 
 def test_completions_without_tokens_are_refused() -> None:

@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from agon.engine import linear_attention
 from agon.engine.synthetic import random_base, rollout, stream, worst_case
 from agon.engine.trl.learner import TRLLearner
-from agon.errors import CheckpointError, EngineError
+from agon.errors import CheckpointError, ConfigError, EngineError
 from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
 
@@ -84,7 +85,7 @@ def test_loss_and_gradient_equal_hand_written_autograd_over_live_rows(loss: str,
     learner = make_learner(total_steps=1, loss=loss, beta=beta, clip_norm=None, micro_batch=3)
     groups = {p: [rows(p, i, logprobs=corrected) for i in range(3)] for p in Policy}
     for policy in Policy:
-        groups[policy][-1].pop()  # 11 rows in micro-batches of 3: one filler
+        groups[policy][-1].pop()  # 11 rows: micro-batches of different sizes
     live = {p: [row for group in groups[p] for row in group] for p in Policy}
     expected = {p: hand_written(learner, p, live[p], loss, beta, 3.0 if corrected else None) for p in Policy}
     gradients = Gradients(learner)
@@ -250,6 +251,12 @@ def test_a_rehearsal_costs_what_a_step_costs_and_teaches_nothing(checkpointing: 
     assert [equal(b, weights(learner, p)) for b, p in zip(before, Policy, strict=True)] == [True, True]
     assert not learner.optimizer.state
     assert all(p.grad is None for policy in Policy for p in learner.pair.parameters(policy))
+
+
+def test_a_rehearsal_refuses_long_sequences_through_slow_linear_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linear_attention, "has_kernels", lambda: False)
+    with pytest.raises(ConfigError, match="sequences of 2,001 tokens"):
+        make_learner(base=random_base("qwen3_5")).rehearse(prompt_tokens=1001, completion_tokens=1000)
 
 
 def test_the_worst_case_of_a_config_is_a_stream_like_any_other() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from agon.config import Config
 from agon.engine.scripted import ScriptedSampler
-from agon.protocols import Tokens, Update
+from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir
 from agon.rundir.records import Point, StepRecord, Timing
 from agon.training.loop import Training
@@ -47,14 +47,22 @@ class OneNumberLearner:
     """Adds up advantages: a policy moves when its stream is live and stays when it is dead."""
 
     rank, processes = 0, 1
+    consistent = True
 
     def __init__(self, total: int) -> None:
         self.total, self.step = total, 0
         self.weights = {Policy.A: 0.0, Policy.B: 1.0}
 
-    def fit(self, streams_for_step: Callable[[int], Sequence[Stream]], after_step: Callable[[Update], bool]) -> None:
+    def fit(
+        self,
+        streams_for_step: Callable[[int], Sequence[Stream]],
+        after_step: Callable[[Update], bool],
+        phase: Phase = alone,
+    ) -> None:
         while self.step < self.total:
             streams = streams_for_step(self.step)
+            with phase("update") as proceed:
+                proceed()
             for stream in streams:
                 live = [row.advantage for row in stream.rollouts() if row.advantage is not None]
                 self.weights[stream.policy] += sum(map(abs, live))
@@ -93,6 +101,9 @@ class OneNumberLearner:
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
+
+    def store(self) -> None:
+        """One process alone."""
 
     def memory(self) -> Mapping[str, int]:
         return {}

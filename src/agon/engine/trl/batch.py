@@ -1,9 +1,7 @@
 """From streams to micro-batches: which rows a policy learns from, how they are grouped, and over which denominators.
 
-A row without an advantage (a dead group, an unknown reward) is masked: it is in no denominator and in no KL term. Only
-live rows are worth a forward pass; masked rows serve as one-token fillers where they are needed to give every process
-the same number of equal micro-batches. Counts are global: processes with different numbers of live rows divide by the
-same totals.
+A row without an advantage (a dead group, an unknown reward) is masked: it is in no denominator and in no KL term, and
+it is not computed. Counts are global: processes with different numbers of live rows divide by the same totals.
 """
 
 from __future__ import annotations
@@ -11,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -38,12 +37,10 @@ MULTIPLE = 32
 """Widths of micro-batches in half precision are multiples of this: few widths, and even ones. On CPUs oneDNN compiles
 kernels for every width it meets and keeps them, so that memory would grow with every new length; GPUs like it too."""
 
-FILLER = BatchRow(Tokens((0,), (0,)), advantage=None)
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyBatch:
-    """What one policy learns from in one step. `rows`, `live` and `tokens` count all processes."""
+    """What one policy learns from in one step: micro-batches of this process; the counts are of all processes."""
 
     policy: Policy
     micro_batches: tuple[tuple[BatchRow, ...], ...]
@@ -51,25 +48,19 @@ class PolicyBatch:
     live: int
     tokens: int
 
-    @property
-    def size(self) -> int:
-        """Rows per micro-batch, fillers included."""
-        return len(self.micro_batches[0]) if self.micro_batches else 0
-
 
 Gather = Callable[[torch.Tensor], torch.Tensor]
 """Takes a vector, returns the vectors of all processes stacked."""
 
 
 def policy_batches(streams: Iterable[Stream], micro_batch: int, gather: Gather) -> list[PolicyBatch]:
-    """Merge streams by policy and cut each policy's live rows into micro-batches, equal in number on every process."""
+    """Merge streams by policy and cut each policy's live rows into micro-batches."""
     rows = rows_of(streams)
     live = {policy: _longest_first(row for row in rows[policy] if row.advantage is not None) for policy in Policy}
     local = [[len(rows[p]), len(live[p]), sum(row.live_tokens for row in live[p])] for p in Policy]
-    world = gather(torch.tensor(local, dtype=torch.int64).flatten()).view(-1, len(Policy), 3)
-    total, most = world.sum(0).tolist(), world.amax(0).tolist()
+    total = gather(torch.tensor(local, dtype=torch.int64).flatten()).view(-1, len(Policy), 3).sum(0).tolist()
     return [
-        PolicyBatch(policy, micro_batches(live[policy], most[i][1], micro_batch), *total[i])
+        PolicyBatch(policy, micro_batches(live[policy], micro_batch), *total[i])
         for i, policy in enumerate(Policy)
         if total[i][0]
     ]
@@ -83,12 +74,11 @@ def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[BatchRow]]:
     return rows
 
 
-def micro_batches(live: Sequence[BatchRow], most: int, limit: int) -> tuple[tuple[BatchRow, ...], ...]:
-    """As few equal micro-batches of at most `limit` rows as `most` rows need, filled up with fillers."""
-    count = math.ceil(most / limit)
-    size = math.ceil(most / count) if count else 0
-    filled = [*live, *[FILLER] * (count * size - len(live))]
-    return tuple(tuple(filled[i * size : (i + 1) * size]) for i in range(count))
+def micro_batches(live: Sequence[BatchRow], limit: int) -> tuple[tuple[BatchRow, ...], ...]:
+    """As few micro-batches of at most `limit` rows as there can be, of nearly equal size."""
+    count = math.ceil(len(live) / limit)
+    cuts = [round(i * len(live) / count) for i in range(count + 1)] if count else []
+    return tuple(tuple(live[start:stop]) for start, stop in pairwise(cuts))
 
 
 def tensors(rows: Sequence[BatchRow], pad: int, multiple: int = 1) -> dict[str, torch.Tensor]:

@@ -14,17 +14,20 @@ import torch
 import transformers
 import trl
 from accelerate.utils import gather_object
+from torch.distributed import TCPStore
 from transformers import TrainerCallback
 
 from agon.config import Model, Train
+from agon.engine.linear_attention import check_kernels
 from agon.engine.synthetic import worst_case
 from agon.engine.trl.backend import check_backend, check_devices
-from agon.engine.trl.memory import release_freed_memory
+from agon.engine.trl.collectives import collective
+from agon.engine.trl.memory import explain_out_of_memory, release_freed_memory
 from agon.engine.trl.setup import load_base, make_optimizer, make_pair, make_scheduler, place, trl_arguments
 from agon.engine.trl.state import load_state, save_state
 from agon.engine.trl.trainer import PairTrainer, StreamsForStep
 from agon.errors import EngineError
-from agon.protocols import Tokens, Update
+from agon.protocols import Phase, Store, Tokens, Update, alone
 from agon.types import Policy
 
 STATE_FOLDER = "trainer_state"
@@ -46,6 +49,7 @@ class TRLLearner:
         check_backend(os.environ, train_config.clip_norm)
         self.model_config, self.train_config, self.total_steps = model_config, train_config, total_steps
         self.step = 0
+        self.consistent = True
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-trl-")
         args = trl_arguments(model_config, train_config, total_steps, optimizer, self._scratch.name)
         check_devices(args.n_gpu)
@@ -56,12 +60,12 @@ class TRLLearner:
         self.trainer = PairTrainer(self.pair, train_config, args, (self.optimizer, self.scheduler))
         self._check_processes()
 
-    def fit(self, streams_for_step: StreamsForStep, after_step: Callable[[Update], bool]) -> None:
-        """Run steps until the schedule ends or `after_step` returns False on any process."""
+    def fit(self, streams_for_step: StreamsForStep, after_step: Callable[[Update], bool], phase: Phase = alone) -> None:
+        """Run steps until the schedule ends or `after_step` returns False, which it must do on all processes."""
         if self.step >= self.total_steps:
             return
         hooks = _Hooks(self, after_step)
-        self.trainer.streams_for_step = streams_for_step
+        self.trainer.streams_for_step, self.trainer.phase = streams_for_step, phase
         self.trainer.add_callback(hooks)
         try:
             self.trainer.train()
@@ -87,14 +91,11 @@ class TRLLearner:
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Run forward and backward of the largest micro-batch a run can meet, without learning from it."""
         sizes = prompt_tokens, completion_tokens
+        check_kernels(self.pair.model.config, sum(sizes))
         rows, vocabulary = self.train_config.micro_batch, self.pair.model.config.get_text_config().vocab_size
         try:
-            self.trainer.rehearse(worst_case(Policy.A, rows, vocabulary, *sizes))
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            raise EngineError(
-                f"{rows} rows of {sizes[0]} prompt and {sizes[1]} completion tokens do not fit in memory: {error}",
-                fix="lower train.micro_batch, train.max_completion_tokens or sampler.gpu_memory_utilization",
-            ) from error
+            with explain_out_of_memory(f"with {rows} rows of {sizes[0]} prompt and {sizes[1]} completion tokens"):
+                self.trainer.rehearse(worst_case(Policy.A, rows, vocabulary, *sizes))
         finally:
             release_freed_memory(self.trainer.args.device)
 
@@ -117,7 +118,17 @@ class TRLLearner:
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks; all must call it."""
-        return list(gather_object([value]))
+        with collective():
+            return list(gather_object([value]))
+
+    def store(self) -> Store | None:
+        """A store in the first process; None for one process alone. All must call it."""
+        if self.processes == 1:
+            return None
+        host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+        first = TCPStore(host, 0, is_master=True, wait_for_workers=False) if self.rank == 0 else None
+        port: int = self.gather(first.port if first else None)[0]
+        return first or TCPStore(host, port)
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: of the process, and of the device since the last call."""
@@ -148,13 +159,9 @@ class TRLLearner:
                 fix="launch with torchrun or accelerate launch, and do not mix CPU and GPU settings",
             )
 
-    def _all_continue(self, wanted: bool) -> bool:
-        """Whether no process wants to stop."""
-        return bool(self.trainer.gather(torch.tensor([int(wanted)])).min())
-
 
 class _Hooks(TrainerCallback):
-    """Where our state and the trainer's meet: the start of training and the end of a step."""
+    """Where our state and the trainer's meet: the start of training, the optimizer's move, the end of a step."""
 
     def __init__(self, learner: TRLLearner, after_step: Callable[[Update], bool]) -> None:
         self.learner, self.after_step = learner, after_step
@@ -162,11 +169,14 @@ class _Hooks(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         state.global_step = self.learner.step
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.learner.consistent = False
+
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         learner = self.learner
-        update = Update(state.global_step - 1, learner.trainer.reduced_metrics())
-        learner.step = state.global_step
+        update = Update(state.global_step - 1, learner.trainer.step_values())
+        learner.step, learner.consistent = state.global_step, True
         release_freed_memory(args.device)  # before an engine on the same device wakes up
-        if not learner._all_continue(self.after_step(update)):
+        if not self.after_step(update):
             control.should_training_stop = True
         release_freed_memory(args.device)  # what scoring left

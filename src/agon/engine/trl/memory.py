@@ -1,10 +1,19 @@
-"""Memory that a step has freed and its allocator still holds."""
+"""Memory of the learner: what a step has freed and its allocator still holds, and what to do when it runs out."""
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
+
+from agon.errors import EngineError
+
+LESS = (
+    "resume with less, such as: agon train RUN --resume train.micro_batch=1 sampler.sleep=true "
+    "sampler.gpu_memory_utilization=0.3"
+)
 
 
 def release_freed_memory(device: torch.device) -> None:
@@ -17,3 +26,12 @@ def release_freed_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "cpu" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
+
+
+@contextmanager
+def explain_out_of_memory(what: str) -> Iterator[None]:
+    """Report what took too much memory, and how to resume with less."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise EngineError(f"out of memory {what}: {error}", fix=LESS) from error

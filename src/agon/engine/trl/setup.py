@@ -14,8 +14,8 @@ from agon.engine.trl.stock import GRPOConfig
 from agon.types import Policy
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
-PATIENCE = 4 * 3600
-"""Seconds that a process waits for the others: each plays its own problems, and long completions are uneven."""
+PATIENCE = 1800
+"""Seconds that a collective may take. Processes meet before each, so none waits in one for another's play."""
 OPTIMIZERS = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
 
 
@@ -43,7 +43,6 @@ def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, 
         gradient_checkpointing_kwargs={"use_reentrant": False},
         bf16=model.dtype == "bfloat16" and torch.accelerator.is_available(),
         use_cpu=not torch.accelerator.is_available(),
-        ddp_find_unused_parameters=True,
         ddp_timeout=PATIENCE,
         save_strategy="no",
         logging_strategy="no",

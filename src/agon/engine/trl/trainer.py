@@ -1,10 +1,11 @@
 """The stock TRL GRPO trainer, fed with finished micro-batches of one adapter each.
 
-TRL gives the loss (`GRPOTrainer._compute_loss`, unmodified), the HF loop, the optimizer, the schedule and DDP. It
-generates and scores nothing: the game hands over finished rollouts, and they enter as micro-batches through
-`_prepare_inputs`. One HF step is one optimizer step for both policies; inside it every micro-batch belongs to one
-policy, whose adapter stays active from the forward to the end of the backward pass (gradient checkpointing runs the
-forward again inside backward).
+TRL gives the loss (`GRPOTrainer._compute_loss`, unmodified), the HF loop, the optimizer and the schedule. It generates
+and scores nothing: the game hands over finished rollouts, and they enter as micro-batches through `_prepare_inputs`.
+One HF step is one optimizer step for both policies; inside it every micro-batch belongs to one policy, whose adapter
+stays active from the forward to the end of the backward pass (gradient checkpointing runs the forward again inside
+backward). Processes compute their micro-batches without a word to each other and average the gradients once, when all
+of them are done: one that fails in between leaves no other waiting.
 
 Departures from stock, each with its test: gradients are clipped per adapter; masked rows are in no denominator; a
 policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
@@ -20,7 +21,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +31,14 @@ from transformers import PrinterCallback, set_seed
 
 from agon.config import Train
 from agon.engine.adapters import AdapterPair
-from agon.engine.trl.batch import MULTIPLE, BatchRow, PolicyBatch, policy_batches, tensors
+from agon.engine.trl.batch import MULTIPLE, BatchRow, Gather, PolicyBatch, policy_batches, tensors
+from agon.engine.trl.collectives import average_gradients, collective, no_collectives, without_ddp
+from agon.engine.trl.memory import explain_out_of_memory
 from agon.engine.trl.metrics import StepMetrics
 from agon.engine.trl.setup import stub_tokenizer
 from agon.engine.trl.stock import GRPOConfig, GRPOTrainer, grpo_trainer
 from agon.errors import EngineError
-from agon.protocols import Tokens
+from agon.protocols import Phase, Tokens, alone
 from agon.types import Policy, Stream, seed_for
 
 StreamsForStep = Callable[[int], Sequence[Stream]]
@@ -43,7 +46,7 @@ StreamsForStep = Callable[[int], Sequence[Stream]]
 
 @dataclass(slots=True)
 class MicroBatch:
-    """A micro-batch as TRL's inputs, its policy, the window TRL divides by, and its live tokens over all processes."""
+    """A micro-batch as TRL's inputs, its policy, the window TRL divides by, and its live tokens."""
 
     policy: Policy
     inputs: dict[str, torch.Tensor]
@@ -70,9 +73,11 @@ class PairTrainer(GRPOTrainer):
         self.pair, self.train_config = pair, train
         self.multiple = 1 if pair.model.get_base_model().dtype == torch.float32 else MULTIPLE
         self.streams_for_step: StreamsForStep = _no_streams
+        self.phase: Phase = alone
         self.step_metrics: dict[Policy, StepMetrics] = {}
         self._current: MicroBatch | None = None
         self.remove_callback(PrinterCallback)
+        without_ddp(self.accelerator)
         pair.restore_flags()
 
     def _send_telemetry(self) -> None:
@@ -83,20 +88,25 @@ class PairTrainer(GRPOTrainer):
         return DataLoader([{}] * self.args.max_steps, batch_size=None)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """All micro-batches of one optimizer step, synchronised over processes in the last one only."""
+        """All micro-batches of one optimizer step; then gradients and metrics over all processes."""
         step = self.state.global_step
-        micros = self._start_step(self.streams_for_step(step))
+        micros = self._start_step(self.streams_for_step(step), self.gather)
         # random numbers of a step are seeded by its name: a resumed run needs no generator state
         set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
-        losses = [self._micro_step(model, micro, last=micro is micros[-1]) for micro in micros]
-        return torch.stack(losses).sum() if losses else torch.zeros((), device=self.args.device)
+        losses = [torch.zeros((), device=self.args.device)]
+        with self.phase("update") as proceed, explain_out_of_memory(f"in the update of step {step}"):
+            for micro in micros:
+                proceed()
+                losses.append(self._micro_step(micro))
+        self._combine()
+        return torch.stack(losses).sum()
 
     def rehearse(self, stream: Stream) -> None:
-        """Run micro-batches like any other and discard their gradients."""
+        """Run micro-batches like any other, in this process alone, and discard their gradients."""
         self.model.train()
         self.current_gradient_accumulation_steps = 1.0
-        for micro in self._start_step([stream]):
-            self._micro_step(self.model, micro, last=True)
+        for micro in self._start_step([stream], lambda vector: vector[None]):
+            self._micro_step(micro)
         self.model.zero_grad(set_to_none=True)
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
@@ -113,34 +123,38 @@ class PairTrainer(GRPOTrainer):
             scores += [values[: len(row.completion_ids)] for values, row in pairs]
         return scores
 
-    def _start_step(self, streams: Sequence[Stream]) -> list[MicroBatch]:
-        """The micro-batches of a step, policy by policy; its metrics begin at zero."""
-        batches = policy_batches(streams, self.train_config.micro_batch, self.gather)
-        self.step_metrics = {batch.policy: StepMetrics(batch) for batch in batches}
+    def _start_step(self, streams: Sequence[Stream], gather: Gather) -> list[MicroBatch]:
+        """This process's micro-batches of a step, policy by policy; its metrics begin at zero."""
+        batches = policy_batches(streams, self.train_config.micro_batch, gather)
+        self.step_metrics = {batch.policy: StepMetrics(batch, kl=bool(self.beta)) for batch in batches}
         return [micro for batch in batches for micro in self._micro_batches(batch)]
 
     def _micro_batches(self, batch: PolicyBatch) -> Iterator[MicroBatch]:
-        """TRL's inputs, normalised over the policy's live rows (grpo, dr_grpo) or tokens (dapo)."""
-        if not batch.micro_batches:
-            return
-        counts = torch.tensor([sum(row.live_tokens for row in rows) for rows in batch.micro_batches])
-        tokens = self.gather(counts).view(-1, len(counts)).sum(0).tolist()
-        window = batch.live / (self.accelerator.num_processes * batch.size)
-        for rows, count in zip(batch.micro_batches, tokens, strict=True):
+        """TRL's inputs, normalised over the policy's live rows (grpo, dr_grpo) or tokens (dapo) of all processes."""
+        for rows in batch.micro_batches:
             inputs = self._to_device(rows)
             inputs["num_items_in_batch"] = torch.tensor(float(batch.tokens), device=self.args.device)
-            yield MicroBatch(batch.policy, inputs, 1.0 if self.loss_type == "dapo" else window, count)
+            window = batch.live / (self.accelerator.num_processes * len(rows))
+            live = sum(row.live_tokens for row in rows)
+            yield MicroBatch(batch.policy, inputs, 1.0 if self.loss_type == "dapo" else window, live)
 
-    def _micro_step(self, model: Any, micro: MicroBatch, last: bool) -> torch.Tensor:
+    def _micro_step(self, micro: MicroBatch) -> torch.Tensor:
         """Forward and backward of one micro-batch under its own adapter."""
         self._current, steps = micro, self.current_gradient_accumulation_steps
         self.pair.activate(micro.policy)
         self.current_gradient_accumulation_steps = micro.window
-        with self._sync(model, last), self._metrics_of(micro):
-            loss = super().training_step(model, micro.inputs, None)
+        with no_collectives(self.accelerator), self._metrics_of(micro):
+            loss = super().training_step(self.model, micro.inputs, None)
         self.current_gradient_accumulation_steps = steps
         self.step_metrics[micro.policy].sums["loss"] += float(loss)
         return loss
+
+    def _combine(self) -> None:
+        """Average gradients and add up metrics over processes. A policy that nobody learnt from gets no gradient."""
+        for policy, metrics in self.step_metrics.items():
+            if metrics.batch.live:
+                average_gradients(self.accelerator, self.pair.parameters(policy))
+            metrics.combine(self.gather)
 
     def _prepare_inputs(self, inputs: Any) -> dict[str, torch.Tensor]:
         """The micro-batch is finished: only the reference of the KL term is missing."""
@@ -198,9 +212,9 @@ class PairTrainer(GRPOTrainer):
             )
         return norm
 
-    def reduced_metrics(self) -> dict[Policy, dict[str, float]]:
+    def step_values(self) -> dict[Policy, dict[str, float]]:
         """The step's metrics by policy, over all processes."""
-        return {policy: metrics.reduce(self.gather) for policy, metrics in self.step_metrics.items()}
+        return {policy: metrics.values() for policy, metrics in self.step_metrics.items()}
 
     @contextmanager
     def _metrics_of(self, micro: MicroBatch) -> Iterator[None]:
@@ -210,11 +224,9 @@ class PairTrainer(GRPOTrainer):
         caught, self._metrics["train"] = self._metrics["train"], outer
         self.step_metrics[micro.policy].add_trl(caught, micro.tokens)
 
-    def _sync(self, model: Any, last: bool) -> AbstractContextManager[Any]:
-        return nullcontext() if last else self.accelerator.no_sync(model)
-
     def gather(self, vector: torch.Tensor) -> torch.Tensor:
-        return self.accelerator.gather(vector.to(self.args.device)).cpu()
+        with collective():
+            return self.accelerator.gather(vector.to(self.args.device)).cpu()
 
     def _to_device(self, rows: Sequence[BatchRow]) -> dict[str, torch.Tensor]:
         batch = tensors(rows, int(self.processing_class.pad_token_id), self.multiple)

@@ -19,12 +19,14 @@ import torch
 import torch._dynamo
 from vllm.lora.punica_wrapper import punica_cpu
 
+from agon.engine.vllm.worker import StrictAdapters
+
 Matrices = tuple[torch.Tensor | None, torch.Tensor, int]
 """A and B of all slots, and the column of the output where theirs begins; no A where rows are of low rank already."""
 
 
-class GroupedLora:
-    """What `worker_extension_cls` names: importing it installs the kernels."""
+class GroupedLora(StrictAdapters):
+    """What `worker_extension_cls` names on a CPU: importing it installs the kernels too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from agon.engine.linear_attention import has_linear_attention
 from agon.engine.protocol import SEE_LOG, Draw, DrawResult, EngineDown, finish_of
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.errors import EngineError
@@ -34,6 +35,8 @@ SLEEP_LEVEL = 1
 """Weights move to main memory and back. Level 2 discards the base, and nothing would push it again."""
 FIXED: dict[str, object] = {
     "skip_tokenizer_init": True,
+    # of a composite checkpoint, the text model alone; without it, a tokenizer would be needed for pictures
+    "language_model_only": True,
     "generation_config": "vllm",
     "logprobs_mode": "processed_logprobs",
     "enable_prefix_caching": True,
@@ -70,7 +73,8 @@ class LocalEngine:
     ) -> None:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
-        self.context = min(context, longest(base_path))
+        base = text_config(base_path)
+        self.context = min(context, longest(base))
         self._arguments: dict[str, object] = {
             "model": base_path,
             "dtype": dtype,
@@ -80,7 +84,7 @@ class LocalEngine:
             "max_lora_rank": next(size for size in RANKS if size >= rank),
             "enable_sleep_mode": sleeps,
             **FIXED,
-            **on_platform(self.context, memory),
+            **on_platform(base, self.context, memory),
         }
         self._llm: Any = None
         self._adapters: dict[Version, Any] = {}
@@ -236,27 +240,36 @@ def _own_device() -> Iterator[None]:
         os.environ.update(before)
 
 
-def longest(base_path: str) -> int:
-    """The longest sequence that the base supports."""
+def text_config(base_path: str) -> Any:
+    """The config of the base's text model."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(base_path, trust_remote_code=False).get_text_config()
-    return int(getattr(config, "max_position_embeddings", None) or 1 << 30)
+    return AutoConfig.from_pretrained(base_path, trust_remote_code=False).get_text_config()
 
 
-def on_platform(context: int, memory: float) -> dict[str, object]:
+def longest(base: Any) -> int:
+    """The longest sequence that the base supports."""
+    return int(getattr(base, "max_position_embeddings", None) or 1 << 30)
+
+
+def on_platform(base: Any, context: int, memory: float) -> dict[str, object]:
     """Engine arguments that depend on the device.
 
-    On CPUs: eager, with our LoRA kernels; a prompt is prefilled whole, as a seeded request in pieces kills that build.
+    On CPUs: eager, with our LoRA kernels. A prompt is prefilled whole, as a seeded request in pieces kills that build;
+    so linear attention, whose states are cached at the end of a piece, has no prefix cache there.
     """
     from vllm.platforms import current_platform
 
     if not current_platform.is_cpu():
-        return {"gpu_memory_utilization": memory}
+        return {
+            "gpu_memory_utilization": memory,
+            "worker_extension_cls": "agon.engine.vllm.worker.StrictAdapters",
+        }
     return {
         "enforce_eager": True,
         "worker_extension_cls": "agon.engine.vllm.cpu_lora.GroupedLora",
         "enable_chunked_prefill": False,
+        "enable_prefix_caching": not has_linear_attention(base),
         "max_num_batched_tokens": max(context, 4096),
         "max_num_seqs": 64,
     }

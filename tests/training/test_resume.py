@@ -1,0 +1,319 @@
+"""Stopped, failed, killed and resumed: no finished step is lost, and the files equal those of an untouched run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon import interrupt
+from agon.errors import EngineError, RunDirError
+from agon.rundir import RunDir, read_bouts
+from agon.training.loop import Training
+from agon.training.machines import Machines
+from agon.types import Policy, Request, Version
+from tests.training.helpers.runs import config, directory, half_right, training
+
+
+def fingerprint(run: RunDir) -> dict[str, Any]:
+    return {
+        "steps": (run.path / "steps.jsonl").read_bytes(),
+        "points": (run.path / "points.json").read_bytes(),
+        "bouts": read_bouts(run).to_pylist(),
+        "pair": (run.path / "pair" / "agon.json").read_bytes(),
+        "checkpoints": sorted(path.name for path in run.checkpoints.iterdir()),
+    }
+
+
+def whole(tmp_path: Path) -> dict[str, Any]:
+    settings = config()
+    run = directory(tmp_path, "whole", settings)
+    assert training(run, settings).go()
+    return fingerprint(run)
+
+
+class Stop(Exception):
+    """The process is gone."""
+
+
+def dying(after: int) -> Any:
+    """A script that dies at its n-th request."""
+    asked = 0
+
+    def answer(request: Request) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == after:
+            raise Stop
+        return half_right(request)
+
+    return answer
+
+
+@pytest.mark.parametrize("after", [1, 10, 17, 18, 25, 33, 40, 60])
+def test_a_run_that_died_and_resumed_equals_one_that_did_not(tmp_path: Path, after: int) -> None:
+    settings = config()
+    run = directory(tmp_path, "died", settings)
+    with pytest.raises(Stop):
+        training(run, settings, answer=dying(after)).go()
+    assert training(RunDir.open(run.path), settings).go()
+    assert fingerprint(run) == whole(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("after", [3, 20, 37])
+def test_a_signal_saves_and_the_resumed_run_is_the_same(tmp_path: Path, number: int, after: int) -> None:
+    settings = config()
+    run = directory(tmp_path, "stopped", settings)
+    asked = 0
+
+    def answer(request: Request) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == after:
+            os.kill(os.getpid(), number)
+        return half_right(request)
+
+    first = training(run, settings, answer=answer)
+    assert not first.go()
+    assert asked < 60, "it stopped long before its end"
+    done = first.machines.learner.step
+    assert not done or (run.checkpoints / f"step_{done:06d}").is_dir()
+    assert training(RunDir.open(run.path), settings).go()
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+
+
+def test_a_signal_in_an_update_asks_nothing_more_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keyboard's signal reaches the engine too: publishing to it would start it again only to stop."""
+    settings = config()
+    run = directory(tmp_path, "stopped", settings)
+    one = training(run, settings)
+    published = watched(one, monkeypatch)
+    monkeypatch.setattr(one.machines.sampler, "sample", refusing_after(one, step=1))
+    hashes = one.machines.learner.hash
+
+    def hash_of(policy: Policy) -> str:
+        if one.machines.learner.step == 1 and not one._interrupt.asked:
+            os.kill(os.getpid(), signal.SIGINT)
+        return hashes(policy)
+
+    monkeypatch.setattr(one.machines.learner, "hash", hash_of)
+    assert not one.go()
+    assert {folder.name[:8] for folder in published} == {"a@000000", "b@000000"}
+    assert [record.step for record in run.steps.records()] == [0]
+    assert training(RunDir.open(run.path), settings).go()
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+
+
+def watched(one: Training, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The folders that a run publishes from now on."""
+    folders: list[Path] = []
+    publish = one.machines.sampler.publish
+
+    def note(version: Version, folder: Path) -> None:
+        folders.append(folder)
+        publish(version, folder)
+
+    monkeypatch.setattr(one.machines.sampler, "publish", note)
+    return folders
+
+
+def refusing_after(one: Training, step: int) -> Any:
+    """The sampler's own `sample` until a step is done; then nobody may ask."""
+    sample = one.machines.sampler.sample
+
+    async def asked(request: Request) -> Any:
+        assert one.machines.learner.step < step, "asked after the signal"
+        return await sample(request)
+
+    return asked
+
+
+@pytest.mark.parametrize("fails", [3, 4, 7])
+def test_an_engine_that_fails_after_an_update_loses_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    settings = config(save__every=50)
+    run = directory(tmp_path, "failed", settings)
+    one = training(run, settings)
+    publish, calls = one.machines.sampler.publish, 0
+
+    def failing(version: Version, folder: Path) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == fails:
+            raise EngineError("the engine is gone", fix="")
+        publish(version, folder)
+
+    monkeypatch.setattr(one.machines.sampler, "publish", failing)
+    with pytest.raises(EngineError, match="gone"):
+        one.go()
+    done = one.machines.learner.step
+    assert done >= 1
+    assert (run.checkpoints / f"step_{done:06d}").is_dir()
+    assert len(run.steps.records()) == done
+    assert training(RunDir.open(run.path), settings).go()
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+
+
+def test_a_step_that_learnt_from_another_policy_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(save__every=1, eval__points=0)
+    run = directory(tmp_path, "wrong", settings)
+    one = training(run, settings)
+
+    def alarms(machines: Machines, metrics: Any) -> list[str]:
+        if one.machines.learner.step == 3:
+            raise EngineError("samples of A are off the learner", fix="")
+        return []
+
+    monkeypatch.setattr(Machines, "alarms", alarms)
+    with pytest.raises(EngineError, match="off the learner"):
+        one.go()
+    assert sorted(path.name for path in run.checkpoints.iterdir())[-1] == "step_000002"
+    monkeypatch.undo()
+    assert training(RunDir.open(run.path), settings).go()
+
+
+def test_nothing_is_learnt_from_a_sample_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(eval__points=0)
+    run = directory(tmp_path, "wrong", settings)
+    one = training(run, settings)
+    sample, old = one.machines.sampler.sample, Version("a@000000-before00")
+
+    async def stale(request: Request) -> Any:
+        completion = await sample(request)
+        stale = completion.version.policy is Policy.A and one.machines.learner.step == 3
+        return replace(completion, version=old) if stale else completion
+
+    monkeypatch.setattr(one.machines.sampler, "sample", stale)
+    with pytest.raises(EngineError, match="a sample of a@000000-before00 came where a@00000"):
+        one.go()
+    assert len(run.steps.records()) == one.machines.learner.step == 3
+    monkeypatch.undo()
+    assert training(RunDir.open(run.path), settings).go()
+
+
+def test_a_resumed_run_serves_from_folders_that_no_pruning_removes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config(eval__points=0)
+    run = directory(tmp_path, "x", settings)
+    with pytest.raises(Stop):
+        training(run, settings, answer=dying(33)).go()
+    again = training(RunDir.open(run.path), settings)
+    folders = watched(again, monkeypatch)
+    assert again.go()
+    assert len(folders) > 2
+    assert {folder.parent for folder in folders} == {run.path / "published"}
+
+
+def test_a_colocated_engine_sleeps_through_the_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(eval__points=0, train__max_steps=1)
+    one = training(directory(tmp_path, "x", settings), settings)
+    order: list[str] = []
+    monkeypatch.setattr(Machines, "rest", lambda machines: order.append("rest"))
+    monkeypatch.setattr(one.machines.learner, "rehearse", lambda *sizes: order.append("rehearse"))
+    one.go()
+    assert order == ["rest", "rehearse", "rest"]
+
+
+def test_a_second_signal_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config()
+    run = directory(tmp_path, "stopped", settings)
+
+    def answer(request: Request) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        return half_right(request)
+
+    monkeypatch.setattr(interrupt, "SAME", -1.0)
+    with pytest.raises((KeyboardInterrupt, BaseExceptionGroup)):
+        training(run, settings, answer=answer).go()
+
+
+def test_the_same_signal_from_launcher_and_scheduler_counts_once(tmp_path: Path) -> None:
+    settings = config()
+    run = directory(tmp_path, "stopped", settings)
+
+    def answer(request: Request) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return half_right(request)
+
+    assert not training(run, settings, answer=answer).go()
+
+
+@pytest.mark.parametrize("where", ["update", "log"])
+def test_an_error_of_any_kind_loses_no_finished_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    settings = config(save__every=50, eval__points=0)
+    run = directory(tmp_path, "failed", settings)
+    one = training(run, settings)
+    phase, entered = one.processes.phase, 0
+
+    @contextmanager
+    def failing(name: str) -> Iterator[Any]:
+        nonlocal entered
+        with phase(name) as proceed:
+            entered += name == where
+            if entered == 4:
+                raise ZeroDivisionError
+            yield proceed
+
+    monkeypatch.setattr(one.processes, "phase", failing)
+    with pytest.raises(ZeroDivisionError):
+        one.go()
+    saved = sorted(path.name for path in run.checkpoints.iterdir())[-1]
+    assert saved == {"update": "step_000003", "log": "step_000000"}[where], "no checkpoint is ahead of the log"
+    monkeypatch.undo()
+    assert training(RunDir.open(run.path), settings).go()
+
+
+def test_weights_in_the_middle_of_a_move_are_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(save__every=50, eval__points=0)
+    run = directory(tmp_path, "failed", settings)
+    one = training(run, settings, answer=dying(20))
+    monkeypatch.setattr(one.machines.learner, "consistent", False)
+    with pytest.raises(Stop):
+        one.go()
+    assert [path.name for path in run.checkpoints.iterdir()] == ["step_000000"]
+
+
+def test_processes_that_start_from_different_adapters_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = config()
+    one = training(directory(tmp_path, "x", settings), settings)
+    monkeypatch.setattr(one.machines.learner, "gather", lambda value: [value, ["other"] if type(value) is list else 0])
+    with pytest.raises(EngineError, match="different adapters"):
+        one.go()
+
+
+def test_handlers_are_put_back_after_a_run(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    settings = config()
+    training(directory(tmp_path, "x", settings), settings).go()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_finished_run_resumes_to_nothing(tmp_path: Path) -> None:
+    settings = config()
+    run = directory(tmp_path, "x", settings)
+    assert training(run, settings).go()
+    before = fingerprint(run)
+    assert training(RunDir.open(run.path), settings).go()
+    assert fingerprint(run) == before
+
+
+def test_two_trainers_on_one_directory_are_refused(tmp_path: Path) -> None:
+    settings = config()
+    run = directory(tmp_path, "x", settings)
+    with run.lock(), pytest.raises(RunDirError):
+        training(run, settings).go()
