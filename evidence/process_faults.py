@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,8 @@ from typing import Any
 import psutil
 from safetensors.torch import load_file
 
+from _engine import bench
 from _lib import ROOT, arguments, percentile, verdict
-from agon.config import load_config
-from agon.engine.build import base_files, build_sampler
 from agon.engine.protocol import Draw
 from agon.rundir import read_bouts
 from agon.rundir.checkpoint import folders
@@ -207,11 +205,13 @@ def newest_adapters(run: Path) -> dict[str, Any]:
 
 def batch_dependence() -> float:
     """The largest difference of a log-prob between a request drawn alone and drawn among others, ids being equal."""
-    config = load_config(CONFIG, [*SIZES, *VLLM])
-    prompts = [tuple(range(10 + n, 40 + 3 * n)) for n in range(12)]
-    draws = [Draw(ids, BASE, n, Sampling(1.0, 1.0, 32)) for n, ids in enumerate(prompts)]
-    with closing(build_sampler(config.sampler, config.model, base_files(config.model), 512)) as sampler:
-        together, apart = sampler.draw_all(draws), [sampler.draw_all([draw])[0] for draw in draws]
+    with bench() as table:
+        for policy in Policy:
+            table.move(policy, 0.05, seed=1)
+        seats = [BASE, *(table.publish(policy) for policy in Policy)]
+        prompts = [tuple(range(10 + n, 40 + 3 * n)) for n in range(12)]
+        draws = [Draw(ids, seats[n % 3], n, Sampling(1.0, 1.0, 32)) for n, ids in enumerate(prompts)]
+        together, apart = table.sampler.draw_all(draws), [table.sampler.draw_all([draw])[0] for draw in draws]
     pairs = list(zip(together, apart, strict=True))
     if any(a.ids != b.ids for a, b in pairs):
         return float("inf")
