@@ -1,11 +1,11 @@
-"""All five bases of the scaling table train on vLLM, as they are published: text models and composite checkpoints.
+"""The five bases of the scaling table train on vLLM, laid out as they are published: text models and composites.
 
-The hub is not needed: each base is a cut copy with random weights (`agon.engine.published`), of the architecture, the
-layout on disk and the chat template that the original has; every kind of layer stays. Each is trained for two steps by
-its own config of `configs/paper/scaling`, with the real engine: adapters are loaded by name, and the engine refuses one
-of which it does not know every module; the canary compares engine and learner after every publication, in float32 where
-the CPU build has the kernels. Random weights solve nothing, so a verifier of this script calls every other completion
-right. `--quick` trains one base.
+No published weights are loaded. Each base is a cut copy with random weights (`agon.engine.published`), of the
+architecture, the layout on disk and the chat template that the original has; every kind of layer stays. Each is trained
+for two steps by its own config of `configs/paper/scaling`, with the real engine: adapters are loaded by name, and the
+engine refuses one of which it does not know every module; the canary compares engine and learner after every
+publication, in float32 where the CPU build has the kernels. Random weights solve nothing, so a verifier of this script
+calls every other completion right. `--quick` trains one base.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SETTINGS = [
 FAILED: dict[str, Any] = {
     **{"class": "-", "modules": 0, "steps": 0, "checked": 0, "gap": 1e9, "a moved": False, "b moved": False}
 }
-CLAIM = "all five bases of the scaling table train two steps on vLLM, as published, with the canary agreeing"
+CLAIM = "cut copies of the five bases of the scaling table, laid out as published, train on vLLM; the canary agrees"
 
 
 def odd(problem: Problem, completion: Completion) -> bool:
@@ -85,7 +85,7 @@ def holds(row: dict[str, Any]) -> bool:
 def trained(name: str, root: Path) -> dict[str, Any]:
     """Train one base in a process of its own; what its run directory says."""
     began = time.monotonic()
-    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     process = multiprocessing.get_context("spawn").Process(target=train_cut, args=(name, root))
     process.start()
     process.join()
