@@ -65,12 +65,12 @@ def publications(table: Bench, canary: Canary, versions: dict[Policy, Version], 
     """Move A, publish A, look at both: least change of A, largest change of B, largest gap to the learner."""
     measured = {"A moved": float("inf"), "B moved": 0.0, "gap": 0.0, "false alarms": 0}
     for n in range(rounds):
-        before = canary._draw([versions[Policy.B]])[versions[Policy.B]]
+        before = canary.probe.draw([versions[Policy.B]])[versions[Policy.B]]
         table.move(Policy.A, MOVE, seed=n)
-        drawn = canary._draw([versions[Policy.A]])[versions[Policy.A]]
+        drawn = canary.probe.draw([versions[Policy.A]])[versions[Policy.A]]
         measured["A moved"] = min(measured["A moved"], canary._gap(Policy.A, drawn))
         versions[Policy.A] = table.publish(Policy.A)
-        after = canary._draw([versions[Policy.B]])[versions[Policy.B]]
+        after = canary.probe.draw([versions[Policy.B]])[versions[Policy.B]]
         measured["B moved"] = max(measured["B moved"], difference(before, after))
         try:
             canary.check(versions)
@@ -222,7 +222,7 @@ def connection(url: str, root: Path, pair: Any, seed: int, nonce: str | None = N
         pair.export(Policy.A, root / "same")
         table.sampler.publish(SAME, root / "same")
         canary = Canary(table.sampler, table, slots=1, dtype="float32")
-        return canary._gap(Policy.A, canary._draw([SAME])[SAME])
+        return canary._gap(Policy.A, canary.probe.draw([SAME])[SAME])
     finally:
         table.sampler.close()
 

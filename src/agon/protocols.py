@@ -22,6 +22,17 @@ class Tokens:
     logprobs: tuple[float, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Weights on the line from those in the folder `origin` to a policy's own: `origin` + `factor` x (own - `origin`).
+
+    Factor 1 is the policy itself. Without a folder the origin is no adapter at all: lora_B alone is multiplied.
+    """
+
+    origin: Path | None
+    factor: float
+
+
 class Sampler(Protocol):
     """Draws completions. One `await` is one completion; the engine batches what is in flight."""
 
@@ -170,8 +181,11 @@ class Learner(Protocol):
         """The hash of the policy's weights as they are now."""
         ...
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
-        """Log-probs of completions under a policy's weights as they are now, as in the loss; None is the bare base."""
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        """Log-probs of completions under a policy's weights as they are now, as in the loss; None is the bare base.
+
+        With a stretch, under weights before or beyond them; afterwards they are what they were, to the bit.
+        """
         ...
 
     def save(self, folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
@@ -49,6 +50,27 @@ def uses(paths: list[Path], *packages: str, only_at_import: bool = False) -> lis
         for found in imports(path)
         if within(found.module, *packages) and (found.at_import or not only_at_import)
     ]
+
+
+def loading(path: Path) -> list[ast.Call]:
+    """Calls of transformers' Auto classes that may run code of a checkpoint."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return [
+        call
+        for call in calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr == "from_pretrained"
+        and ast.unparse(call.func.value).startswith("Auto")
+    ]
+
+
+@pytest.mark.parametrize("path", [path for path in modules() if loading(path)], ids=lambda path: path.stem)
+def test_code_of_a_checkpoint_never_runs(path: Path) -> None:
+    """Unset, transformers asks whoever sits at the terminal, and runs it on `y`."""
+    for call in loading(path):
+        said = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        assert said.get("trust_remote_code") == "False", f"{path.name}:{call.lineno}: set trust_remote_code=False"
+        assert "Model" not in ast.unparse(call.func) or said.get("use_safetensors") == "True", f"{path}:{call.lineno}"
 
 
 def outside(*folders: str) -> list[Path]:

@@ -46,7 +46,7 @@ def run(engine: FakeEngine, scenario: Callable[[Fleet], Awaitable[None]], patien
 
 
 def draw(fleet: Fleet, version: Version = BASE, seed: int = 0) -> Awaitable[DrawResult]:
-    return fleet.draw(Draw((1, 2), version, seed, Sampling(max_tokens=8)), frozenset())
+    return fleet.draw(Draw((1, 2), version, seed, Sampling(max_tokens=8)), frozenset(), 100)
 
 
 @pytest.mark.parametrize("fault", ["die", "hang", "crawl"])
@@ -221,6 +221,49 @@ def test_a_slow_engine_that_delivers_is_left_alone() -> None:
         await draw(fleet)
 
     assert run(engine, scenario, patience=0.4).restarts == 0
+
+
+def test_a_watchdog_that_fails_is_a_failure_of_the_engine() -> None:
+    """Else an engine that hangs would be waited for without end."""
+    engine = FakeEngine()
+
+    async def scenario(fleet: Fleet) -> None:
+        async def broken() -> int:
+            raise ValueError("not a number")
+
+        engine.fail_next("hang", starts=99)
+        engine.progress = broken  # type: ignore[method-assign]
+        with pytest.raises(EngineError, match=r"cannot watch the engine.*not a number"):
+            await asyncio.wait_for(draw(fleet), 20)
+
+    run(engine, scenario)
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        DrawResult((), (), "stop"),
+        DrawResult((7,) * 9, (-1.0,) * 9, "length"),
+        DrawResult((7, 7), (-1.0,), "stop"),
+        DrawResult((7, 100), (-1.0, -1.0), "stop"),
+        DrawResult((-1,), (-1.0,), "stop"),
+        DrawResult((7,), (float("nan"),), "stop"),
+        DrawResult((7,), (float("-inf"),), "stop"),
+        DrawResult((7,), (0.1,), "stop"),
+    ],
+)
+def test_what_cannot_be_a_completion_is_drawn_again(drawn: DrawResult) -> None:
+    engine, sound = FakeEngine(), DrawResult((0, 99), (0.0, 1e-6), "stop")
+
+    async def answer(draw: object, stop: object) -> DrawResult:
+        return sound if engine.starts > 1 else drawn
+
+    engine.draw = answer  # type: ignore[method-assign, assignment]
+
+    async def scenario(fleet: Fleet) -> None:
+        assert await draw(fleet) == sound
+
+    assert run(engine, scenario).restarts == 1
 
 
 def test_an_idle_engine_is_left_alone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from agon.engine import http_client as http
 from agon.engine import openai
 from agon.engine.hf import HFSampler
 from agon.engine.openai import OpenAISampler, from_chat
+from agon.engine.replies import Chat
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import EngineError
 from agon.game.peek import escape
@@ -132,10 +134,23 @@ def test_what_is_not_a_url_is_refused(url: str) -> None:
         sampler(url)
 
 
-@pytest.mark.parametrize("value", [b"no json", [], {"choices": []}, {"choices": [{"message": {}}]}])
-def test_an_answer_that_is_not_a_completion_is_an_error(quick: None, value: Any) -> None:
-    with server(lambda path, body: (200, value)) as url, pytest.raises(EngineError):
+@pytest.mark.parametrize("value", [b"no json", [], {"choices": []}, {"choices": [{"message": {}}]}, b"[" * 100_000])
+def test_an_answer_that_is_not_a_completion_is_asked_for_again_and_then_an_error(quick: None, value: Any) -> None:
+    values = [value]
+    with server(lambda path, body: (200, values.pop() if values else ANSWER)) as url:
+        assert ask(url).generated_tokens == 5
+    with server(lambda path, body: (200, value)) as url, pytest.raises(EngineError, match="cannot be read") as stopped:
         ask(url)
+    assert "as OpenAI's does" in stopped.value.fix
+
+
+@pytest.mark.parametrize("value", [b"<html>", [], {"data": None}, {"data": [3]}, {"data": [{"id": None}]}])
+def test_a_list_of_models_that_is_none_is_an_error(quick: None, value: Any) -> None:
+    with server(lambda path, body: (200, value)) as url:
+        made = sampler(url)
+        with pytest.raises(EngineError, match="cannot be read"):
+            made.check()
+        made.close()
 
 
 @pytest.mark.parametrize("reason", ["abort", "error"])
@@ -147,17 +162,20 @@ def test_an_aborted_completion_is_drawn_again(quick: None, reason: str) -> None:
         ask(url)
 
 
-def message(content: str | None, reasoning: str | None = None, finish: str = "stop") -> Any:
+def message(content: str | None, reasoning: str | None = None, finish: str | None = "stop") -> Any:
     parts = {"content": content, "reasoning_content": reasoning}
     return {"choices": [{"message": parts, "finish_reason": finish}], "usage": ANSWER["usage"]}
 
 
 def test_reasoning_in_a_field_of_its_own_is_put_back() -> None:
-    assert from_chat(message("s", "t"), BASE).text == "<think>t</think>s"
-    assert from_chat(message(None, "t", "length"), BASE).text == "<think>t"
-    opened = from_chat(message("t</think>s"), BASE)
+    def read(*words: str | None) -> Completion:
+        return from_chat(Chat.model_validate_json(json.dumps(message(*words))), BASE)
+
+    assert read("s", "t").text == "<think>t</think>s"
+    assert read(None, "t", "length").text == "<think>t"
+    opened = read("t</think>s")
     assert (opened.text, opened.opened) == ("t</think>s", True)
-    assert not from_chat(message("<think>t</think>s"), BASE).opened
+    assert not read("<think>t</think>s").opened
 
 
 def test_models_that_are_not_served_are_named() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import yaml
 
 from agon.errors import RunDirError
-from agon.rundir.pair import PairDir, check_adapter, read_pair, write_pair
+from agon.rundir.pair import PairDir, read_pair, write_pair
 from agon.types import Direction, Policy
 from tests.rundir.helpers import runs
 
@@ -116,10 +115,10 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     "linked facts": (link_facts, "is a link"),
     "pickled weights": (pickled, "may run code"),
     "a pickle named safetensors": (renamed_pickle, "no safetensors header"),
-    "a module to import": (foreign_module, "would import 'evil.module'"),
+    "a module to import": (foreign_module, "auto_mapping.parent_library.*evil.module"),
     "another kind of adapter": (
         lambda path: (path / "a" / "adapter_config.json").write_text('{"peft_type": "IA3"}') and None,
-        "peft_type 'IA3'",
+        "peft_type.*'IA3'",
     ),
     "other weights": (
         lambda path: (path / "b" / WEIGHTS).write_bytes(runs.safetensors([9.0, 9.0])) and None,
@@ -136,35 +135,6 @@ def test_a_hostile_pair_is_refused(name: str, pair: PairDir) -> None:
     with pytest.raises(RunDirError, match=reason) as refused:
         read_pair(pair.path)
     assert refused.value.fix
-
-
-def header(tensors: dict[str, Any], data: bytes = b"") -> bytes:
-    text = json.dumps(tensors).encode()
-    return struct.pack("<Q", len(text)) + text + data
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"\x00" * 8,
-        struct.pack("<Q", 2**63) + b"{}",
-        header({"x": {"data_offsets": [0, 8]}}, bytes(4)),
-        header({"x": {"data_offsets": [0, 4]}}, bytes(8)),
-        header({"x": {"data_offsets": [4, 8]}}, bytes(8)),
-        header({"x": {"data_offsets": [0, 6]}, "y": {"data_offsets": [4, 8]}}, bytes(8)),
-        header({"x": {"data_offsets": [8, 0]}}, bytes(8)),
-        header({"x": {}}),
-        header({"x": {"data_offsets": ["0", "8"]}}, bytes(8)),
-        struct.pack("<Q", 2) + b"[]",
-    ],
-    ids=range(11),
-)
-def test_weights_that_are_not_plain_tensors_are_refused(data: bytes, tmp_path: Path) -> None:
-    folder = runs.write_adapter(tmp_path / "a", [1.0])
-    (folder / WEIGHTS).write_bytes(data)
-    with pytest.raises(RunDirError, match="not a LoRA adapter"):
-        check_adapter(folder)
 
 
 def test_a_hostile_version_is_never_written(tmp_path: Path) -> None:

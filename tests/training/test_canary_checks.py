@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agon.engine.vllm.suspects import Suspects
 from agon.errors import EngineError
-from agon.types import Policy, Version
+from agon.types import Policy, Stream, Version
 from tests.training.helpers.runs import config, directory, training
 
 
@@ -21,6 +22,7 @@ class Restarts:
         self.when, self.wrong, self.asked = when, wrong, 0
         self.sampler: Any = self
         self.measured: dict[str, float] = {}
+        self.suspects = Suspects(None)  # type: ignore[arg-type]
 
     def check(self, versions: Mapping[Policy, Version]) -> None: ...
 
@@ -31,8 +33,8 @@ class Restarts:
             raise EngineError("the engine samples from another policy", fix="resume")
         return self.asked == self.when
 
-    def alarms(self, metrics: object) -> list[str]:
-        return []
+    def check_samples(self, streams: Sequence[Stream]) -> list[str]:
+        return ["a token of A is off"]
 
     def rest(self) -> None: ...
 
@@ -44,7 +46,9 @@ def test_every_step_and_every_evaluation_asks_and_a_restart_is_reported(tmp_path
     work.machines = replace(work.machines, canary=canary)  # type: ignore[arg-type]
     assert work.go()
     assert canary.asked == len(run.steps.records()) + len(work.state.points)
-    assert "engine restarted; adapters verified" in work.display.notes  # type: ignore[attr-defined]
+    notes = work.display.notes  # type: ignore[attr-defined]
+    assert "engine restarted; adapters verified" in notes
+    assert notes.count("a token of A is off") == len(run.steps.records())
 
 
 def test_nothing_is_learnt_from_a_wrong_restart_and_the_run_resumes(tmp_path: Path) -> None:

@@ -162,22 +162,26 @@ def test_an_engine_that_fails_after_an_update_loses_no_step(
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
 
 
-def test_a_step_that_learnt_from_another_policy_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = config(save__every=1, eval__points=0)
+def test_nothing_is_learnt_from_samples_of_another_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = config(eval__points=0)
+    whole = directory(tmp_path, "whole", settings)
+    assert training(whole, settings).go()
     run = directory(tmp_path, "wrong", settings)
     one = training(run, settings)
 
-    def alarms(machines: Machines, metrics: Any) -> list[str]:
+    def check_samples(machines: Machines, streams: Any, versions: Any) -> list[str]:
+        assert versions == one.state.versions
         if one.machines.learner.step == 3:
             raise EngineError("samples of A are off the learner", fix="")
         return []
 
-    monkeypatch.setattr(Machines, "alarms", alarms)
+    monkeypatch.setattr(Machines, "check_samples", check_samples)
     with pytest.raises(EngineError, match="off the learner"):
         one.go()
-    assert sorted(path.name for path in run.checkpoints.iterdir())[-1] == "step_000002"
+    assert len(run.steps.records()) == one.machines.learner.step == 3
     monkeypatch.undo()
     assert training(RunDir.open(run.path), settings).go()
+    assert (run.path / "steps.jsonl").read_bytes() == (whole.path / "steps.jsonl").read_bytes()
 
 
 def test_nothing_is_learnt_from_a_sample_of_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +196,7 @@ def test_nothing_is_learnt_from_a_sample_of_another_version(tmp_path: Path, monk
         return replace(completion, version=old) if stale else completion
 
     monkeypatch.setattr(one.machines.sampler, "sample", stale)
-    with pytest.raises(EngineError, match="a sample of a@000000-before00 came where a@00000"):
+    with pytest.raises(EngineError, match="was drawn by a@000000-before00, and a@00000"):
         one.go()
     assert len(run.steps.records()) == one.machines.learner.step == 3
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from torch import nn
 
 from agon.config import Init, Lora
 from agon.errors import CheckpointError, ConfigError
+from agon.protocols import Stretch
 from agon.types import Policy, seed_for
 
 WEIGHTS = "adapter_model.safetensors"
@@ -66,6 +67,28 @@ class AdapterPair:
             yield
         self.restore_flags()
 
+    @contextmanager
+    def stretched(self, policy: Policy, stretch: Stretch) -> Iterator[None]:
+        """The policy with weights further along a line; its own are back afterwards, to the bit."""
+        own = {name: parameter.detach().clone() for name, parameter in self._named[policy].items()}
+        origin = self._origin(policy, stretch.origin)
+        try:
+            self._set(policy, {name: start + stretch.factor * (own[name] - start) for name, start in origin.items()})
+            yield
+        finally:
+            self._set(policy, own)
+
+    def _origin(self, policy: Policy, folder: Path | None) -> dict[str, torch.Tensor]:
+        """Weights in a folder; without one, those of lora_B at zero."""
+        if folder is not None:
+            return {name: tensor.to(self._named[policy][name]) for name, tensor in self._read(policy, folder).items()}
+        return {name: torch.zeros_like(p) for name, p in self._named[policy].items() if ".lora_B." in name}
+
+    def _set(self, policy: Policy, weights: Mapping[str, torch.Tensor]) -> None:
+        with torch.no_grad():
+            for name, tensor in weights.items():
+                self._named[policy][name].copy_(tensor)
+
     def targets(self) -> list[str]:
         """Module paths that carry an adapter, in order."""
         mark = f".lora_A.{Policy.A.value}."
@@ -88,15 +111,16 @@ class AdapterPair:
 
     def load(self, policy: Policy, folder: Path) -> None:
         """Read weights that `export` wrote; refuse a directory whose tensors are not this adapter's."""
+        self._set(policy, self._read(policy, folder))
+
+    def _read(self, policy: Policy, folder: Path) -> dict[str, torch.Tensor]:
         state, mine = load_file(folder / WEIGHTS), self._state(policy)
         if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in mine.items()}:
             raise CheckpointError(
                 f"{folder} does not hold an adapter of this shape",
                 fix="resume with the model.name and model.lora that the run was started with",
             )
-        with torch.no_grad():
-            for name, parameter in self._named[policy].items():
-                parameter.copy_(state[_file_name(name, policy)])
+        return {name: state[_file_name(name, policy)] for name in self._named[policy]}
 
     def _state(self, policy: Policy) -> dict[str, torch.Tensor]:
         state = {_file_name(name, policy): p.detach().cpu().contiguous() for name, p in self._named[policy].items()}

@@ -11,7 +11,6 @@ tokens. The base is in memory once, with both adapters loaded over it.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Mapping, Sequence
 from itertools import permutations
@@ -21,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from agon.engine.hf import HFSampler
+from agon.engine.safe_load import add_adapter, load_model
 from agon.protocols import Tokens
-from agon.rundir.pair import SETTINGS, WEIGHTS, check_adapter
+from agon.rundir.adapter import WEIGHTS, check_adapter
 from agon.rundir.results import AdapterDistance, PolicyKL
 from agon.types import BASE, Policy, Prompt, Request, Sampling, Seat, Version, seed_for
 
@@ -60,10 +60,8 @@ def _inner(one: Layers, two: Layers) -> float:
 
 
 def _layers(folder: Path) -> Layers:
-    check_adapter(folder)
-    settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-    rank = settings["r"]
-    scale = settings["lora_alpha"] / (math.sqrt(rank) if settings.get("use_rslora") else rank)
+    settings = check_adapter(folder)
+    scale = settings.lora_alpha / (math.sqrt(settings.r) if settings.use_rslora else settings.r)
     tensors = _tensors(folder / WEIGHTS)
     names = {name.replace(".lora_A.", ".lora_B."): name for name in tensors if ".lora_A." in name}
     return {down: (tensors[up], scale * tensors[down]) for down, up in names.items() if down in tensors}
@@ -99,15 +97,10 @@ def _draw(
 
 
 def _load(base_path: str, adapters: Mapping[Policy, Path]) -> Any:
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(base_path, dtype="float32", trust_remote_code=False)
-    (first, folder), *others = adapters.items()
-    pair = PeftModel.from_pretrained(model, folder, adapter_name=first.value)
-    for policy, other in others:
-        pair.load_adapter(str(other), policy.value)
-    return pair.eval()
+    model = load_model(base_path, "float32")
+    for policy, folder in adapters.items():
+        model = add_adapter(model, folder, policy.value)
+    return model.eval()
 
 
 def _kl(model: Any, p: Policy, q: Seat, rows: Sequence[Tokens]) -> float:

@@ -66,9 +66,15 @@ class Fleet:
         self._live.pop(version, None)
         await self._with_retries(lambda: self._in_time(self.engine.unload(version)))
 
-    async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
-        """Draw a completion, again after each restart."""
-        return await self._with_retries(lambda: self._watchdog.guard(self.engine.draw(draw, stop)))
+    async def draw(self, draw: Draw, stop: frozenset[int], vocabulary: int) -> DrawResult:
+        """Draw a completion, again after each restart; what cannot be one is a failure of the engine."""
+
+        async def attempt() -> DrawResult:
+            drawn = await self._watchdog.guard(self.engine.draw(draw, stop))
+            drawn.check(draw, vocabulary)
+            return drawn
+
+        return await self._with_retries(attempt)
 
     async def sleep(self) -> None:
         """Release the engine's memory until the next draw or load."""
@@ -150,6 +156,7 @@ class Watchdog:
         loop = asyncio.get_running_loop()
         self._down: asyncio.Future[str] = loop.create_future()
         self._task = loop.create_task(self._watch())
+        self._task.add_done_callback(self._ended)
 
     def stop(self) -> None:
         if self._task:
@@ -173,6 +180,11 @@ class Watchdog:
         finally:
             self.drawing -= 1
             task.cancel()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Without a watchdog a hanging engine would be waited for without end: its failure is one of the engine."""
+        if not task.cancelled() and (error := task.exception()):
+            self.release(f"cannot watch the engine: {error!r}")
 
     async def _watch(self) -> None:
         loop, tick = asyncio.get_running_loop(), self._patience / 8

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.render import Rendered, Renderer
+from agon.engine.safe_load import add_adapter, load_model
 from agon.engine.versions import Versions
 from agon.errors import AgonError, EngineError
 from agon.protocols import Tokens
@@ -41,13 +42,8 @@ class HFSampler:
     """Implements `agon.protocols.Sampler`."""
 
     def __init__(self, base_path: str, *, dtype: str = "float32", device: str = "cpu") -> None:
-        import torch
-        from transformers import AutoModelForCausalLM
-
         self.renderer = Renderer.load(base_path)
-        self._model = AutoModelForCausalLM.from_pretrained(
-            base_path, dtype=getattr(torch, dtype), trust_remote_code=False
-        ).to(device)
+        self._model = load_model(base_path, dtype).to(device)
         self._model.eval()
         self._model.generation_config = _greedy(self.renderer.stop)
         self._adapters = _Adapters(self._model, device)
@@ -179,26 +175,10 @@ class _Adapters:
                 yield
 
     def load(self, version: Version, folder: Path) -> None:
-        import torch
-        from peft import PeftConfig, PeftModel
-
         slot = next(self._names)
-        # PEFT draws an initialisation before it loads, which must not advance the caller's random numbers
-        with torch.random.fork_rng(devices=[]):
-            try:
-                if self._peft is None:
-                    self._peft = PeftModel(self._model, PeftConfig.from_pretrained(folder), adapter_name=slot)
-                result = self._peft.load_adapter(str(folder), slot, torch_device=self._device)
-            except (RuntimeError, ValueError) as error:
-                raise _misfit(folder, error) from error
-        if strays := [*result.missing_keys, *result.unexpected_keys]:
-            raise _misfit(folder, f"{len(strays)} tensors missing or unexpected, such as {strays[0]}")
+        self._peft = add_adapter(self._peft or self._model, folder, slot, self._device)
         self._peft.eval()
         self._slots[version] = slot
-
-
-def _misfit(folder: Path, reason: object) -> EngineError:
-    return EngineError(f"{folder} does not fit this base: {reason}", fix="publish adapters trained on the same base")
 
 
 def _kind(job: _Job) -> tuple[Version, Sampling]:

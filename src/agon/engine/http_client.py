@@ -7,18 +7,18 @@ environment are used only where a caller allows them, and never for this machine
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx2
 
 from agon.engine.protocol import EngineDown
 from agon.errors import EngineError
+
+T = TypeVar("T")
 
 KEY = "AGON_API_KEY"
 LOCAL = ("localhost", "127.0.0.1", "::1")
@@ -45,12 +45,6 @@ class Reply:
     @property
     def text(self) -> str:
         return self.body.decode("utf-8", "replace")
-
-    def json(self) -> Any:
-        try:
-            return json.loads(self.body)
-        except ValueError as error:
-            raise EngineDown(f"{self.url} sent a reply that is not JSON: {error}") from error
 
 
 class HTTPClient:
@@ -81,16 +75,16 @@ class HTTPClient:
         return Reply(url, response.status_code, data, response.headers.get("Retry-After", ""))
 
     async def send_with_retries(
-        self, path: str, body: Mapping[str, object] | None, check: Callable[[Reply], object], *, tries: int
-    ) -> Reply:
-        """Send until a reply is final: a refusal that lasts, or one for which `check` does not raise EngineDown."""
+        self, path: str, body: Mapping[str, object] | None, read: Callable[[Reply], T], *, tries: int
+    ) -> T | Reply:
+        """Send until a reply is final: one that `read` reads without EngineDown, or a refusal that lasts."""
         attempt = 0
         while True:
             attempt += 1
             try:
                 reply = await self.send(path, body)
                 if reply.ok:
-                    check(reply)
+                    return read(reply)
                 if reply.status not in TEMPORARY or attempt == tries:
                     return reply
                 retry_after = reply.retry_after
@@ -125,13 +119,3 @@ def host_of(url: str) -> str:
         return (parts.hostname or "") if parts.scheme in ("http", "https") else ""
     except ValueError:
         return ""
-
-
-@contextmanager
-def reading_reply() -> Iterator[None]:
-    """Report a reply that lacks a field."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        fix = "use a server that replies as OpenAI's does"
-        raise EngineError(f"cannot parse the server's reply: {type(error).__name__}: {error}", fix=fix) from error

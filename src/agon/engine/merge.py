@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agon.engine.safe_load import add_adapter, cannot_load, load_model
+
 
 def merge(base: str, adapter: Path, folder: Path) -> None:
     """Write `base` plus `adapter` to `folder`, summed in float32 and rounded once, to the base's own dtype."""
     import torch
-    from peft import PeftModel
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
-    dtype = getattr(AutoConfig.from_pretrained(base), "dtype", None) or torch.float32
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32, use_safetensors=True)
-    merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload(safe_merge=True)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
+        dtype = getattr(AutoConfig.from_pretrained(base, trust_remote_code=False), "dtype", None) or torch.float32
+    except (OSError, ValueError) as error:
+        raise cannot_load(base, error) from error
+    merged = add_adapter(load_model(base, torch.float32), adapter, "default").merge_and_unload(safe_merge=True)
     merged.to(dtype).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)

@@ -12,14 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from agon.engine.bridge import Bridge
-from agon.engine.http_client import KEY, HTTPClient, Reply, host_of, reading_reply
+from agon.engine.http_client import KEY, HTTPClient, Reply, host_of
 from agon.engine.protocol import EngineDown
 from agon.engine.render import Rendered, Renderer
+from agon.engine.replies import Body, Chat, Models, PlainTokens, Usage, parse
 from agon.errors import EngineError
 from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Finish, Policy, Quote, Request, Seat, Version
+
+T = TypeVar("T", bound=Body)
 
 LIMIT = 1800.0
 """Seconds that one completion may take."""
@@ -65,9 +68,9 @@ class OpenAISampler:
         if self.ids and self._renderer:
             rendered = self._renderer.render(request.prompt)
             body |= {"prompt": list(rendered.ids), "return_token_ids": True}
-            return from_ids(await self._draw("/completions", body), version, rendered, self._renderer)
+            return from_ids(await self._draw("/completions", body, PlainTokens), version, rendered, self._renderer)
         body["messages"] = [{"role": m.role, "content": self._text(m.parts)} for m in request.prompt.messages]
-        return from_chat(await self._draw("/chat/completions", body), version)
+        return from_chat(await self._draw("/chat/completions", body, Chat), version)
 
     def clip(self, text: str, max_tokens: int) -> str:
         """By the base's tokenizer; without one, by a low estimate of three characters per token."""
@@ -88,9 +91,7 @@ class OpenAISampler:
 
     def check(self) -> None:
         """Ask the server for its models, refuse one that lacks what is wanted, and find out if it takes token ids."""
-        models = self._bridge.call(self._ask("/models"))
-        with reading_reply():
-            served = [str(model.get("id")) for model in models.get("data", [])]
+        served = [model.id for model in self._bridge.call(self._ask("/models", None, Models)).data]
         lacking = [f"{name} (for {version})" for version, name in self._names.items() if name not in served]
         if lacking:
             message = (
@@ -110,10 +111,10 @@ class OpenAISampler:
         prompt = self._renderer.encode("one two three")
         body = {"model": self._names[BASE], "prompt": prompt, "max_tokens": 1, "return_token_ids": True}
         try:
-            reply = (await self._client.send("/completions", body)).json()
-            return bool(reply["usage"]["prompt_tokens"] == len(prompt) and reply["choices"][0]["token_ids"])
-        except (EngineDown, LookupError, TypeError):
+            reply = parse(await self._client.send("/completions", body), PlainTokens)
+        except EngineDown:
             return False
+        return bool(reply.usage.prompt_tokens == len(prompt) and reply.choices[0].token_ids)
 
     def _resolve(self, seat: Seat) -> Version:
         version = self._latest.get(seat) if isinstance(seat, Policy) else seat
@@ -124,40 +125,37 @@ class OpenAISampler:
     def _text(self, parts: tuple[str | Quote, ...]) -> str:
         return "".join(self._escape(part.text) if isinstance(part, Quote) else part for part in parts)
 
-    async def _draw(self, path: str, body: Mapping[str, object]) -> Any:
-        return await asyncio.wrap_future(self._bridge.submit(self._ask(path, body)))
+    async def _draw(self, path: str, body: Mapping[str, object], kind: type[T]) -> T:
+        return await asyncio.wrap_future(self._bridge.submit(self._ask(path, body, kind)))
 
-    async def _ask(self, path: str, body: Mapping[str, object] | None = None) -> Any:
+    async def _ask(self, path: str, body: Mapping[str, object] | None, kind: type[T]) -> T:
         """The server's reply, after retries."""
         try:
             async with self._slots:
-                reply = await self._client.send_with_retries(path, body, check_complete, tries=TRIES)
+                reply = await self._client.send_with_retries(path, body, lambda reply: whole(reply, kind), tries=TRIES)
         except EngineDown as failure:
-            fix = "check that the server runs and that the address ends in /v1"
+            fix = "check that the server runs and replies as OpenAI's does, and that the address ends in /v1"
             raise EngineError(str(failure), fix=fix) from failure
-        if not reply.ok:
+        if isinstance(reply, Reply):
             denied = reply.status in (401, 403)
             fix = f"put the key in {KEY}" if denied else "check the names with --names, and the server's log"
             raise EngineError(f"{reply.url} answered {reply.status}: {reply.text[:2000].strip()}", fix=fix)
-        return reply.json()
+        return reply
 
 
-def check_complete(reply: Reply) -> None:
+def whole(reply: Reply, kind: type[T]) -> T:
     """Raise EngineDown for a partial completion: a server that shuts down returns what it has, as if it were whole."""
-    answer = reply.json()
-    choices = answer.get("choices") if isinstance(answer, dict) else None
-    if any(isinstance(c, dict) and c.get("finish_reason") in ("abort", "error") for c in choices or ()):
+    answer = parse(reply, kind)
+    if isinstance(answer, Chat | PlainTokens) and answer.choices[0].finish_reason in ("abort", "error"):
         raise EngineDown(f"{reply.url} aborted the completion")
+    return answer
 
 
-def from_chat(answer: Any, version: Version) -> Completion:
+def from_chat(answer: Chat, version: Version) -> Completion:
     """A chat completion as ours: reasoning in a field of its own is put back in front of the content."""
-    with reading_reply():
-        choice = answer["choices"][0]
-        message = choice["message"]
-        reasoning = message.get("reasoning") or message.get("reasoning_content") or ""
-        content = message.get("content") or ""
-        counts, finish = _counts(answer), _finish(choice)
+    choice, counts = answer.choices[0], _counts(answer.usage)
+    reasoning = choice.message.reasoning or choice.message.reasoning_content or ""
+    content, finish = choice.message.content or "", _finish(choice.finish_reason)
     if reasoning:
         closing = THINK_CLOSE if content or finish == "stop" else ""
         return Completion(f"{THINK_OPEN}{reasoning}{closing}{content}", version, *counts, finish)
@@ -166,18 +164,16 @@ def from_chat(answer: Any, version: Version) -> Completion:
     return Completion(content, version, *counts, finish, opened)
 
 
-def from_ids(answer: Any, version: Version, rendered: Rendered, renderer: Renderer) -> Completion:
+def from_ids(answer: PlainTokens, version: Version, rendered: Rendered, renderer: Renderer) -> Completion:
     """A completion of token ids as ours."""
-    with reading_reply():
-        choice = answer["choices"][0]
-        ids = [int(token) for token in choice["token_ids"]]
-        counts, finish = _counts(answer), _finish(choice)
-    return Completion(renderer.text(ids), version, *counts, finish, rendered.opened)
+    choice = answer.choices[0]
+    text, finish = renderer.text(choice.token_ids), _finish(choice.finish_reason)
+    return Completion(text, version, *_counts(answer.usage), finish, rendered.opened)
 
 
-def _counts(answer: Any) -> tuple[int, int]:
-    return int(answer["usage"]["prompt_tokens"]), int(answer["usage"]["completion_tokens"])
+def _counts(usage: Usage) -> tuple[int, int]:
+    return usage.prompt_tokens, usage.completion_tokens
 
 
-def _finish(choice: Any) -> Finish:
-    return "length" if choice.get("finish_reason") == "length" else "stop"
+def _finish(reason: str | None) -> Finish:
+    return "length" if reason == "length" else "stop"

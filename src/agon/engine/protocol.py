@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -10,6 +11,10 @@ from agon.types import Finish, Sampling, Version
 
 SEE_LOG = "see its log output above, or run `agon doctor`"
 """What to do about an engine that does not start or refuses a request."""
+
+
+ROUNDING = 1e-3
+"""How far above 0 a log-prob may be."""
 
 
 class EngineDown(Exception):
@@ -33,6 +38,17 @@ class DrawResult:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish: Finish
+
+    def check(self, draw: Draw, vocabulary: int) -> None:
+        """Raise EngineDown for what no working engine returns: a learner would fail on it, or train on it."""
+        if not 1 <= len(self.ids) <= draw.sampling.max_tokens:
+            raise EngineDown(f"the engine drew {len(self.ids)} tokens, of {draw.sampling.max_tokens} at most")
+        if len(self.logprobs) != len(self.ids):
+            raise EngineDown(f"the engine returned {len(self.logprobs)} log-probs for {len(self.ids)} tokens")
+        if strange := [token for token in self.ids if not 0 <= token < vocabulary]:
+            raise EngineDown(f"the engine drew token {strange[0]} from a vocabulary of {vocabulary}")
+        if odd := [value for value in self.logprobs if not (math.isfinite(value) and value <= ROUNDING)]:
+            raise EngineDown(f"the engine returned {odd[0]} as a log-prob")
 
 
 class Engine(Protocol):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from agon.engine.safe_load import cannot_load
 from agon.errors import EngineError
 from agon.types import THINK_CLOSE, THINK_OPEN, Message, Prompt, Quote, Role, content_id
 
@@ -55,14 +56,16 @@ class _Frame:
 class Renderer:
     """Renders prompts and reads completions for one tokenizer (any fast tokenizer of transformers)."""
 
-    def __init__(self, tokenizer: Any, ends: frozenset[int] = frozenset()) -> None:
-        """`ends`: ids that end a text besides those of tokenizer and template."""
+    def __init__(self, tokenizer: Any, ends: frozenset[int] = frozenset(), embeddings: int = 0) -> None:
+        """`ends`: ids that end a text besides those of tokenizer and template; `embeddings`: tokens that the model
+        has, often more than the tokenizer."""
         if not getattr(tokenizer, "is_fast", False):
             raise EngineError(
                 "this tokenizer has no fast version", fix="use a checkpoint that carries a tokenizer.json"
             )
         self.tokenizer = tokenizer
         self.template: str = tokenizer.chat_template or PLAIN_TEMPLATE
+        self.vocabulary = max(len(tokenizer), embeddings)
         self.controls = _controls(tokenizer)
         self._inner, self._data, self._ids = _copies(tokenizer, self.controls)
         vocabulary = tokenizer.get_added_vocab()
@@ -78,7 +81,11 @@ class Renderer:
         """A renderer for a checkpoint, without running its code."""
         from transformers import AutoTokenizer
 
-        return cls(AutoTokenizer.from_pretrained(path, trust_remote_code=False), _ends(path))
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise cannot_load(path, error) from error
+        return cls(tokenizer, *_known(path))
 
     def render(self, prompt: Prompt) -> Rendered:
         """Token ids of a prompt whose quotes cannot speak for the template."""
@@ -193,17 +200,21 @@ class Renderer:
         return frozenset(ends | set(after[:1]))
 
 
-def _ends(path: str) -> frozenset[int]:
-    """The ids that end a text according to the checkpoint's own configs: its engines stop there."""
+def _known(path: str) -> tuple[frozenset[int], int]:
+    """The ids that end a text according to the checkpoint's own configs, where engines stop, and how many tokens the
+    model has. A tokenizer may come without either config."""
     from transformers import AutoConfig, GenerationConfig
 
-    ends: set[int] = set()
-    for kind in (GenerationConfig, AutoConfig):
-        with suppress(OSError, ValueError):  # a tokenizer may come without them
-            config = kind.from_pretrained(path)
-            end = getattr(config, "eos_token_id", None)
-            ends.update([end] if isinstance(end, int) else end or [])
-    return frozenset(ends)
+    ends: list[Any] = []
+    embeddings = 0
+    with suppress(OSError, ValueError):
+        ends.append(getattr(GenerationConfig.from_pretrained(path), "eos_token_id", None))
+    with suppress(OSError, ValueError):
+        config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+        ends.append(getattr(config, "eos_token_id", None))
+        embeddings = getattr(config.get_text_config(), "vocab_size", 0)
+    ids = {end for some in ends for end in (some if isinstance(some, list) else [some])}
+    return frozenset(ids - {None}), embeddings
 
 
 def _ours(part: str | Quote) -> str | None:

@@ -54,7 +54,7 @@ def shape_of(model: Model, path: str) -> Shape:
     except OSError as error:
         raise EngineError(f"cannot read the config of {model.name}", fix="check model.name and the network") from error
     with torch.device("meta"):
-        base = AutoModelForCausalLM.from_config(config)
+        base = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     text = config.get_text_config()
     linear = {name: module for name, module in base.named_modules() if isinstance(module, nn.Linear)}
     carrying = [linear[name] for name in adapted(base, model.lora)]

@@ -6,20 +6,18 @@ safetensors or they are refused, every file is hashed against `agon.json`, and v
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from agon.errors import RunDirError
 from agon.rundir import files
+from agon.rundir.adapter import SETTINGS, WEIGHTS, check_adapter, plain_file
 from agon.rundir.records import Record, VersionName, read_record, write_record
 from agon.types import Direction, Policy
 
-WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 README, FACTS = "README.md", "agon.json"
 
 
@@ -93,7 +91,7 @@ def read_pair(path: Path) -> PairDir:
     """Read and check a pair, or the pair of a run directory."""
     folder = path / "pair" if (path / "pair").is_dir() else path
     fix = f"name a folder that holds a/, b/ and {FACTS}, or a run that has one"
-    info = read_record(_inside(folder, FACTS), PairInfo, fix)
+    info = read_record(plain_file(folder, FACTS), PairInfo, fix)
     for policy in Policy:
         if info.versions.get(policy) is None or info.versions[policy].policy is not policy:
             raise RunDirError(f"{folder / FACTS} names no version of adapter {policy.name}", fix=fix)
@@ -107,56 +105,6 @@ def _check_hashes(folder: Path, hashes: Mapping[str, str]) -> None:
         if files.sha256(folder / name) != hashes.get(name):
             message = f"{folder / name} is damaged: its hash is not the one in {FACTS}"
             raise RunDirError(message, fix="copy the pair again from where it came from")
-
-
-def _inside(folder: Path, name: str) -> Path:
-    """A plain file in `folder`; a link could lead anywhere."""
-    path = folder / name
-    if path.is_symlink() or folder.is_symlink():
-        raise RunDirError(f"{path} is a link", fix="copy the files themselves: cp -rL")
-    return path
-
-
-def check_adapter(folder: Path) -> None:
-    """Refuse an adapter that is not a plain LoRA directory with safetensors weights."""
-    weights, settings = _inside(folder, WEIGHTS), _inside(folder, SETTINGS)
-    if not weights.is_file() or not settings.is_file():
-        found = sorted(path.name for path in folder.glob("adapter_model*"))
-        have = f" (found {', '.join(found)}, which may run code when loaded)" if found and not weights.is_file() else ""
-        fix = "save the adapter again with save_pretrained(..., safe_serialization=True)"
-        raise RunDirError(f"{folder} needs {SETTINGS} and {WEIGHTS}{have}", fix=fix)
-    try:
-        _check_safetensors(weights)
-        _check_settings(json.loads(settings.read_text(encoding="utf-8")))
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise RunDirError(f"{folder} is not a LoRA adapter: {error}", fix="save the adapter again with PEFT") from error
-
-
-def _check_safetensors(path: Path) -> None:
-    """The header's tensors lie within the file and fill it: then the file holds numbers and nothing else."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if not 2 <= length <= min(size - 8, 100_000_000):
-            raise ValueError(f"{path.name} has no safetensors header")
-        header = json.loads(file.read(length))
-    header.pop("__metadata__", None)
-    end = 0
-    for start, stop in sorted(tuple(tensor["data_offsets"]) for tensor in header.values()):
-        if start != end or stop < start:
-            raise ValueError(f"{path.name} has tensors that overlap or leave gaps")
-        end = stop
-    if end != size - 8 - length:
-        raise ValueError(f"{path.name} holds {size - 8 - length} bytes of tensors, its header says {end}")
-
-
-def _check_settings(settings: Mapping[str, Any]) -> None:
-    """`auto_mapping` names a module that PEFT may import: only transformers' own are accepted."""
-    if settings["peft_type"] != "LORA":
-        raise ValueError(f"{SETTINGS} says peft_type {settings['peft_type']!r}")
-    library = (settings.get("auto_mapping") or {}).get("parent_library") or "transformers"
-    if library.split(".")[0] != "transformers":
-        raise ValueError(f"{SETTINGS} would import {library!r}")
 
 
 def readme(info: PairInfo) -> str:

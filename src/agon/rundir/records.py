@@ -86,19 +86,35 @@ class StepRecord(Record):
         return sum(stream.n for stream in self.streams)
 
 
+class SlopeRecord(Record):
+    """Where the engine is between weights that it may have served by mistake and those of the learner."""
+
+    slope: float
+    """1: the learner's weights. 0: the others."""
+    error: float | None
+    """Standard error of the slope; null when the steps so far had too few rows."""
+    tokens: int
+    """Tokens that the slope was measured on, since it was last resolved."""
+    resolved: bool
+    """Whether 0 and 1 can be distinguished. If not, the next steps add their tokens."""
+
+
 class Timing(Record):
     """One line of `timings.jsonl`: everything that changes from machine to machine."""
 
     step: int
     """As in `steps.jsonl`."""
     seconds: dict[str, float]
-    """Seconds by part: `play`, `update`, `publish`, `write`, `eval`, `save`; before the first step also `rehearse`."""
+    """Seconds by part: `play`, `check` (of the samples), `update`, `publish`, `write`, `eval`, `save`; before the first
+    step also `rehearse`."""
     tokens_per_second: float | None
     """Generated tokens per second of `play`."""
     memory: dict[str, int]
     """Bytes in use by part, as the learner reports them."""
     canary: dict[str, float]
     """Distance of every live version in the engine from the learner, in nats per token; empty without a canary."""
+    slopes: dict[str, SlopeRecord] = {}
+    """What the step's samples say, by policy and suspect: `a before` (its version before), `a rival`, `a base`."""
 
 
 class Joint(Record):

@@ -116,6 +116,7 @@ class TrainingLog:
             tokens_per_second=round(tokens / spent["play"], 1) if spent.get("play") else None,
             memory=dict(self.machines.learner.memory()),
             canary=self.machines.gaps(),
+            slopes=self.machines.slopes(),
         )
 
     def check_health(self) -> None:

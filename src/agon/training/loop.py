@@ -135,8 +135,10 @@ class Training:
             game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
             played: Played = self._runner.run(self.processes.watching(game))
             self._recheck()
-            self.machines.check_samples(played.streams, self.state.versions)
             self.machines.rest()
+        with self.log.timed("check"), self.processes.phase("check"):
+            for warning in self.machines.check_samples(played.streams, self.state.versions):
+                self.display.note(warning)
         self.log.collect(played)
         self._began_update = time.perf_counter()
         return played.streams
@@ -146,8 +148,6 @@ class Training:
         done, before = update.step + 1, self.state.versions
         self.log.timed.add("update", time.perf_counter() - self._began_update)
         with self.processes.phase("log") as proceed:
-            for alarm in self.machines.alarms(update.metrics):  # raises if samples came from a different policy
-                self.display.note(alarm)
             self._set(versions=self.publisher.name(before, done))
             self.log.write(update)
             self.log.check_health()

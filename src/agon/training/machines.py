@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agon.config import Config
 from agon.engine.build import base_files, build_sampler, context_of, quieten
-from agon.engine.fleet import RESUME
 from agon.engine.render import Renderer
 from agon.engine.vllm.canary import Canary
+from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError
 from agon.protocols import Learner, Sampler, Verifier
+from agon.rundir.records import SlopeRecord
 from agon.types import Policy, Stream, Version
 
 
@@ -39,16 +41,17 @@ class Machines:
         """How far the live versions of the engine are from the learner, in nats per token; empty without a canary."""
         return dict(self.canary.measured) if self.canary else {}
 
-    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> None:
-        """Stop before a policy learns from what another version drew."""
-        for stream in streams:
-            expected = versions[stream.policy]
-            for drawn in {rollout.completion.version for rollout in stream.rollouts()} - {expected}:
-                raise EngineError(f"a sample of {drawn} came where {expected} was asked for", fix=RESUME)
+    def slopes(self) -> dict[str, SlopeRecord]:
+        """What the samples of the last step say about the engine, by policy and suspect; empty without a canary."""
+        slopes = self.canary.suspects.slopes if self.canary else {}
+        return {
+            f"{policy.value} {suspect}": _record(slope) for (policy, suspect), slope in slopes.items() if slope.tokens
+        }
 
-    def alarms(self, metrics: Mapping[Policy, Mapping[str, float]]) -> list[str]:
-        """What a step's own samples say about the engine; stops the run when they came from a different policy."""
-        return self.canary.alarms(metrics) if self.canary else []
+    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> list[str]:
+        """Stop unless a step's samples come from what the learner holds; return warnings. Call it before the update."""
+        check_versions(streams, versions)
+        return self.canary.check_samples(streams) if self.canary else []
 
     def rest(self) -> None:
         """Release the memory of an engine beside the learner, if it is configured to sleep."""
@@ -78,6 +81,23 @@ def build(config: Config, total_steps: int) -> Machines:
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
     canary = _canary(sampler, learner, config)
     return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path), canary)
+
+
+def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]) -> None:
+    """Refuse a row that was drawn by a different version than the one that learns from it."""
+    for stream in streams:
+        for row in stream.rollouts():
+            if row.completion.version != versions[stream.policy]:
+                raise EngineError(
+                    f"a row of problem {row.problem.id} was drawn by {row.completion.version}, "
+                    f"and {versions[stream.policy]} would learn from it",
+                    fix="nothing was learnt from this step; report this, then resume with: agon train RUN --resume",
+                )
+
+
+def _record(slope: Slope) -> SlopeRecord:
+    error = round(slope.error, 4) if math.isfinite(slope.error) else None
+    return SlopeRecord(slope=round(slope.value, 4), error=error, tokens=slope.tokens, resolved=slope.resolved)
 
 
 def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canary | None:

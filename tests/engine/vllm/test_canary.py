@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -12,11 +15,15 @@ from safetensors.torch import save_file
 from agon.engine import fleet
 from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw
-from agon.engine.vllm.canary import NORM, Canary, throw_away
+from agon.engine.synthetic import rollout, stream
+from agon.engine.vllm.adapter_files import NORM, throw_away
+from agon.engine.vllm.canary import CEILING, Canary
 from agon.engine.vllm.sampler import VLLMSampler
+from agon.engine.vllm.slope import Slope
+from agon.engine.vllm.suspects import Suspect
 from agon.errors import EngineError
-from agon.protocols import Tokens
-from agon.types import Policy, Sampling, Version
+from agon.protocols import Stretch, Tokens
+from agon.types import Policy, Sampling, Stream, Version
 from tests.engine.helpers.engines import WEIGHTS, FakeEngine, save_tokenizer
 
 NOISES = [("float32", 1e-3, True), ("float32", 0.05, False), ("bfloat16", 0.05, True), ("bfloat16", 0.3, False)]
@@ -48,8 +55,8 @@ class FakeLearner:
     def __init__(self, **weights: float) -> None:
         self.weights, self.noise = weights, 1e-6
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
-        shift = self.weights[policy.value] if policy else 0.0
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        shift = self.weights[policy.value] * (stretch.factor if stretch else 1.0) if policy else 0.0
         return [[-1.0 - shift - self.noise] * len(row.completion_ids) for row in rows]
 
 
@@ -118,7 +125,9 @@ def test_rare_rounding_of_a_base_is_no_false_alarm(sampler: VLLMSampler, adapter
     class Rounding(FakeLearner):
         asked = 0
 
-        def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        def score(
+            self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None
+        ) -> list[list[float]]:
             exact, self.asked = super().score(policy, rows), self.asked + 1
             off = range(5, len(rows), 6) if self.asked == 1 else range(2)
             return [[value - 0.06 * (n in off) for value in row] for n, row in enumerate(exact)]
@@ -170,23 +179,93 @@ def test_a_check_during_which_the_engine_dies_is_made_on_the_new_one(sampler: VL
     assert canary.restarts == sampler.restarts == 1
 
 
-def test_alarms_on_a_steps_own_samples(sampler: VLLMSampler) -> None:
-    canary = Canary(sampler, FakeLearner(), slots=1, noise=1e-4, effect=5.0)
-    calm = {"logp_diff_mean": 1e-4, "logp_diff_max": 0.01}
-    assert canary.alarms({Policy.A: calm, Policy.B: {}}) == []
-    assert "token of B differs by 6" in canary.alarms({Policy.B: {"logp_diff_mean": 1e-4, "logp_diff_max": 6.0}})[0]
-    assert "token of A differs by 0.05" in canary.alarms({Policy.A: {"logp_diff_mean": 1e-4, "logp_diff_max": 0.05}})[0]
-    with pytest.raises(EngineError, match="samples of A"):
-        canary.alarms({Policy.A: {"logp_diff_mean": 0.1, "logp_diff_max": 0.2}})
+def step(off: float, *others: float) -> list[Stream]:
+    """A step of A whose tokens are alternately above and below the learner's -1.1, besides a few."""
+    values = [*others, *[-1.1 + off, -1.1 - off] * 32]
+    rows = [rollout(Policy.A, n, Tokens((1, 2), (7,) * 8, tuple(values[8 * n : 8 * n + 8])), 1.0) for n in range(8)]
+    return [stream(Policy.A, [rows])]
 
 
-def test_a_token_that_rounding_explains_is_not_spoken_of(sampler: VLLMSampler) -> None:
-    """The numbers of SmolLM2-135M in bfloat16 over 32 steps."""
-    canary = Canary(sampler, FakeLearner(), slots=1, noise=0.053, worst=0.44, effect=16.0)
-    assert canary.alarms({Policy.A: {"logp_diff_mean": 0.048, "logp_diff_max": 1.15}}) == []
-    assert canary.alarms({Policy.A: {"logp_diff_mean": 0.048, "logp_diff_max": 4.0}}) != []
-    canary.effect = 3.0
-    assert canary.alarms({Policy.A: {"logp_diff_mean": 0.048, "logp_diff_max": 3.1}}) != [], "as large as an adapter"
+def ready(sampler: VLLMSampler, adapters: Path, dtype: str, noise: float = 1e-4) -> Canary:
+    """A canary that has checked A, whose tokens the learner gives -1.1, and B."""
+    learner = FakeLearner(a=0.1, b=0.2)
+    learner.noise = noise
+    canary = Canary(sampler, learner, slots=1, dtype=dtype)  # type: ignore[arg-type]
+    canary.check(published(sampler, adapters, "one", "two"))
+    return canary
+
+
+@pytest.mark.parametrize(("dtype", "calm", "far"), [("float32", 0.0008, 0.02), ("bfloat16", 0.04, 0.5)])
+def test_samples_that_are_far_off_stop_the_run(
+    sampler: VLLMSampler, adapters: Path, dtype: str, calm: float, far: float
+) -> None:
+    canary = ready(sampler, adapters, dtype)
+    assert canary.check_samples(step(calm)) == []
+    assert canary.noise == pytest.approx(calm, rel=0.2), "the first step calibrates"
+    assert canary.check_samples(step(3 * calm)) == [], "a healthy run is noisier in some steps than in the first"
+    with pytest.raises(EngineError, match="samples of A are"):
+        canary.check_samples(step(far))
+
+
+def test_near_certain_openings_do_not_make_the_canary_strict(sampler: VLLMSampler, adapters: Path) -> None:
+    """As with a reasoning model in bfloat16: the fixed prompts show next to no noise, the rollouts 0.045."""
+    canary = ready(sampler, adapters, "bfloat16", noise=1e-5)
+    assert canary.tolerance == 0.05
+    for _ in range(3):
+        canary.check_samples(step(0.045))
+
+
+@pytest.mark.parametrize("dtype", list(CEILING))
+def test_the_first_step_does_not_take_a_different_policy_for_noise(
+    sampler: VLLMSampler, adapters: Path, dtype: str
+) -> None:
+    canary = ready(sampler, adapters, dtype)
+    with pytest.raises(EngineError, match="samples of A are"):
+        canary.check_samples(step(2 * CEILING[dtype]))
+
+
+def test_one_token_that_is_far_off_is_reported(sampler: VLLMSampler, adapters: Path) -> None:
+    canary = ready(sampler, adapters, "float32")
+    assert canary.check_samples(step(0.0)) == []
+    (warning,) = canary.check_samples(step(0.0, -1.15))
+    assert "token of A differs by 0.05" in warning
+
+
+def test_samples_of_the_version_before_stop_the_run(sampler: VLLMSampler, adapters: Path) -> None:
+    canary = ready(sampler, adapters, "float32")
+    asked: list[Path | None] = []
+
+    def accuse(policy: Policy, rows: object, before: Path | None) -> np.ndarray:
+        asked.append(before)
+        if before:
+            effect = np.linspace(-1, 1, 400)
+            slopes[policy, Suspect.BEFORE].add(-effect, effect, np.repeat(np.arange(20), 20))
+        return np.zeros(1)
+
+    slopes = {(Policy.A, Suspect.BEFORE): Slope()}
+    canary.suspects = SimpleNamespace(check=accuse, slopes=slopes)  # type: ignore[assignment]
+    assert canary.check_samples(step(0.0)) == []
+    sampler.publish(Version("a@1-three"), adapters / "three")
+    canary.learner = FakeLearner(a=0.3, b=0.2)
+    versions = {Policy.A: Version("a@1-three"), Policy.B: Version("b@0-two")}
+    canary.check(versions)
+    canary.check(versions)  # as after a restart
+    with pytest.raises(EngineError, match="samples of a@1-three come from a@0-one"):
+        canary.check_samples(step(0.2))
+    assert asked == [None, adapters / "one"]
+    shutil.rmtree(adapters / "one")
+    slopes.clear()
+    canary.check_samples(step(0.2))
+    assert asked[-1] is None, "weights that are gone cannot be compared"
+
+
+def test_a_policy_that_did_not_move_has_no_version_before(sampler: VLLMSampler, adapters: Path) -> None:
+    canary = ready(sampler, adapters, "float32")
+    sampler.publish(Version("b@1-three"), adapters / "three")
+    canary.learner = FakeLearner(a=0.1, b=0.3)
+    canary.check({Policy.A: Version("a@0-one"), Policy.B: Version("b@1-three")})
+    assert canary._folder_before(Policy.A) is None
+    assert canary._folder_before(Policy.B) == adapters / "two"
 
 
 def test_a_throw_away_adapter_has_the_shape_of_its_pattern_and_a_large_norm(adapters: Path, tmp_path: Path) -> None:

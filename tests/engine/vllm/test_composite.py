@@ -37,7 +37,7 @@ def test_the_learners_text_names_reach_every_module_of_the_composite(table: Benc
     canary = Canary(table.sampler, table, slots=2)
     versions = {policy: table.publish(policy) for policy in Policy}
     canary.check(versions)
-    drawn = canary._draw([versions[Policy.B]])[versions[Policy.B]]
+    drawn = canary.probe.draw([versions[Policy.B]])[versions[Policy.B]]
     assert canary._gap(None, drawn) > 5 * canary.measured[versions[Policy.B]], "B is itself, and not the base"
 
 

@@ -39,6 +39,10 @@ class Server(ThreadingHTTPServer):
         self.finish = ["length"]
         self.metrics: tuple[int, str] = 200, METRICS
         self.raw, self.stuck = False, ""
+        self.models: Any = {"data": [{"id": "the-base", "max_model_len": 640}]}
+        self.hangs = False
+        self.replies: list[Any] = []
+        """What is sent instead of completions; the last one is sent for ever."""
 
     def go(self) -> Server:
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
@@ -53,11 +57,10 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        card = {"id": "the-base", "max_model_len": 640}
         answers: dict[str, tuple[int, Any]] = {"/health": (200, ""), "/metrics": self.server.metrics}
         if self.path == self.server.stuck:
             threading.Event().wait(20)
-        self.answer(*answers.get(self.path, (200, {"data": [card]})))
+        self.answer(*answers.get(self.path, (200, self.server.models)))
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -80,6 +83,10 @@ class Handler(BaseHTTPRequestHandler):
         if body["top_p"] < 0.01:  # one token is left, so that its processed log-prob is 0
             return self.drawn(body["max_tokens"], -0.5 if self.server.raw else 0.0, "length")
         self.server.asked.append(body)
+        if self.server.hangs:
+            threading.Event().wait(20)
+        if replies := self.server.replies:
+            return self.answer(200, replies.pop(0) if len(replies) > 1 else replies[0])
         if self.server.failures:
             return self.answer(self.server.failures.pop(), {"error": "broken"})
         if body["model"] not in {"the-base", *self.server.adapters}:
@@ -172,6 +179,99 @@ def test_a_completion_that_a_server_broke_off_is_drawn_again(server: Server, bas
     sampler.close()
     assert drawn[0].finish == "stop"
     assert ([asked["seed"] for asked in server.asked], sampler.restarts) == ([3, 3], 1)
+
+
+def completion(**fault: Any) -> Any:
+    """A reply to a request for two tokens, with a fault."""
+    choice = {"token_ids": [5, 5], "logprobs": {"token_logprobs": [-0.5, -0.5]}, "finish_reason": "length"}
+    return {"choices": [choice | fault]}
+
+
+MALFORMED = {
+    "half a line": '{"choices": [',
+    "the page of a proxy": "<html>bad gateway</html>",
+    "null": "null",
+    "no choice": {"choices": []},
+    "no ids": completion(token_ids=None),
+    "ids as texts": completion(token_ids=["a", "b"]),
+    "ids as fractions": completion(token_ids=[3.0, 4.0]),
+    "an id above the vocabulary": completion(token_ids=[5, 10**6]),
+    "an id below zero": completion(token_ids=[5, -5]),
+    "no log-probs": completion(logprobs=None),
+    "log-probs null": completion(logprobs={"token_logprobs": [None, None]}),
+    "a log-prob too few": completion(logprobs={"token_logprobs": [-0.5]}),
+    "log-probs not a number": completion(logprobs={"token_logprobs": [float("nan"), -0.5]}),
+    "log-probs above zero": completion(logprobs={"token_logprobs": [0.5, -0.5]}),
+    "no token": completion(token_ids=[], logprobs={"token_logprobs": []}, finish_reason="stop"),
+    "more tokens than asked for": completion(token_ids=[5] * 9, logprobs={"token_logprobs": [-0.5] * 9}),
+}
+
+
+@pytest.mark.parametrize("kind", MALFORMED)
+def test_a_malformed_reply_is_a_failure_that_is_retried_and_then_stops_the_run(
+    server: Server, base: Path, kind: str
+) -> None:
+    sampler = connect(server, base)
+    draws = [Draw((1, 2), BASE, 3, Sampling(max_tokens=2))]
+    server.replies = [MALFORMED[kind], completion()]
+    assert sampler.draw_all(draws)[0].ids == (5, 5)
+    assert sampler.restarts == 1
+    server.replies = [MALFORMED[kind]]
+    with pytest.raises(EngineError, match="the engine failed 4 times") as stopped:
+        sampler.draw_all(draws)
+    sampler.close()
+    assert "--resume" in stopped.value.fix
+
+
+@pytest.mark.parametrize("status", [408, 429])
+def test_a_server_that_is_busy_is_asked_again(server: Server, base: Path, status: int) -> None:
+    sampler = connect(server, base)
+    server.failures = [status]
+    assert sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])[0].ids == (5, 5)
+    sampler.close()
+
+
+@pytest.mark.parametrize(
+    "models", [{"data": []}, "<html>", {"data": [{"id": 3}]}, {"data": [{"id": "x", "max_model_len": 0}]}]
+)
+def test_a_server_that_cannot_say_what_it_serves_is_waited_for_in_vain(server: Server, base: Path, models: Any) -> None:
+    server.models = models
+    with pytest.raises(EngineError, match=r"no vLLM server answers.*(cannot be read|serves no model)") as stopped:
+        connect(server, base, ready=0.3)
+    assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in stopped.value.fix
+
+
+def test_a_server_of_another_kind_is_refused_at_once(server: Server, base: Path) -> None:
+    server.models = {"data": [{"id": "x"}]}
+    with pytest.raises(EngineError, match="not a vLLM server"):
+        connect(server, base)
+
+
+GARBLED = [
+    "vllm:generation_tokens_total{} abc\n",
+    "vllm:prompt_tokens_total NaN\n",
+    "vllm:prompt_tokens_total{} +Inf\n",
+]
+
+
+@pytest.mark.parametrize("metrics", GARBLED)
+def test_a_server_with_garbled_counters_is_waited_for_in_vain(server: Server, base: Path, metrics: str) -> None:
+    server.metrics = 200, metrics
+    with pytest.raises(EngineError, match="other than numbers") as stopped:
+        connect(server, base, ready=0.3)
+    assert stopped.value.fix
+
+
+@pytest.mark.parametrize("metrics", GARBLED)
+def test_a_server_that_hangs_behind_garbled_counters_is_not_waited_for_without_end(
+    server: Server, base: Path, metrics: str
+) -> None:
+    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=0.3)
+    sampler = VLLMSampler(str(base / "base"), Fleet(engine, patience=0.3))
+    server.hangs, server.metrics = True, (200, metrics)
+    with pytest.raises(EngineError, match="other than numbers"):
+        sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])
+    sampler.close()
 
 
 def test_a_server_that_was_started_again_while_idle_gets_its_adapters_back(server: Server, base: Path) -> None:

@@ -76,7 +76,7 @@ def load_tokenizer(folder: Path) -> Any:
     """The tokenizer of a checkpoint on disk."""
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def token_settings(tokenizer: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from agon.engine.trl.setup import load_base, make_optimizer, make_pair, make_sch
 from agon.engine.trl.state import load_state, save_state
 from agon.engine.trl.trainer import PairTrainer, StreamsForStep
 from agon.errors import EngineError
-from agon.protocols import Phase, Store, Tokens, Update, alone
+from agon.protocols import Phase, Store, Stretch, Tokens, Update, alone
 from agon.types import Policy
 
 STATE_FOLDER = "trainer_state"
@@ -103,9 +103,12 @@ class TRLLearner:
         """The hash of the policy's weights as they are now."""
         return self.pair.hash(policy)
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
-        """Log-probs of completions under a policy's weights as they are now, as in the loss; None is the bare base."""
-        return self.trainer.score(policy, rows)
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        """Log-probs of completions under a policy's weights, stretched or as they are; None is the bare base."""
+        if policy is None or stretch is None:
+            return self.trainer.score(policy, rows)
+        with self.pair.stretched(policy, stretch):
+            return self.trainer.score(policy, rows)
 
     @property
     def rank(self) -> int:

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
-from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, Trainer, get_scheduler
+from transformers import PreTrainedTokenizerFast, Trainer, get_scheduler
 
 from agon.config import Model, Train
 from agon.engine.adapters import AdapterPair, build_pair
+from agon.engine.safe_load import load_model
 from agon.engine.trl.stock import GRPOConfig
 from agon.types import Policy
 
@@ -52,7 +53,7 @@ def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, 
 
 
 def load_base(model: Model) -> Any:
-    return AutoModelForCausalLM.from_pretrained(model.name, revision=model.revision, dtype=getattr(torch, model.dtype))
+    return load_model(model.name, getattr(torch, model.dtype), revision=model.revision)
 
 
 def make_pair(base: Any, model: Model, seed: int) -> AdapterPair:

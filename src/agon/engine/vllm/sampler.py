@@ -60,7 +60,8 @@ class VLLMSampler:
                 fix="raise sampler.max_model_len, lower train.max_peek_tokens, or drop the longest problems",
             )
         fitting = replace(draw, sampling=replace(draw.sampling, max_tokens=room))
-        return await asyncio.wrap_future(self._bridge.submit_batched(self.fleet.draw(fitting, self.renderer.stop)))
+        drawing = self.fleet.draw(fitting, self.renderer.stop, self.renderer.vocabulary)
+        return await asyncio.wrap_future(self._bridge.submit_batched(drawing))
 
     def draw_all(self, draws: Sequence[Draw]) -> list[DrawResult]:
         """Draw together and wait for all: for the canary, between steps."""

@@ -20,13 +20,16 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from agon.engine.http_client import HTTPClient, Reply, host_of, reading_reply
+from agon.engine.http_client import TEMPORARY, HTTPClient, Reply, host_of
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of
+from agon.engine.replies import Models, ScoredTokens, parse
 from agon.errors import ConfigError, EngineError
 from agon.types import BASE, Sampling, Version
 
 READY = 300.0
 """Seconds that a server may take to report what it serves, at the start and after a failure."""
+LONGEST = 6 * 3600.0
+"""Seconds that a request may take in all, waiting for others included; the fleet watches the counters meanwhile."""
 POLL = 0.5
 ONE_TOKEN = Sampling(temperature=1.0, top_p=1e-6, max_tokens=8)
 """Drawn like this, a token has log-prob 0, unless the server returns log-probs of a different distribution."""
@@ -57,7 +60,7 @@ class ServerEngine:
 
     async def start(self) -> None:
         """Wait until the server answers; ask what it serves, and how."""
-        self._client = HTTPClient(self.url)  # without a deadline: the fleet watches the counters
+        self._client = HTTPClient(self.url, limit=LONGEST)
         self._nonce, self._names, reason = uuid.uuid4().hex[:8], {}, "no reply"
         try:
             async with asyncio.timeout(self._ready):
@@ -101,15 +104,13 @@ class ServerEngine:
             **NEUTRAL,
         }
         reply = await self._ask("/v1/completions", body, loaded=draw.version != BASE)
-        with reading_reply():
-            choice = reply.json()["choices"][0]
-            finish = finish_of(choice["finish_reason"])
-            return DrawResult(tuple(choice["token_ids"]), tuple(choice["logprobs"]["token_logprobs"]), finish)
+        choice = parse(reply, ScoredTokens).choices[0]
+        return DrawResult(choice.token_ids, choice.logprobs.token_logprobs, finish_of(choice.finish_reason))
 
     async def progress(self) -> int:
         """The server's own counters; a server that does not answer makes no progress."""
         with suppress(EngineDown):
-            self._tokens = int(sum(counted(await self._client.send("/metrics", limit=5))))
+            self._tokens = sum(counted(await self._client.send("/metrics", limit=5)))
         return self._tokens
 
     async def sleep(self) -> None:
@@ -131,17 +132,25 @@ class ServerEngine:
         """Ask what the server serves; refuse one that cannot be watched, or whose log-probs are not the sampler's."""
         if not (await self._client.send("/health", limit=5)).ok:
             raise EngineDown(f"{self.url} is not healthy")
-        models = await self._ask("/v1/models")
-        with reading_reply():
-            base = models.json()["data"][0]
-            self._model, self.context = base["id"], base["max_model_len"]
+        await self._identify()
         if not counted(await self._client.send("/metrics")):
             raise EngineError(
                 f"{self.url}/metrics counts no tokens: a server that hangs would look like one that works",
                 fix="start it without --disable-log-stats, and let /metrics through",
             )
-        if median((await self.draw(Draw((0, 1, 2), BASE, 0, ONE_TOKEN), frozenset())).logprobs) < -1e-3:
+        drawn = await self.draw(Draw((0, 1, 2), BASE, 0, ONE_TOKEN), frozenset())
+        if not drawn.logprobs:
+            raise EngineDown(f"{self.url} drew no token")
+        if median(drawn.logprobs) < -1e-3:
             raise EngineError(f"the log-probs of {self.url} are not those of the distribution it draws from", fix=HOW)
+
+    async def _identify(self) -> None:
+        models = parse(await self._ask("/v1/models"), Models).data
+        if not models:
+            raise EngineDown(f"{self.url} serves no model")
+        if models[0].max_model_len is None:
+            raise EngineError(f"{self.url} is not a vLLM server: it does not say how long a sequence may be", fix=HOW)
+        self._model, self.context = models[0].id, models[0].max_model_len
 
     async def _ask(self, path: str, body: Mapping[str, object] | None = None, *, loaded: bool = False) -> Reply:
         """One exchange: a failure of the server is worth a retry, a refused request is not.
@@ -149,7 +158,7 @@ class ServerEngine:
         `loaded`: it is about an adapter that the server has loaded before.
         """
         reply = await self._client.send(path, body)
-        if reply.status >= 500:
+        if reply.status >= 500 or reply.status in TEMPORARY:
             raise EngineDown(f"{path} answered {reply.status}: {reply.text[:200]}")
         if loaded and reply.status == 404:
             raise AdapterLost(f"{self.url} was restarted and has lost its adapters")
@@ -158,9 +167,13 @@ class ServerEngine:
         return reply
 
 
-def counted(metrics: Reply) -> list[float]:
-    """The values of the counters of tokens."""
-    return [float(line.rsplit(" ", 1)[-1]) for line in metrics.text.splitlines() if line.startswith(COUNTERS)]
+def counted(metrics: Reply) -> list[int]:
+    """The values of the counters of tokens; EngineDown if one is not a number."""
+    lines = [line for line in metrics.text.splitlines() if line.startswith(COUNTERS)]
+    try:
+        return [int(float(line.rsplit(" ", 1)[-1])) for line in lines]
+    except (ValueError, OverflowError) as error:
+        raise EngineDown(f"{metrics.url} counts tokens in something other than numbers: {error}") from error
 
 
 def check_address(url: str, network: str | None) -> None:

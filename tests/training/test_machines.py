@@ -1,0 +1,62 @@
+"""A step may learn only from rows of the versions that the learner holds, whatever drew them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agon.engine.scripted import ScriptedSampler
+from agon.engine.synthetic import rollout, stream
+from agon.errors import EngineError
+from agon.protocols import Tokens
+from agon.training.machines import Machines, check_versions
+from agon.types import Policy, Request, Rollout, Version
+from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
+
+VERSIONS = {policy: Version.of(policy, 7, "right") for policy in Policy}
+
+
+def drawn_by(version: Version, policy: Policy) -> Rollout:
+    row = rollout(policy, 0, Tokens((1,), (2,)), None)
+    return replace(row, completion=replace(row.completion, version=version))
+
+
+@pytest.mark.parametrize(
+    "foreign", [Version("a@000006-before"), VERSIONS[Policy.B], Version("base")], ids=["late", "swapped", "base"]
+)
+def test_a_row_of_a_different_version_stops_the_run_by_name(foreign: Version) -> None:
+    right = drawn_by(VERSIONS[Policy.A], Policy.A)
+    check_versions([stream(Policy.A, [[right]])], VERSIONS)
+    with pytest.raises(EngineError, match=f"drawn by {foreign}, and {VERSIONS[Policy.A]} would learn from it"):
+        check_versions([stream(Policy.A, [[right, drawn_by(foreign, Policy.A)]])], VERSIONS)
+
+
+def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else() -> None:
+    machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    streams = [stream(policy, [[drawn_by(VERSIONS[policy], policy)]]) for policy in Policy]
+    assert machines.check_samples(streams, VERSIONS) == []
+    assert machines.slopes() == {}
+    with pytest.raises(EngineError, match="drawn by b@000007-right"):
+        machines.check_samples([stream(Policy.A, [[drawn_by(VERSIONS[Policy.B], Policy.B)]])], VERSIONS)
+
+
+def test_a_run_stops_before_it_learns_from_a_late_row(tmp_path: Path) -> None:
+    settings = config(eval__points=0)
+    run = directory(tmp_path, "x", settings)
+    work = training(run, settings)
+    sampler = work.machines.sampler
+    assert isinstance(sampler, ScriptedSampler)
+    name, first = sampler._version, dict[Policy, Version]()
+
+    def late(request: Request) -> Version:
+        version = name(request)
+        if version.policy is Policy.B:
+            return first.setdefault(Policy.B, version)
+        return version
+
+    sampler._version = late  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match=r"drawn by b@000000-\w+, and b@00000\d-\w+ would learn from it"):
+        work.go()
+    assert len(run.steps.records()) == work.machines.learner.step >= 1
