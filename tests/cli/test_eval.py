@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from agon.cli import main
 from agon.config import load_config
@@ -97,6 +98,55 @@ def test_code_that_a_run_names_is_not_imported(run: Path, capsys: pytest.Capture
     path = run / "config.yaml"
     path.write_text(path.read_text().replace("verifier: math", "verifier: os:system"))
     assert "name it yourself: agon eval" in refused(capsys, str(run))
+
+
+@pytest.fixture
+def secret(run: Path, tmp_path: Path) -> Path:
+    """A stranger's run that wants a local file sent to a host of theirs."""
+    file = tmp_path / "secret.csv"
+    file.write_text("question,answer\n" + "".join(f"my key {n},{n}\n" for n in range(18)))
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    for part in config["data"].values():
+        if isinstance(part, dict):
+            part.update(preset=None, path=str(file), options={}, take=3)
+    config["sampler"] |= {"url": "http://203.0.113.5:8000", "network": "0.0.0.0/0", "engine": "vllm"}
+    (run / "config.yaml").write_text(yaml.safe_dump(config))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["data"]["hashes"] = {}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    return file
+
+
+def test_a_run_of_a_stranger_reads_no_file_and_asks_no_server_unasked(
+    run: Path, secret: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    for part in ("agon.eval.target.splits", "agon.engine.vllm.server.HTTPClient"):
+        monkeypatch.setattr(part, lambda *words, **more: opened.append("opened"))
+    url, paths = (
+        "sampler.url=http://203.0.113.5:8000",
+        [f"data.{p}.path={secret}" for p in ("held_out", "dev", "train")],
+    )
+    assert url in refused(capsys, str(run))
+    assert "names a file" in refused(capsys, str(run), url)
+    assert "names a server" in refused(capsys, str(run), *paths)
+    assert "cannot be set" in refused(capsys, str(run), url, "data.held_out.path=elsewhere.csv")
+    assert opened == []
+
+
+def test_a_file_that_is_named_again_is_read(run: Path, secret: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = [f"data.{part}.path={secret}" for part in ("held_out", "dev", "train")]
+    asked = ["--url", "http://127.0.0.1:9/v1", "--limit", "1"]
+    code = main(["eval", str(run), *paths, *asked])
+    assert (code, "my key" in capsys.readouterr().err) == (1, False)
+    assert (run / "evals" / "held_out-1").is_dir()
+
+
+def test_a_runs_config_reads_no_other_config(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("verifier: math\n")
+    path = run / "config.yaml"
+    path.write_text(path.read_text() + f"extends: {tmp_path / 'other.yaml'}\n")
+    assert "extends" in refused(capsys, str(run))
 
 
 def test_data_that_is_not_the_runs_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

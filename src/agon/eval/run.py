@@ -52,9 +52,8 @@ def evaluate(
     """
     _check(samples=samples, limit=limit, direction=direction)
     note = _to_stderr if show == "auto" else _ignore
-    found = find(
-        str(target.path if isinstance(target, RunDir) else target), Path(config) if config else None, overrides
-    )
+    given = str(target.path if isinstance(target, RunDir) else target)
+    found = find(given, Path(config) if config else None, overrides, url=url, data=data)
     check_verifier(found.config.verifier)
     asked = problems_of(found, data, split, limit)
     if asked.trained_on:

@@ -1,7 +1,7 @@
 """What is evaluated: a run, a pair, or a bare model, and the problems it is asked.
 
-A run brings its own config and data; a pair or a model needs a config beside it. Nothing that came from elsewhere makes
-us import code: a verifier that a run's config names as a function must be named again by whoever evaluates it.
+A run brings its own config and data; a pair or a model needs a config beside it. What a run may not do unasked is in
+`consent.py`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from agon.data import load, splits
 from agon.data.generated import is_generated
 from agon.engine.build import base_hash
 from agon.errors import DataError, InputError, RunDirError
+from agon.eval.consent import check_consent
 from agon.game.prompts import PROMPTS_HASH
 from agon.game.rules import Game
 from agon.rundir import RunDir, read_bouts
@@ -24,7 +25,8 @@ from agon.rundir.results import EvalSettings, RunFacts
 from agon.types import Policy, Problem, Version
 
 OWN = ("eval.", "sampler.", "verifier=")
-"""What may be set on the command line for a run: how it is measured, never what it was trained on."""
+"""What may be set on the command line for a run: how it is measured, never what it was trained on. Any other key may
+be named with the value that it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +74,15 @@ class Target:
         )
 
 
-def find(given: str, config: Path | None, overrides: Sequence[str]) -> Target:
-    """The run, pair or model that was named."""
+def find(
+    given: str, config: Path | None, overrides: Sequence[str], *, url: str | None = None, data: str | None = None
+) -> Target:
+    """The run, pair or model that was named; `url` and `data` say that a run's own server and problems are not used."""
     path = Path(given)
     if (path / "config.yaml").is_file() and (path / "manifest.json").is_file():
         if config is not None:
             raise InputError(f"{given} is a run and brings its own config", fix="leave --config out")
-        return _run(path, overrides)
+        return _run(path, overrides, url, data)
     if (path / "agon.json").is_file():
         return _pair(path, _config_file(given, config), overrides)
     return _model(given, _config_file(given, config), overrides)
@@ -91,16 +95,15 @@ def _config_file(given: str, config: Path | None) -> Path:
     return config
 
 
-def _run(path: Path, overrides: Sequence[str]) -> Target:
-    RunDir.open(path)
+def _run(path: Path, overrides: Sequence[str], url: str | None, data: str | None) -> Target:
+    run = RunDir.open(path)
+    _ = run.config  # complete: nothing else is read for it, as `extends` would
+    config = load_config(path / "config.yaml", overrides)
     foreign = [word for word in overrides if not word.startswith(OWN)]
-    if foreign:
+    if foreign and config != load_config(path / "config.yaml", [word for word in overrides if word not in foreign]):
         fix = "set eval.* and sampler.* only, or evaluate on different problems with --data"
         raise InputError(f"{foreign[0]} cannot be set: {path} was trained as it was", fix=fix)
-    config = load_config(path / "config.yaml", overrides)
-    if ":" in config.verifier and not any(word.startswith("verifier=") for word in overrides):
-        fix = f"if you trust it, name it yourself: agon eval {path} verifier={config.verifier}"
-        raise InputError(f"the run's verifier {config.verifier} is code, and would be imported", fix=fix)
+    check_consent(path, config, overrides, run.manifest.data.hashes, url, data)
     if not (path / "pair").is_dir():
         raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")
     pair = read_pair(path)

@@ -1,0 +1,43 @@
+"""What a run directory may make us do only if whoever evaluates it says so: it may come from a stranger.
+
+Its config may name code to import, a server to talk to, and files to read; each must be named again on the command
+line. A file is read without being named if the manifest holds a hash of its problems: who made the run knew them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from agon.config import Config
+from agon.data.split import PARTS
+from agon.errors import InputError
+
+
+def check_consent(
+    path: Path, config: Config, overrides: Sequence[str], hashes: Mapping[str, str], url: str | None, data: str | None
+) -> None:
+    """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names."""
+    wanted: dict[str, str] = {}
+    if ":" in config.verifier:
+        wanted["verifier"] = config.verifier
+    if config.sampler.url and not url:
+        wanted["sampler.url"] = config.sampler.url
+    if data is None:
+        sources = {part: getattr(config.data, part) for part in PARTS}
+        wanted |= {f"data.{part}.path": s.path for part, s in sources.items() if s.path and part not in hashes}
+    unnamed = {key: value for key, value in wanted.items() if not any(word.startswith(f"{key}=") for word in overrides)}
+    if not unnamed:
+        return
+    key, value = next(iter(unnamed.items()))
+    repeated = [*overrides, *(f"{name}={text}" for name, text in unnamed.items())]
+    fix = f"if you trust it, name it yourself: agon eval {path} {' '.join(repeated)}"
+    raise InputError(f"{_what(key, value)}: {path} may come from somebody else", fix=fix)
+
+
+def _what(key: str, value: str) -> str:
+    if key == "verifier":
+        return f"the run's verifier {value} is code, and would be imported"
+    if key == "sampler.url":
+        return f"the run's config names a server, {value}, and problems would be sent to it"
+    return f"the run's config names a file, {value}, without saying what it held ({key})"

@@ -1,0 +1,75 @@
+"""What a run's config names, and what must be named again by whoever evaluates it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.config import Config
+from agon.errors import InputError
+from agon.eval.consent import check_consent
+
+RUN = Path("runs/x")
+HASHES = dict.fromkeys(("train", "dev", "held_out"), "0")
+
+
+def config(**changes: Any) -> Config:
+    data = {part: {"preset": "tabletop", "take": 3} for part in ("train", "dev", "held_out")}
+    plain = {"arm": "agon", "model": {"name": "agon:tiny"}, "data": data, "verifier": "math"}
+    return Config.model_validate(plain | changes)
+
+
+def files(path: str) -> dict[str, Any]:
+    return {part: {"path": path, "take": 3} for part in ("train", "dev", "held_out")}
+
+
+def check(
+    config: Config,
+    *overrides: str,
+    hashes: dict[str, str] = HASHES,
+    url: str | None = None,
+    data: str | None = None,
+) -> None:
+    check_consent(RUN, config, overrides, hashes, url, data)
+
+
+def test_a_plain_run_needs_no_consent() -> None:
+    check(config(), hashes={})
+
+
+def test_code_is_named_again() -> None:
+    with pytest.raises(InputError, match="os:system is code") as refused:
+        check(config(verifier="os:system"))
+    assert refused.value.fix.endswith("agon eval runs/x verifier=os:system")
+    check(config(verifier="os:system"), "verifier=os:system")
+
+
+@pytest.mark.parametrize("url", ["http://203.0.113.5:8000", "http://127.0.0.1:8000"])
+def test_a_server_is_named_again_or_replaced(url: str) -> None:
+    told = config(sampler={"url": url, "network": "0.0.0.0/0"})
+    with pytest.raises(InputError, match="names a server") as refused:
+        check(told, "eval.samples=2")
+    assert refused.value.fix.endswith(f"agon eval runs/x eval.samples=2 sampler.url={url}")
+    check(told, f"sampler.url={url}")
+    check(told, url="http://localhost:8000/v1")
+
+
+def test_a_file_is_named_again_unless_the_run_knows_its_problems() -> None:
+    told = config(data=files("/private/secret.csv"))
+    with pytest.raises(InputError, match=r"names a file, /private/secret\.csv") as refused:
+        check(told, hashes={"train": "0", "dev": "0"})
+    assert refused.value.fix.endswith("data.held_out.path=/private/secret.csv")
+    with pytest.raises(InputError, match="names a file"):
+        check(told, "data.held_out.path=/private/secret.csv", hashes={})
+    check(told)
+    check(told, *(f"data.{part}.path=/private/secret.csv" for part in HASHES), hashes={})
+    check(told, hashes={}, data="math-500")
+
+
+def test_all_that_is_needed_is_said_at_once() -> None:
+    told = config(verifier="os:system", sampler={"url": "http://h"}, data=files("../x.csv"))
+    with pytest.raises(InputError) as refused:
+        check(told, hashes={})
+    check(told, *refused.value.fix.partition("runs/x ")[2].split(), hashes={})
