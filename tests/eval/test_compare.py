@@ -22,6 +22,18 @@ def result(arm: str, right: set[int], n: int = 40, seed: int = 0, system: str = 
     return result_of({f"p{k}": [k in right] for k in range(n)}, arm, seed, system)
 
 
+def test_a_problem_counts_once_however_many_of_its_samples_were_graded() -> None:
+    """Else the rates in the table would not differ by the difference below it."""
+    uneven = result_of({f"p{k}": [True] * 9 if k < 5 else [False] for k in range(10)}, "agon", 0, "cascade")
+    even = result_of({f"p{k}": [k < 3, k < 5] for k in range(10)}, "grpo", 0, "cascade")
+    found = compare_results([even, uneven])
+    rates = [side.pass_rate.value for side in found.sides]
+    assert rates == pytest.approx([0.4, 0.5])
+    assert found.pairs[0].difference.value == pytest.approx(rates[1] - rates[0])
+    assert uneven.measured.pass_rate is not None
+    assert uneven.measured.pass_rate.value == pytest.approx(0.5), "agon eval says the same"
+
+
 def test_one_run_each_is_the_exact_mcnemar_test_on_the_same_problems() -> None:
     found = compare_results([result("grpo", set(range(10))), result("agon", set(range(5, 30)))])
     (pair,) = found.pairs

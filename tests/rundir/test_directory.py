@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 import yaml
 
 from agon.config import Config, resolved
-from agon.errors import CheckpointError, RunDirError
+from agon.errors import AgonError, CheckpointError, RunDirError
 from agon.rundir import RunDir
 from agon.rundir.files import weights_hash
 from agon.rundir.manifest import Seeds, SplitFacts, config_hash
@@ -85,6 +86,27 @@ def test_a_damaged_manifest_is_told(text: str, run: RunDir) -> None:
     (run.path / "manifest.json").write_text(text)
     with pytest.raises(RunDirError):
         RunDir.open(run.path)
+
+
+@pytest.mark.parametrize("name", [".lock", "steps.jsonl", "bouts", "checkpoints", "evals", "pair"])
+def test_a_run_with_links_is_refused_and_nothing_is_written_through_them(
+    name: str, run: RunDir, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / ".tmp-mine").write_text("precious")
+    (elsewhere / "file").write_text("precious")
+    shutil.rmtree(run.path / name, ignore_errors=True)
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).symlink_to(elsewhere if "." not in name else elsewhere / "file")
+    with pytest.raises(RunDirError, match=f"{name} is a link"):
+        RunDir.open(run.path)
+    for attempt in (run.resume, lambda: run.lock().__enter__(), lambda: run.steps.append(runs.record(1))):
+        with suppress(OSError, AgonError):
+            attempt()
+    assert {path.name: path.read_text() for path in elsewhere.iterdir()} == dict.fromkeys(
+        (".tmp-mine", "file"), "precious"
+    )
 
 
 def test_a_config_runs_no_code(run: RunDir) -> None:

@@ -177,7 +177,7 @@ def describe(side: Side, problems: Sequence[str]) -> SideResult:
     values = {str(seed): side.rate(seed, problems) for seed in side.results}
     if len(values) == 1:
         (seed,) = side.results
-        over, rate = "problems", intervals.rate(side.outcomes(seed, problems))
+        over, rate = "problems", intervals.pass_rate(side.outcomes(seed, problems))
         assert rate is not None
     else:
         over, rate = "seeds", intervals.t_interval(list(values.values()), floor=0, ceiling=1)

@@ -66,6 +66,15 @@ def rate(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval |
     return Interval(value, max(0.0, value - half), min(1.0, value + half))
 
 
+def pass_rate(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval | None:
+    """The mean over problems of their samples' mean, which is what differences are made of; None without outcomes.
+
+    A problem counts once, however many of its samples were graded.
+    """
+    held = [each for each in outcomes if len(each)]
+    return rate(held, level) if len(set(map(len, held))) <= 1 else clustered(held, level)
+
+
 def t_interval(
     values: Sequence[float], level: float = LEVEL, floor: float = -math.inf, ceiling: float = math.inf
 ) -> Interval:

@@ -70,7 +70,7 @@ def from_outcomes(
         trials=trials,
         correct=correct,
         ungraded=sum(map(len, outcomes.values())) - trials,
-        pass_rate=intervals.rate(list(graded.values())),
+        pass_rate=intervals.pass_rate(list(graded.values())),
         interval="exact (Clopper-Pearson)" if single else "clustered by problem",
         wilson=intervals.wilson(correct, trials) if single and trials else None,
         well_formed=well_formed,

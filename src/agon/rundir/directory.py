@@ -88,6 +88,9 @@ class RunDir:
         if missing:
             fix = "name a folder that `agon train` made, such as runs/NAME"
             raise RunDirError(f"{path} is not a run directory: no {' and no '.join(missing)}", fix=fix)
+        if links := sorted(entry.name for entry in path.iterdir() if entry.is_symlink()):
+            fix = "copy the run with the files themselves: cp -rL"
+            raise RunDirError(f"{path / links[0]} is a link, and would be written through", fix=fix)
         run = cls(path)
         _ = run.manifest
         return run

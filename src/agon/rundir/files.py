@@ -187,7 +187,7 @@ def clean_up(parent: Path) -> list[str]:
     Only the holder of the run's lock may call this: the temporary folder of a living process looks the same.
     """
     cleaned = []
-    for path in sorted(parent.glob(".*")) if parent.is_dir() else []:
+    for path in sorted(parent.glob(".*")) if parent.is_dir() and not parent.is_symlink() else []:
         if path.name.startswith(ASIDE) and not (target := path.with_name(path.name[len(ASIDE) :])).exists():
             path.rename(target)
         elif path.name.startswith((ASIDE, TEMPORARY)):

@@ -33,7 +33,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
 def append(path: Path, data: bytes, at: int | None = None) -> None:
     """Add bytes in one call. With `at`, cut the file there first and sync; what fails half-way is taken back."""
     new = not path.exists()
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644)
     try:
         if at is not None:
             os.ftruncate(fd, at)

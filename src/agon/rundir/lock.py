@@ -23,7 +23,7 @@ _held: set[int] = set()
 def locked(path: Path) -> Iterator[None]:
     """Hold `path` for as long as the block runs; refuse at once when another process holds it."""
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         fix = f"check that {path.parent} exists and that you may write there"
         raise RunDirError(f"cannot lock {path.parent}: {error.strerror}", fix=fix) from error

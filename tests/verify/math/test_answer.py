@@ -8,7 +8,7 @@ import pytest
 
 from agon.types import Completion, Reason
 from agon.verify.math.answer import one_answer
-from agon.verify.math.gate import Finding
+from agon.verify.math.gate import Finding, limits
 
 
 def extract(text: str, *, boxed_answers: bool = False) -> str | Reason:
@@ -63,3 +63,13 @@ def test_twenty_thousand_unclosed_boxes_take_linear_time() -> None:
     start = time.process_time()
     extract("<think>a</think><answer>" + r"\boxed{" * 20_000 + "</answer>")
     assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("depth", [400, 4_000])
+def test_boxes_in_boxes_cost_no_time(depth: int) -> None:
+    text = "<think>a</think><answer>" + "\\boxed{" * depth + "42" + "}" * depth + "</answer>"
+    began = time.process_time()
+    answer = one_answer(Completion(text, "base", 0, 0))
+    assert time.process_time() - began < 0.1
+    assert isinstance(answer, str)
+    assert limits(answer), "the gate refuses it"

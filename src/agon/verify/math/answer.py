@@ -8,6 +8,9 @@ from agon.game.parse import Box, boxes, parse, without
 from agon.types import Completion, Reason
 from agon.verify.math.gate import Finding
 
+LONGEST, DEEPEST = 4_000, 3
+"""Characters, and boxes in boxes, up to which an answer is taken out of its boxes; the gate refuses the rest."""
+
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$")
 
 
@@ -34,15 +37,16 @@ def _why_none(completion: Completion, closed: bool) -> str:
 
 def _unbox(text: str) -> str | Finding:
     """The content of the boxes in a block, if they agree and nothing else in it could be an answer."""
-    nested = boxes(text)
-    while nested and all(box.closed for box in nested):
+    for _ in range(DEEPEST if len(text) <= LONGEST else 0):
+        nested = boxes(text)
+        if not nested or not all(box.closed for box in nested):
+            break
         contents = {" ".join(text[box.inner : box.stop].split()) for box in nested}
         if len(contents) > 1:
             return Finding(Reason.AMBIGUOUS, f"{len(contents)} different boxes")
         if _states_more(text, nested):
             return Finding(Reason.AMBIGUOUS, "values outside the box")
         text = contents.pop()
-        nested = boxes(text)
     return text
 
 
