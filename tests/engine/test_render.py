@@ -192,3 +192,21 @@ def test_a_forged_control_id_is_an_error_not_a_prompt(monkeypatch: pytest.Monkey
 
 def test_the_hash_follows_the_template() -> None:
     assert Renderer(qwen3()).hash != Renderer(chatml()).hash
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 1/0 }}",
+        "{{ 'a'+1 }}",
+        "{{ messages[9].x.y }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{% if %}",
+    ],
+)
+def test_a_template_that_fails_is_an_error_with_a_fix(template: str) -> None:
+    tokenizer = qwen3()
+    tokenizer.chat_template = template
+    with pytest.raises(EngineError, match="chat template") as refused:
+        Renderer(tokenizer)
+    assert refused.value.fix

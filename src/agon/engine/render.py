@@ -166,7 +166,7 @@ class Renderer:
             return self.tokenizer.apply_chat_template(
                 messages, chat_template=self.template, tokenize=False, add_generation_prompt=generate, **_SWITCHES
             )
-        except TemplateError as error:
+        except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise EngineError(
                 f"the chat template refused the messages: {error}", fix="use a different chat template"
             ) from error

@@ -371,3 +371,17 @@ def test_other_machines_need_their_network_named() -> None:
     check_address("http://10.1.2.3:8000", "10.0.0.0/8")
     with pytest.raises(ConfigError, match="not a valid URL"):
         check_address("localhost", None)
+
+
+@pytest.mark.parametrize("network", ["banana", "10.0.0.1/8", "10.0.0.0/99"])
+def test_a_network_that_is_none_is_refused(network: str) -> None:
+    with pytest.raises(ConfigError, match=r"sampler\.network") as refused:
+        check_address("http://10.1.2.3:8000", network)
+    assert "10.0.0.0/8" in refused.value.fix
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
+    with pytest.raises(ConfigError, match="holds a password") as refused:
+        check_address("http://user:secret@127.0.0.1:8000", None)
+    assert "secret" not in str(refused.value)
+    assert "AGON_API_KEY" in refused.value.fix

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from agon.engine.http_client import TEMPORARY, HTTPClient, Reply, host_of
+from agon.engine.http_client import KEY, TEMPORARY, HTTPClient, Reply, host_of
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of
 from agon.engine.replies import Models, ScoredTokens, parse
 from agon.errors import ConfigError, EngineError
@@ -181,11 +181,16 @@ def check_address(url: str, network: str | None) -> None:
     host = host_of(url)
     if not host:
         raise ConfigError(f"sampler.url: {url} is not a valid URL", fix="write it like http://localhost:8000")
+    if "@" in url:
+        raise ConfigError("sampler.url holds a password, which the run would store", fix=f"put a key in {KEY} instead")
     try:
         addresses = {ipaddress.ip_address(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
     except OSError as error:
         raise ConfigError(f"sampler.url: cannot resolve {host} ({error})", fix="check the spelling") from error
-    allowed = ipaddress.ip_network(network) if network else None
+    try:
+        allowed = ipaddress.ip_network(network) if network else None
+    except ValueError as error:
+        raise ConfigError(f"sampler.network: {error}", fix="write it like 10.0.0.0/8") from error
     if outside := [ip for ip in addresses if not ip.is_loopback and (not allowed or ip not in allowed)]:
         raise ConfigError(
             f"sampler.url: {host} is {outside[0]}, which is neither this machine nor in sampler.network: "
