@@ -100,6 +100,14 @@ class Run:
                 self.fail(f"{number} steps were not reached within {seconds:.0f} s")
             time.sleep(0.01)
 
+    def await_resume(self, kept: int, seconds: float) -> None:
+        """Wait until the steps that are to be played again are gone from the log: before, the processes only start."""
+        deadline = time.monotonic() + seconds
+        while self.steps() > kept:
+            if time.monotonic() > deadline or not self.alive():
+                self.fail(f"the run did not resume within {seconds:.0f} s")
+            time.sleep(0.01)
+
     def await_end(self, seconds: float) -> int:
         assert self.process is not None
         try:
@@ -162,6 +170,7 @@ def strike(run: Run, fault: str, rank: int, moment: float) -> Outcome:
     if not run.alive():
         before = run.saved()
         run.start()
+        run.await_resume(before, START)
         run.await_steps(before + 2, START)
     else:
         run.await_steps(run.steps() + 2, START)
