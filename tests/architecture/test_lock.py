@@ -1,0 +1,68 @@
+"""The lock files: every package by version and hash, nothing that pyproject.toml asks for left out, and CI runs them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {
+    "cpu": ["train", "data", "eval", "plot", "dev"],
+    "gpu": ["train", "data", "eval", "plot", "vllm", "qwen3-5"],
+}
+ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)(.*\n(?: +\S.*\n)*)", re.MULTILINE)
+
+
+def locked(name: str) -> dict[str, str]:
+    """Version by package, the CPU's torch included, which is named in cpu.txt: its build is not on PyPI."""
+    text = (ROOT / "constraints" / f"{name}.lock").read_text()
+    versions = {canonicalize_name(package): version for package, version, _ in ENTRY.findall(text)}
+    return versions if name == "gpu" else versions | {"torch": pins("cpu")["torch"]}
+
+
+def pins(name: str) -> dict[str, str]:
+    lines = (ROOT / "constraints" / f"{name}.txt").read_text().splitlines()
+    return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_every_package_has_a_hash(name: str) -> None:
+    entries = ENTRY.findall((ROOT / "constraints" / f"{name}.lock").read_text())
+    assert len(entries) > 200
+    assert [package for package, _, rest in entries if "--hash=sha256:" not in rest] == []
+
+
+@pytest.mark.parametrize("name", ["cpu", "gpu"])
+def test_the_lock_satisfies_pyproject_and_the_pins(name: str) -> None:
+    versions, extras = locked(name), PROJECT["optional-dependencies"]
+    for text in [*PROJECT["dependencies"], *(need for extra in EXTRAS[name] for need in extras[extra])]:
+        need = Requirement(text)
+        assert need.specifier.contains(versions[canonicalize_name(need.name)]), text
+    for package, version in pins(name).items():
+        assert versions[package] == version, package
+
+
+def test_both_sets_verify_with_the_same_sympy() -> None:
+    for package in "sympy", "math-verify", "latex2sympy2-extended", "transformers", "peft", "trl":
+        assert locked("cpu")[package] == locked("gpu")[package], package
+
+
+def test_what_is_installed_is_what_is_locked() -> None:
+    """Or CI would test another set than the one that it names."""
+    installed = {
+        canonicalize_name(found.metadata["Name"]): found.version for found in importlib.metadata.distributions()
+    }
+    expected = locked("cpu")
+    differing = {
+        package: (installed.get(package), version)
+        for package, version in expected.items()
+        if (installed.get(package) or "").split("+")[0] != version
+    }
+    assert differing == {}, "run scripts/setup"
