@@ -1,8 +1,8 @@
 """Agon: two LoRA policies over one frozen base, trained head to head.
 
-`train` a pair, `evaluate` it, `compare` results; or play the paper's game yourself with `play` (Algorithm 1) under the
-rules of a `Game`. The names below are imported when they are first used, so that `agon --help` answers at once, and
-everything heavy lives in `agon.engine`.
+`train` a pair, `evaluate` it, `compare` results, ask a `Pair`; or play the paper's game yourself with `play` (Algorithm
+1) under the rules of a `Game`. The names below are imported when they are first used, so that `agon --help` answers at
+once, and everything heavy lives in `agon.engine`.
 """
 
 from importlib import import_module
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from agon.algorithm import play
     from agon.arms import ARMS
     from agon.config import Config, load_config
+    from agon.deploy.ask import Pair
+    from agon.deploy.pieces import Answer
     from agon.engine.scripted import ScriptedSampler
     from agon.errors import AgonError
     from agon.eval.compare import Comparison, compare
@@ -29,12 +31,14 @@ __version__ = "0.1.0"
 __all__ = [
     "ARMS",
     "AgonError",
+    "Answer",
     "Bout",
     "Comparison",
     "Completion",
     "Config",
     "Direction",
     "Game",
+    "Pair",
     "Policy",
     "Problem",
     "Reason",
@@ -56,9 +60,11 @@ __all__ = [
 _HOMES = {
     "ARMS": "arms",
     "AgonError": "errors",
+    "Answer": "deploy.pieces",
     "Comparison": "eval.compare",
     "Config": "config",
     "Game": "game.rules",
+    "Pair": "deploy.ask",
     "Results": "eval.results",
     "RunDir": "rundir",
     "ScriptedSampler": "engine.scripted",

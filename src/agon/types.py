@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -136,6 +136,8 @@ class Request:
     seat: Seat
     seed: int
     sampling: Sampling = field(default_factory=Sampling)
+    watch: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    """Called with the text so far while it is written, from any thread, by samplers that can."""
 
 
 @dataclass(frozen=True, slots=True)

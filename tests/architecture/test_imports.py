@@ -24,7 +24,7 @@ FLOORS = (
     {"rundir"},
     {"formatting", "engine"},
     {"eval"},
-    {"training", "report"},
+    {"training", "report", "deploy"},
     {"matrix"},
     {"cli"},
     {"__main__"},

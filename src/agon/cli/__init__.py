@@ -45,6 +45,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "diagnose": Command("diagnose", "find reward terms that teach nothing and dead groups, in any GRPO log"),
     },
     "deploy": {
+        "ask": Command("ask", "put a question to a pair; shows draft, peek and challenge as they are written"),
         "export": Command("export", "export a pair as adapters or merged models, with a model card"),
     },
 }

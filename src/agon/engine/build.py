@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from agon.config import Config, Model, SamplerConfig
 from agon.errors import ConfigError
 from agon.protocols import Sampler
 
+EngineName = Literal["vllm", "hf"]
 TINY = "agon:tiny"
 """The base that ships with the package."""
 PROMPT_ROOM = 2048
@@ -87,6 +89,13 @@ def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sam
         sleeps=settings.sleep,
     )
     return VLLMSampler(path, Fleet(engine), sleeps=settings.sleep)
+
+
+def default_engine() -> EngineName:
+    """vLLM where there is a GPU, transformers where there is none."""
+    import torch
+
+    return "vllm" if torch.cuda.is_available() else "hf"
 
 
 def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from typing import Any
 from agon.engine.render import Rendered, Renderer
 from agon.engine.safe_load import add_adapter, load_model
 from agon.engine.versions import Versions
+from agon.engine.watch import watched
 from agon.errors import AgonError, EngineError
 from agon.protocols import Tokens
 from agon.types import BASE, Completion, Request, Sampling, Version
@@ -28,6 +29,10 @@ BATCH = 64
 """Most rows of one `generate`."""
 IDLE_HOPS = 8
 """Turns of the event loop without a new request after which a batch counts as complete."""
+
+
+class _NobodyWaits(Exception):
+    """All that a batch was drawn for was cancelled."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,13 +131,27 @@ class HFSampler:
 
         prompts = [job.rendered.ids for job in jobs]
         ids, mask = _left_padded(prompts, min(self.renderer.stop, default=0), self._model.device)
-        noise = _noise(jobs[0].request.sampling, [job.request.seed for job in jobs], self._model.device)
+        step, seeds = self._before_token(jobs, ids.shape[1]), [job.request.seed for job in jobs]
+        noise = _noise(jobs[0].request.sampling, seeds, self._model.device, step)
         with self._lock, self._adapters.active(jobs[0].version), torch.inference_mode():
             room = max(self._room(job) for job in jobs)
             out = self._model.generate(ids, attention_mask=mask, logits_processor=[noise], max_new_tokens=room)
         drawn = out[:, ids.shape[1] :].tolist()
         logprobs = torch.stack(noise.logprobs, dim=1).tolist()
         return [self._completion(job, *row) for job, row in zip(jobs, zip(drawn, logprobs, strict=True), strict=True)]
+
+    def _before_token(self, jobs: Sequence[_Job], width: int) -> Callable[[Any], None]:
+        """What is done with the ids so far: show them to whoever watches, and end when nobody waits any more."""
+        looks = [watched(job.request, self.renderer) for job in jobs]
+
+        def step(rows: Any) -> None:
+            if all(job.done.done() for job in jobs):
+                raise _NobodyWaits
+            for look, row in zip(looks, rows, strict=True):
+                if look:
+                    look(row[width:].tolist())
+
+        return step
 
     def _completion(self, job: _Job, drawn: list[int], logprobs: list[float]) -> Completion:
         room = min(self._room(job), len(drawn))
@@ -214,8 +233,11 @@ def _left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tup
     return ids, mask
 
 
-def _noise(sampling: Sampling, seeds: Sequence[int], device: Any) -> Any:
-    """A logits processor whose argmax is a sample: temperature, top_p, then Gumbel noise, one generator per row."""
+def _noise(sampling: Sampling, seeds: Sequence[int], device: Any, step: Callable[[Any], None]) -> Any:
+    """A logits processor whose argmax is a sample: temperature, top_p, then Gumbel noise, one generator per row.
+
+    `step` is called with all ids before every token.
+    """
     import torch
 
     class Noise:
@@ -223,7 +245,8 @@ def _noise(sampling: Sampling, seeds: Sequence[int], device: Any) -> Any:
             self.logprobs: list[Any] = []
             self.generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
 
-        def __call__(self, _: Any, logits: Any) -> Any:
+        def __call__(self, ids: Any, logits: Any) -> Any:
+            step(ids)
             logps = _nucleus(torch.log_softmax(logits.float() / (sampling.temperature or 1.0), dim=-1), sampling.top_p)
             noisy = logps if sampling.temperature == 0 else logps - self.gaps(logps).log()
             self.logprobs.append(logps.gather(1, noisy.argmax(dim=-1, keepdim=True)).squeeze(1))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,8 @@ class Draw:
     version: Version
     seed: int
     sampling: Sampling
+    watch: Callable[[Sequence[int]], None] | None = field(default=None, compare=False, repr=False)
+    """Called with the ids so far while they are drawn, by engines that can."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from agon.eval.target import Target
 from agon.game.peek import escape
 from agon.game.prompts import draft_prompt
 from agon.protocols import Sampler
+from agon.rundir.pair import PairDir
 from agon.rundir.results import PolicyKL
 from agon.types import BASE, Problem, Sampling
 from agon.verify import load_verifier
@@ -44,17 +45,17 @@ def local(target: Target) -> Sampler:
     """An engine of our own, with the pair live in it."""
     config = target.config
     path = base_files(config.model)
-    check_template(target, Renderer.load(path))
+    check_template(target.pair, Renderer.load(path))
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
     for version, folder in target.adapters.values():
         sampler.publish(version, folder)
     return sampler
 
 
-def check_template(target: Target, renderer: Renderer) -> None:
+def check_template(pair: PairDir | None, renderer: Renderer) -> None:
     """A pair was trained under one chat template; under a different one it is a different policy."""
-    if target.pair and renderer.hash != target.pair.info.chat_template_hash:
-        message = f"{target.config.model.name} has a different chat template than the pair was trained with"
+    if pair and renderer.hash != pair.info.chat_template_hash:
+        message = f"{pair.info.base} has a different chat template than the pair was trained with"
         raise RunDirError(message, fix="use the revision of the base that it was trained on: model.revision")
 
 
@@ -80,7 +81,7 @@ def _renderer(target: Target, note: Note) -> Renderer | None:
     except (OSError, ValueError, ConfigError):
         note(f"cannot load the tokenizer of {model.name}: peeks are capped by characters")
         return None
-    check_template(target, renderer)
+    check_template(target.pair, renderer)
     return renderer
 
 

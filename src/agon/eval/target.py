@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agon.arms import ARMS
-from agon.config import Config, Source, load_config, resolved
+from agon.config import Config, Model, Source, load_config, resolved
 from agon.data import load, splits
 from agon.data.generated import is_generated
 from agon.engine.build import base_hash
@@ -107,7 +107,7 @@ def _run(path: Path, overrides: Sequence[str], url: str | None, data: str | None
     if not (path / "pair").is_dir():
         raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")
     pair = read_pair(path)
-    _check_pair(pair, config)
+    check_pair(pair, config.model)
     return Target(path.resolve().name, config, path / "evals", pair, config.rules(), path)
 
 
@@ -120,17 +120,18 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
         kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "wait_for_all_drafts")}
         raw |= {"arm": arm, "game": kept}
     config = Config.model_validate(raw)
-    _check_pair(pair, config)
+    check_pair(pair, config.model)
     name = path.resolve().name
     return Target(name, config, Path("evals") / name, pair, config.rules())
 
 
-def _check_pair(pair: PairDir, config: Config) -> None:
-    if pair.info.base != config.model.name:
-        message = f"{pair.path} was trained on {pair.info.base}, the config names {config.model.name}"
+def check_pair(pair: PairDir, model: Model) -> None:
+    """Refuse a pair that was trained on a different base, or with prompts that this version does not write."""
+    if pair.info.base != model.name:
+        message = f"{pair.path} was trained on {pair.info.base}, the config names {model.name}"
         raise RunDirError(message, fix="evaluate it with the config it was trained with")
-    if (held := base_hash(config.model)) and pair.info.base_hash not in (None, held):
-        message = f"the weights in {config.model.name} are not those that {pair.path} was trained on"
+    if (held := base_hash(model)) and pair.info.base_hash not in (None, held):
+        message = f"the weights in {model.name} are not those that {pair.path} was trained on"
         raise RunDirError(message, fix="restore the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:
         fix = "use the version of Agon that trained it"

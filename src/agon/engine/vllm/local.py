@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,13 +163,13 @@ class LocalEngine:
             await self._alive(self._running.remove_lora(adapter.lora_int_id))
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
-        """Draw one completion; only the finished output is sent by the engine's process."""
+        """Draw one completion; unless it is watched, only the finished output leaves the engine's process."""
         adapter = None if draw.version == BASE else self._adapters.get(draw.version)
         if adapter is None and draw.version != BASE:
             raise EngineError(f"{draw.version} is not loaded", fix="publish or pin it before sampling from it")
         prompt = {"prompt_token_ids": list(draw.ids)}
         stream = self._running.generate(prompt, parameters(draw, stop), uuid.uuid4().hex, lora_request=adapter)
-        return result_of((await self._alive(_last(stream))).outputs[0])
+        return result_of((await self._alive(_last(stream, draw.watch))).outputs[0])
 
     async def progress(self) -> int:
         return self._tokens
@@ -287,7 +287,7 @@ def parameters(draw: Draw, stop: frozenset[int]) -> Any:
         stop_token_ids=sorted(stop),
         logprobs=0,
         detokenize=False,
-        output_kind=RequestOutputKind.FINAL_ONLY,
+        output_kind=RequestOutputKind.CUMULATIVE if draw.watch else RequestOutputKind.FINAL_ONLY,
     )
 
 
@@ -297,6 +297,9 @@ def result_of(output: Any) -> DrawResult:
     return DrawResult(ids, logprobs, finish)
 
 
-async def _last(stream: Any) -> Any:
-    items = [item async for item in stream]
-    return items[-1]
+async def _last(stream: Any, watch: Callable[[Sequence[int]], None] | None) -> Any:
+    last = None
+    async for last in stream:
+        if watch:
+            watch(last.outputs[0].token_ids)
+    return last

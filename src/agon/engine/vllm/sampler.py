@@ -17,6 +17,7 @@ from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw, DrawResult
 from agon.engine.render import Renderer
 from agon.engine.versions import Versions
+from agon.engine.watch import watched
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Completion, Request, Version
@@ -40,7 +41,8 @@ class VLLMSampler:
         """Draw one completion; the engine batches whatever is in flight, of both policies."""
         version = self._versions.resolve(request.seat)
         rendered = self.renderer.render(request.prompt)
-        drawn = await self.draw(Draw(rendered.ids, version, request.seed, request.sampling))
+        watch = watched(request, self.renderer)
+        drawn = await self.draw(Draw(rendered.ids, version, request.seed, request.sampling, watch))
         return Completion(
             text=self.renderer.text(drawn.ids),
             version=version,

@@ -1,0 +1,1 @@
+"""A trained pair at work: load it, ask it."""

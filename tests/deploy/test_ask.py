@@ -1,0 +1,181 @@
+"""A pair that answers: the evaluation's own cascade, streamed as it is written, on the base that it was trained on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("peft", reason="a pair needs torch and PEFT")
+
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from agon.cli import main
+from agon.deploy.ask import Pair, _system
+from agon.deploy.pieces import Answer, Growing, Piece
+from agon.engine.render import Renderer
+from agon.engine.tiny.checkpoint import tiny_base
+from agon.errors import RunDirError
+from agon.eval.draw import Evaluator
+from agon.game.prompts import PROMPTS_HASH
+from agon.rundir.pair import PairDir, PairInfo, write_pair
+from agon.types import Bout, Completion, Direction, Policy, Problem, Reason, Verdict, Version, content_id
+
+QUESTION = "Let a = 3. Let b = a + 4. What is b?"
+INFO = PairInfo(
+    versions={policy: Version.of(policy, 7, "5f3c9a1e") for policy in Policy},
+    base="agon:tiny",
+    direction=Direction.BA,
+    prompts_hash=PROMPTS_HASH,
+    chat_template_hash=Renderer.load(str(tiny_base())).hash,
+    arm="agon",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pair over the tiny base, of two adapters that change what it writes."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    root = tmp_path_factory.mktemp("pair")
+    for policy in Policy:
+        base = AutoModelForCausalLM.from_pretrained(tiny_base(), dtype=torch.float32)
+        model = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.02)
+        model.save_pretrained(root / policy.value)
+    return write_pair(root, root / "a", root / "b", INFO)
+
+
+@pytest.fixture(scope="module")
+def pair(folder: Path) -> Iterator[Pair]:
+    with Pair.load(folder, max_tokens=60) as loaded:
+        yield loaded
+
+
+async def wrong(problem: Problem, completion: Completion) -> Verdict:
+    return Verdict(False, False, Reason.WRONG)
+
+
+def evaluated(pair: Pair) -> Bout:
+    """What an evaluation of the same pair draws on the same question."""
+    problem = Problem(content_id(QUESTION), QUESTION, "7")
+    machine = Evaluator(pair._sampler, wrong, pair.settings.sampling, pair.settings.max_peek_tokens, pair.settings.seed)
+    return asyncio.run(machine.bout(problem, 0, pair.system))
+
+
+def test_it_answers_as_it_was_evaluated(pair: Pair) -> None:
+    answer, bout = pair.answer(QUESTION), evaluated(pair)
+    assert bout.challenge is not None
+    assert (answer.draft.text, answer.peek) == (bout.draft.completion.text, bout.peek)
+    assert answer.final.text == bout.challenge.completion.text
+    assert (answer.draft.version, answer.final.version) == (INFO.versions[Policy.B], INFO.versions[Policy.A])
+    assert answer.generated_tokens == sum(rollout.completion.generated_tokens for rollout in bout.rollouts)
+
+
+def test_pieces_add_up_to_both_stages(pair: Pair) -> None:
+    async def collect() -> list[Piece | Answer]:
+        return [piece async for piece in pair.stream(QUESTION)]
+
+    *pieces, answer = asyncio.run(collect())
+    assert isinstance(answer, Answer)
+    written = {"draft": "", "peek": "", "challenge": ""}
+    order = []
+    for piece in pieces:
+        assert isinstance(piece, Piece)
+        written[piece.stage] += piece.text
+        order.append(piece.stage)
+    assert written == {"draft": answer.draft.text, "peek": answer.peek, "challenge": answer.final.text}
+    assert order == sorted(order, key=["draft", "peek", "challenge"].index)
+    assert order.count("draft") > 1, "the draft must come while it is written, not when it is done"
+
+
+def test_many_questions_at_once_and_none_changes_another(pair: Pair) -> None:
+    questions = [QUESTION, *(f"What is {n} + {n}?" for n in range(3))]
+
+    async def together() -> list[Answer]:
+        return list(await asyncio.gather(*(pair.ask(question) for question in questions)))
+
+    answers = asyncio.run(together())
+    assert answers[0].final.text == pair.answer(QUESTION).final.text
+
+
+def test_who_leaves_early_stops_the_engine(pair: Pair) -> None:
+    async def leave() -> None:
+        stream = pair.stream(QUESTION)
+        await anext(stream)
+        await stream.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(leave())
+    assert pair.answer(QUESTION).draft.generated_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("arm", "direction", "system"),
+    [
+        ("agon", None, (Policy.B, Policy.A)),
+        ("agon", "ab", (Policy.A, Policy.B)),
+        (None, None, (Policy.B, Policy.A)),
+        ("self-refine", None, (Policy.A, Policy.A)),
+        ("grpo", None, Policy.A),
+        ("hidden-drafts", None, Policy.A),
+        ("hidden-drafts", "ab", (Policy.A, Policy.B)),
+    ],
+)
+def test_an_arm_answers_as_it_deploys(arm: str | None, direction: str | None, system: object) -> None:
+    folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": arm}))
+    assert _system(folder, direction) == system
+
+
+def test_other_prompts_or_another_template_are_refused(folder: Path, tmp_path: Path) -> None:
+    for field, reason in ("prompts_hash", "different prompts"), ("chat_template_hash", "different chat template"):
+        info = INFO.model_copy(update={field: "0" * 16})
+        path = write_pair(tmp_path, folder / "a", folder / "b", info)
+        with pytest.raises(RunDirError, match=reason):
+            Pair.load(path)
+
+
+def test_text_that_begins_again_is_shown_once() -> None:
+    seen: list[str] = []
+    growing = Growing("draft", Policy.A, lambda piece: seen.append(piece.text))
+    for text in ("on", "one t", "o", "one", "one two"):
+        growing(text)
+    assert seen == ["on", "e t", "wo"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<think>x</think>so<answer>4</answer>", "4"),
+        ("<think>x</think>\\boxed{5}", "5"),
+        ("<think><answer>1</answer>", None),
+    ],
+)
+def test_the_answer_is_read_after_the_reasoning(text: str, expected: str | None) -> None:
+    assert Answer(Completion(text, INFO.versions[Policy.A], 1, 1)).text == expected
+
+
+def test_ask_shows_both_stages_and_ends_with_the_answer(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ask", str(folder), QUESTION, "--max-tokens", "40", "--temperature", "0"]) == 0
+    shown = capsys.readouterr().out
+    places = [shown.index(heading) for heading in ("-- B drafts --", "-- A reads --", "-- A answers --", "answer: ")]
+    assert places == sorted(places)
+    assert main(["ask", str(folder), QUESTION, "--max-tokens", "40", "--temperature", "0", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["draft"]["text"] in shown
+    assert found["challenge"]["version"] == INFO.versions[Policy.A]
+
+
+def test_no_question_and_no_pair_are_two_lines(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ask", str(folder), " "]) == 2
+    assert "there is no question" in capsys.readouterr().err
+    assert main(["ask", str(tmp_path), "What?"]) == 2
+    assert "fix:" in capsys.readouterr().err
