@@ -99,6 +99,7 @@ MUTATIONS = [
              "return text"),
     Mutation("answer read inside the trace", "game/parse.py", "completion.text.rpartition(THINK_CLOSE)",
              "completion.text.partition(THINK_CLOSE)"),
+    Mutation("tags quoted in the trace count", "game/parse.py", "_ANSWER.finditer(rest)", "_ANSWER.finditer(completion.text)"),
     Mutation("truncated counts as well formed", "game/parse.py", 'completion.finish != "stop" or', "False or"),
     Mutation("a conversion counts as kept", "game/exchange.py", '(False, True): "converted"', '(False, True): "kept"'),
     Mutation("conversions and regressions swapped", "game/exchange.py", "_OUTCOMES[draft_correct, challenge_correct]",

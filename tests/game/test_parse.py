@@ -72,9 +72,9 @@ def test_tags_repeated_nested_interleaved_or_unclosed(text: str, summary: str, a
         "<think>a</think>recap",
         "<think>a</think><answer> </answer>",
         "<think>a</think><answer>1</answer><answer>1</answer>",
-        "<think><think>a</think><answer>1</answer>",
-        "<think>a</think></think><answer>1</answer>",
         "<think>a</think><answer>1</answer></answer>",
+        "<think>a</think><answer>1</answer><think>b</think>",
+        "<think>a</think><answer>1</answer><think>b",
         "<think>a<answer>1</answer></think>",
         "first <think>a</think><answer>1</answer>",
         "a</think><answer>1</answer>",
@@ -84,9 +84,30 @@ def test_malformed_structure_is_not_paid(text: str) -> None:
     assert not well_formed(completion(text))
 
 
-def test_a_truncated_or_doubly_opened_completion_is_not_well_formed() -> None:
+QUOTED = (
+    "I must put it inside <answer> and </answer>.",
+    "First <answer>9</answer>? No.",
+    "an <answer> that never ends",
+    "Reason inside <think> and </think>, then <answer>.",
+)
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+@pytest.mark.parametrize("opened", [False, True])
+def test_reasoning_may_quote_the_format_that_the_prompt_asks_for(quoted: str, opened: bool) -> None:
+    text = f"{'' if opened else '<think>'}{quoted}</think>\nSix and one more.\n<answer>7</answer>"
+    quoting = completion(text, opened=opened)
+    assert well_formed(quoting)
+    assert (parse(quoting).summary, parse(quoting).answers) == ("Six and one more.", ("7",))
+
+
+@pytest.mark.parametrize("quoted", QUOTED)
+def test_a_quoted_tag_after_the_reasoning_is_not_well_formed(quoted: str) -> None:
+    assert not well_formed(completion(f"<think>a</think>{quoted}<answer>7</answer>"))
+
+
+def test_a_truncated_completion_is_not_well_formed() -> None:
     assert not well_formed(completion(GOOD, finish="length"))
-    assert not well_formed(completion(GOOD, opened=True))
 
 
 @pytest.mark.parametrize(

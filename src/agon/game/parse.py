@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from agon.types import THINK_CLOSE, THINK_OPEN, Completion
 
 _ANSWER = re.compile(r"</?answer>")
-_TAG = re.compile(r"</?(?:think|answer)>")
 _BRACE = re.compile(
     r"\\(?:boxed|fbox|framebox)(?![A-Za-z])(?:\[[^\[\]{}\n]{0,40}\])?\s*(?P<brace>\{)?"
     r"|\\[{}]|[{}]"
@@ -44,7 +43,7 @@ class Box:
 
 
 def parse(completion: Completion) -> Parsed:
-    """Split a completion into what is private, what may be shown and what is graded (section 3.2)."""
+    """Split a completion into what is private, what may be shown and what is graded (section 4.3)."""
     trace, rest, closed = _split(completion)
     if not closed:
         return Parsed(trace, "", (), (), closed=False)
@@ -54,12 +53,16 @@ def parse(completion: Completion) -> Parsed:
 
 
 def well_formed(completion: Completion) -> bool:
-    """phi(y): one closed `<think>` block at the start, then exactly one non-empty `<answer>` block, not truncated."""
-    text = THINK_OPEN + completion.text if completion.opened else completion.text
-    if completion.finish != "stop" or not text.lstrip().startswith(THINK_OPEN):
+    """phi(y): reasoning from the start to the last `</think>`, then one non-empty `<answer>` block; not truncated.
+
+    Tags inside the reasoning do not count: a trace may quote the format that the prompt asks for.
+    """
+    begins = completion.opened or completion.text.lstrip().startswith(THINK_OPEN)
+    _, rest, closed = _split(completion)
+    if completion.finish != "stop" or not begins or not closed:
         return False
-    tags = [match.group() for match in _TAG.finditer(text)]
-    return tags == [THINK_OPEN, THINK_CLOSE, "<answer>", "</answer>"] and parse(completion).answers[0] != ""
+    tags = [match.group() for match in _ANSWER.finditer(rest)]
+    return tags == ["<answer>", "</answer>"] and answer_spans(rest, _ANSWER)[1] != ("",)
 
 
 def answer_spans(text: str, tag: re.Pattern[str]) -> tuple[list[tuple[int, int]], tuple[str, ...]]:

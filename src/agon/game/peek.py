@@ -32,7 +32,7 @@ _ESCAPES = {"<": "&lt;", "＜": "&lt;", ">": "&gt;", "＞": "&gt;", "[": "&#91;"
 
 
 def peek(completion: Completion, clip: Callable[[str], str]) -> str:
-    """The rival's view of a draft (section 3.2); empty when the draft has no summary."""
+    """The rival's view of a draft (section 4.3); empty when the draft has no summary."""
     text = neutral(parse(completion).summary)
     if not text.replace(WITHHELD, "").strip():
         return ""

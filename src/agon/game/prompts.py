@@ -1,6 +1,6 @@
 """Every prompt of the game, and the only place with prompt text.
 
-Training and evaluation call these same functions. The challenge prompt is one for all reward stacks (section 3.2):
+Training and evaluation call these same functions. The challenge prompt is one for all reward stacks (section 4.3):
 coop and adv differ in the reward alone. Problems and summaries are `Quote` parts, spliced in as data by the renderer.
 """
 
