@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,16 @@ import yaml
 from agon.cli import main
 from agon.config import load_config
 from agon.data import splits
+from agon.engine.build import PROMPT_ROOM
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import tiny_base
+from agon.errors import InputError
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
 from agon.rundir.manifest import SplitFacts
 from agon.rundir.pair import PairInfo
-from agon.types import Direction, Policy
+from agon.rundir.records import Point, RunState
+from agon.types import Direction, Policy, Version
 from tests.engine.helpers.servers import VERSIONS, adapters, serving
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "agon.yaml"
@@ -85,6 +89,77 @@ def test_a_run_is_evaluated_as_it_deploys_and_over_a_url_alike(run: Path, capsys
 
     again = evaluated(run, "--url", "http://127.0.0.1:9/v1")
     assert again == over, "nothing is missing, so nobody is asked"
+
+
+@pytest.fixture
+def trained(run: Path) -> Path:
+    """The run with checkpoints of steps 2 (A and B swapped) and 4 (as in `pair/`); dev was best at step 2."""
+    opened, earlier = RunDir.open(run), {policy: Version.of(policy, 2, "0" * 8) for policy in Policy}
+
+    def save(folder: Path, *, swapped: bool) -> None:
+        for policy in Policy:
+            shutil.copytree(run / "pair" / (policy.rival if swapped else policy).value, folder / policy.value)
+
+    opened.save(2, partial(save, swapped=True), RunState(versions=earlier))
+    opened.save(4, partial(save, swapped=False), RunState(versions=VERSIONS))
+    opened.write_points([_point(2, 0.5), _point(4, 0.25)])
+    facts = run / "pair" / "agon.json"
+    facts.write_text(facts.read_text().replace('"step": null', '"step": 4'))
+    return run
+
+
+NAMES = ("held_out-2", "held_out-2@2")
+
+
+def _point(step: int, score: float) -> Point:
+    return Point(step=step, direction=Direction.AB, score=score, systems={})
+
+
+def test_an_earlier_step_is_evaluated_in_a_folder_of_its_own(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", str(trained), "--step", "best", "--limit", "2"]) == 0
+    assert "run at step 2 on held_out-2@2: 2 problems" in capsys.readouterr().out
+    result = json.loads((trained / "evals" / "held_out-2@2" / "cascade.json").read_text())
+    assert (result["run"]["step"], result["direction"]["chosen"]) == (2, "ab")
+    assert result["settings"]["versions"] == {"a": "a@000002-00000000", "b": "b@000002-00000000"}
+    assert main(["eval", str(trained), "--step", "last", "--limit", "2"]) == 0
+    assert "run at step 4 on held_out-2: 2 problems" in capsys.readouterr().out
+    last, best = (json.loads((trained / "evals" / name / "pair.json").read_text()) for name in NAMES)
+    norms = [(pair["weights"]["norm_a"], pair["weights"]["norm_b"]) for pair in (last, best)]
+    assert norms[0] == norms[1][::-1], "the checkpoint's own adapters, which are swapped"
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("3", "choose from: 2 (best), 4 (last)"),
+        ("first", "write --step last, --step best, or a number"),
+        ("+4", "write --step last, --step best, or a number"),
+        ("99999999999999999999", "no checkpoint of step"),
+    ],
+)
+def test_a_step_that_is_not_there_is_answered_with_those_that_are(
+    trained: Path, capsys: pytest.CaptureFixture[str], step: str, told: str
+) -> None:
+    assert told in refused(capsys, str(trained), "--step", step)
+
+
+def test_only_a_run_has_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "it has no steps" in refused(capsys, str(run / "pair"), "--config", str(CONFIG), "--step", "last")
+
+
+@pytest.mark.parametrize(("system", "peeks"), [("base", 1), ("cascade", 1), ("moa", 2)])
+def test_the_engine_has_room_for_what_the_systems_read(
+    run: Path, monkeypatch: pytest.MonkeyPatch, system: str, peeks: int
+) -> None:
+    contexts: list[int] = []
+
+    def build(settings: object, model: object, path: str, context: int) -> None:
+        contexts.append(context)
+        raise InputError("enough")
+
+    monkeypatch.setattr("agon.eval.engines.build_sampler", build)
+    assert main(["eval", str(run), "--system", system]) == 2
+    assert contexts == [PROMPT_ROOM + 64 * peeks + 96], "64 tokens of a peek, 96 of a completion"
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -86,6 +86,17 @@ def test_a_draft_is_drawn_once_for_all_its_cascades(capsys: pytest.CaptureFixtur
     assert plan["completions"] == 7 * 300 * 8
 
 
+def test_the_plan_says_what_a_curve_on_held_out_adds(capsys: pytest.CaptureFixture[str]) -> None:
+    adds = 7 * 300 * (2 + 2)
+    plan = planned(capsys, AGON)
+    assert plan["evaluation on dev along the run"]["eval.curve=held_out adds completions"] == adds
+    assert "evaluation on held-out along the run" not in plan
+    chosen = planned(capsys, AGON, "eval.curve=held_out")
+    assert "eval.curve=held_out adds completions" not in chosen["evaluation on dev along the run"]
+    assert chosen["evaluation on held-out along the run"]["completions"] == adds
+    assert chosen["evaluation on held-out along the run"]["systems"] == "a, b, ab, ba"
+
+
 def test_max_steps_bounds_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, AGON, "train.max_steps=10")
     assert plan["steps"]["steps"] == 10

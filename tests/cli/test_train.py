@@ -13,11 +13,21 @@ from tests.rundir.helpers import runs
 from tests.training.helpers.records import POINT
 
 
-@pytest.mark.parametrize(("points", "which"), [([], "newest pair"), ([POINT], "best pair on dev")])
-def test_a_run_that_was_never_evaluated_does_not_call_its_pair_the_best(
-    points: list, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("choice", "points", "which"),
+    [("best", [], "last pair"), ("best", [POINT], "best pair on dev"), ("last", [POINT], "last pair")],
+)
+def test_the_end_says_which_pair_is_in_the_folder(
+    choice: str,
+    points: list,
+    which: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run = runs.new_run(tmp_path)
+    config = run.path / "config.yaml"
+    config.write_text(config.read_text().replace("pair: last", f"pair: {choice}"))
     if points:
         run.write_points(points)
     monkeypatch.setattr(module, "train", lambda *words, **more: RunDir(run.path))

@@ -81,6 +81,7 @@ def test_the_numbers_of_the_paper_stand_in_the_recipe() -> None:
     assert (config.train.epochs, config.data.train.take, config.data.held_out.take) == (1, 3000, 300)
     assert config.train.max_completion_tokens == config.eval.max_completion_tokens == 15_000
     assert (config.eval.temperature, config.eval.top_p, config.eval.samples) == (0.6, 0.95, 1)
+    assert config.save.pair == "last", "the paper's tables are the ends of its curves"
     assert load_config(PAPER / "density" / "tiebreak.yaml").game.tiebreak_weight == 0.5
 
 

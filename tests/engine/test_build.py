@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agon.config import Model
-from agon.engine.build import base_files
+from agon.config import Config, Model
+from agon.engine.build import PROMPT_ROOM, base_files, context_of
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import ConfigError
 
@@ -60,3 +60,17 @@ def test_a_revision_that_is_not_available_is_named(monkeypatch: pytest.MonkeyPat
     with pytest.raises(ConfigError, match="nobody/nothing is not available at revision v9") as caught:
         base_files(Model(name="nobody/nothing", revision="v9"))
     assert "model.revision" in caught.value.fix
+
+
+def lengths(**sampler: object) -> Config:
+    source = {"path": "unused.jsonl"}
+    raw = {"arm": "agon", "model": {"name": "x"}, "verifier": "math", "sampler": sampler}
+    return Config.model_validate({**raw, "data": dict.fromkeys(("train", "dev", "held_out"), source)})
+
+
+def test_the_context_holds_every_peek_of_a_prompt_and_a_whole_completion() -> None:
+    assert context_of(lengths()) == PROMPT_ROOM + 2048 + 15_000
+    assert context_of(lengths(), peeks=2) == PROMPT_ROOM + 2 * 2048 + 15_000
+    assert context_of(lengths(max_model_len=20_000), peeks=2) == 20_000
+    with pytest.raises(ConfigError, match="does not hold 2 peeks and a completion: 19096 tokens"):
+        context_of(lengths(max_model_len=19_096), peeks=2)

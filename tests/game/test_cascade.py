@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agon.game.cascade import Mixture, Peeks, System, Turn, cascade, follow, indexes, turns
+from agon.game.cascade import Mixture, Peeks, System, Turn, cascade, follow, indexes, peeks_in, turns
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
 from agon.types import BASE, Completion, Policy, Problem, Version
 
@@ -37,6 +37,12 @@ def test_a_single_pass_asks_the_plain_prompt_and_reads_nothing() -> None:
     seen, peeks = asked(A, "one")
     assert seen == [Turn("draft", A, 0, draft_prompt(PROBLEM))]
     assert peeks == Peeks()
+
+
+@pytest.mark.parametrize(("system", "answers"), [(A, ["x"]), ((A, B), ["x"] * 2), (Mixture(BASE), ["x"] * 3)])
+def test_the_peeks_of_a_system_are_those_its_last_prompt_quotes(system: System, answers: list[str]) -> None:
+    seen, _ = asked(system, *answers)
+    assert seen[-1].prompt.messages[0].text.count("<attempt>") == peeks_in(system)
 
 
 def test_a_cascade_drafts_then_challenges_with_the_clipped_summary() -> None:

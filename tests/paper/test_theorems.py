@@ -135,6 +135,22 @@ def test_an_all_right_group_is_dead_under_coop_and_alive_under_adv_when_rivals_v
     assert None not in advantages(rewards("adv", mine, rivals))
 
 
+def test_where_it_stops_a_format_term_that_varies_turns_the_margin_away_from_coop() -> None:
+    mine, formed, rivals = [True, True, False, False], [True, False, True, False], [False] * 4
+    coop, margin = (standardised(rewards(stack, mine, rivals, formed)) for stack in ("coop", "margin"))
+    assert coop != pytest.approx(margin), "2c + phi/2 and 3c + phi/2 weigh correctness differently against format"
+    constant = [standardised(rewards(stack, mine, rivals)) for stack in ("coop", "margin")]
+    assert constant[0] == pytest.approx(constant[1])
+
+
+@pytest.mark.parametrize("stack", ["coop", "adv"])
+def test_an_all_wrong_group_is_dead_only_while_its_format_is_constant(stack: str) -> None:
+    wrong, rivals = [False] * 4, [True, False, True, False]
+    assert standardised(rewards(stack, wrong, rivals)) == [None] * 4
+    alive = standardised(rewards(stack, wrong, rivals, [True, True, True, False]))
+    assert alive == pytest.approx([0.5, 0.5, 0.5, -1.5]), "format is then the whole gradient"
+
+
 def test_the_margin_gives_signal_to_groups_the_challenger_cannot_influence() -> None:
     """All wrong, rivals vary: the margin's advantages are not zero though no action differed. Pure noise, as the
     paper says."""

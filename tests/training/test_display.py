@@ -59,6 +59,11 @@ def test_plain_lines_go_to_stderr_one_per_step(capsys: pytest.CaptureFixture[str
     assert err.splitlines()[3] == "dev at step 6: a 0.20  ab -"
 
 
+def test_a_point_on_held_out_is_shown_beside_dev(capsys: pytest.CaptureFixture[str]) -> None:
+    Lines(12).point(POINT.model_copy(update={"held_out": {"ab": counts(10, 4), "a": counts(10, 3)}}))
+    assert capsys.readouterr().err == "dev at step 6: a 0.20  ab -  held-out: a 0.30  ab 0.40\n"
+
+
 def test_json_lines_on_stdout_are_records_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     lines = JsonLines(12)
     lines.note("resumed at step 3")

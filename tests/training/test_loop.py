@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 
 from agon.errors import RunError
-from agon.rundir import read_bouts
+from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
 from agon.rundir.pair import read_pair
 from agon.training.health import verifier_failing
+from agon.training.loop import Training
 from agon.training.schedule import Schedule
-from agon.types import Policy
+from agon.types import Direction, Policy, Request
 from tests.game.helpers import RIGHT, WRONG
 from tests.training.helpers.records import record, stream
-from tests.training.helpers.runs import OneNumberLearner, Verifier, config, directory, problems, training
+from tests.training.helpers.runs import OneNumberLearner, Verifier, config, directory, half_right, problems, training
 
 # -- what a run leaves behind -----------------------------------------------------------------------------------------
 
@@ -83,17 +84,76 @@ def test_published_folders_do_not_pile_up(tmp_path: Path) -> None:
     assert len(kept) <= 6
 
 
-def test_the_best_pair_on_dev_is_deployed_with_its_direction(tmp_path: Path) -> None:
+def right_after_three_steps(one: Training) -> None:
+    """Let evaluations answer right after step 3 and wrong at any other point."""
+
+    def answer(request: Request) -> str:
+        if request.sampling.temperature == one.config.train.temperature:
+            return half_right(request)
+        return RIGHT if one.machines.learner.step == 3 else WRONG
+
+    one.machines.sampler.answer = answer  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("choice", "step"), [("last", 6), ("best", 3)])
+def test_the_pair_is_the_last_or_the_best_on_dev_with_its_direction(tmp_path: Path, choice: str, step: int) -> None:
+    settings = config(save__pair=choice)
+    run = directory(tmp_path, "x", settings)
+    one = training(run, settings)
+    right_after_three_steps(one)
+    assert one.go()
+    assert [(point.step, point.score) for point in run.points] == [(0, 0.0), (3, 1.0), (6, 0.0)]
+    info = read_pair(run.path).info
+    assert (info.step, info.dev_score) == (step, float(step == 3))
+    assert info.direction is not None
+    assert info.versions == run.saved_state(step).run.versions
+    assert info.versions != run.saved_state(0).run.versions
+
+
+def test_a_run_that_ended_puts_a_different_pair_into_its_folder_when_it_is_resumed(tmp_path: Path) -> None:
     settings = config()
     run = directory(tmp_path, "x", settings)
     one = training(run, settings)
+    right_after_three_steps(one)
     assert one.go()
-    assert [point.step for point in run.points] == [0, 3, 6]
-    best = max(run.points, key=lambda point: point.score)
-    info = read_pair(run.path).info
-    assert info.step == best.step
-    assert info.direction is not None
-    assert info.direction is best.direction
+    assert read_pair(run.path).info.step == 6
+    changed = config(save__pair="best")
+    assert [change.key for change in run.change_config(changed)] == ["save.pair"]
+    assert training(RunDir.open(run.path), changed).go()
+    assert read_pair(run.path).info.step == 3
+
+
+def test_held_out_is_asked_for_the_curve_alone_and_only_if_the_config_says_so(tmp_path: Path) -> None:
+    held_out, dev = {"p16", "p17", "p18", "p19"}, {"p12", "p13", "p14", "p15"}
+    for curve, expected in (("dev", dev), ("held_out", dev | held_out)):
+        settings = config(eval__curve=curve)
+        run = directory(tmp_path, curve, settings)
+        one = training(run, settings)
+        assert one.go()
+        events = one.machines.sampler.events  # type: ignore[attr-defined]
+        texts = [event.request.prompt.messages[0].text for event in events if event.kind == "start"]
+        asked = {f"p{k}" for k in range(12, 20) for text in texts if f"question number {k}\n" in text}
+        assert asked == expected
+        names = [set(point.held_out or ()) for point in run.points]
+        assert names == [{"a", "b", "ab", "ba"} if curve == "held_out" else set()] * 3
+
+
+def test_held_out_chooses_no_direction(tmp_path: Path) -> None:
+    settings = config(eval__curve="held_out")
+    run = directory(tmp_path, "x", settings)
+
+    def answer(request: Request) -> str:
+        text = request.prompt.messages[0].text
+        if request.sampling.temperature == settings.train.temperature or "attempt" not in text:
+            return half_right(request)
+        on_held_out = any(f"question number {k}\n" in text for k in range(16, 20))
+        return RIGHT if (request.seat.policy is Policy.A) is on_held_out else WRONG
+
+    assert training(run, settings, answer=answer).go()
+    for point in run.points:
+        assert point.direction is Direction.AB, "B answers right on dev, A on held-out"
+        assert point.held_out is not None
+        assert (point.held_out["ab"].pass_rate, point.held_out["ba"].pass_rate) == (0.0, 1.0)
 
 
 def test_without_evaluation_points_the_newest_pair_is_deployed(tmp_path: Path) -> None:

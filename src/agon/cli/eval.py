@@ -5,13 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agon.cli.parser import json_argument, print_json
 from agon.errors import InputError
 
+if TYPE_CHECKING:
+    from agon.rundir.step_choice import Step
+
 SYSTEM = "cascade, a, b, base, moa, self-cascade, self-refine; several with commas (default: as the arm deploys)"
 DIRECTION = "which cascade is reported: the one dev chose, one or both as named, or the better one here (the paper's)"
+
+STEP = "of a RUN: last, best (on dev) or a number, if it has a checkpoint (default: what RUN/pair holds: save.pair)"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="S", default="", help=SYSTEM)
     parser.add_argument("--direction", choices=DIRECTIONS, help=DIRECTION)
     parser.add_argument("--samples", metavar="K", type=int, help="completions per problem (default: eval.samples)")
+    parser.add_argument("--step", metavar="S", default="", help=STEP)
     parser.add_argument("--limit", metavar="N", type=int, help="the first N problems only")
     parser.add_argument("--config", metavar="CONFIG", type=Path, help="for a PAIR or MODEL: data, verifier, sampler")
     parser.add_argument("--url", metavar="URL", help="sample from any OpenAI-compatible server, such as http://host/v1")
@@ -45,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         *args.overrides,
         system=[name for name in args.system.split(",") if name],
         names=model_names(args.names),
+        step=step_of(args.step),
         **{name: getattr(args, name) for name in PASSED},
     )
     if args.json:
@@ -55,7 +62,8 @@ def run(args: argparse.Namespace) -> int:
     about = results.headline
     times = f"{about.data.samples} sample{'s' if about.data.samples > 1 else ''} each"
     decoding = f"temperature {about.settings.temperature:g}, top_p {about.settings.top_p:g}"
-    print(f"{about.run.name} on {about.data.name}: {about.data.problems} problems, {times}, {decoding}\n")
+    at_step = "" if about.run.step is None else f" at step {about.run.step}"
+    print(f"{about.run.name}{at_step} on {about.data.name}: {about.data.problems} problems, {times}, {decoding}\n")
     print(results)
     print(f"\nwritten to {results.folder}")
     return 0
@@ -63,6 +71,15 @@ def run(args: argparse.Namespace) -> int:
 
 PASSED = ("data", "split", "direction", "samples", "limit", "config", "url", "divergence", "out", "fresh")
 """Arguments that go to `evaluate` as they are."""
+
+
+def step_of(text: str) -> Step | None:
+    """Parse `--step`."""
+    if text in ("last", "best"):
+        return text  # type: ignore[return-value]
+    if text and not (text.isascii() and text.isdecimal()):
+        raise InputError(f"cannot parse --step {text}", fix="write --step last, --step best, or a number of steps")
+    return int(text) if text else None
 
 
 def model_names(text: str) -> dict[str, str]:

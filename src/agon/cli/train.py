@@ -25,6 +25,6 @@ def run(args: argparse.Namespace) -> int:
     run = train(args.config, *args.overrides, **where, show="json" if args.json else "auto")
     if not is_first_process():
         return 0
-    which = "best pair on dev" if run.points else "newest pair"
+    which = "best pair on dev" if run.points and run.config.save.pair == "best" else "last pair"
     print(f"done: {run.path}/pair holds the {which}; evaluate it with: agon eval {run.path}", file=sys.stderr)
     return 0

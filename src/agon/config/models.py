@@ -110,8 +110,8 @@ class Data(Frozen):
     train: Source
     """Problems to learn from."""
     dev: Source
-    """Our choice: decides the cascade direction and the best checkpoint. The paper decides on the held-out set, which
-    by itself is worth about 1.6 points."""
+    """Our choice: decides the cascade direction, and which checkpoint is the best. The paper decides the direction on
+    the held-out set, which by itself is worth about 1.6 points."""
     held_out: Source
     """Problems for the final numbers, and for nothing else."""
     split_seed: Natural = 0
@@ -157,7 +157,8 @@ class Train(Frozen):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """How the learning rate decays after warmup."""
     warmup: Number = Field(default=0.1, ge=0, lt=1)
-    """Share of all steps over which the learning rate rises from zero."""
+    """Share of all steps over which the learning rate rises from 0. It is 0 in the first step, as in transformers: that
+    step's rollouts move no weight."""
     beta: Weight = 0.0
     """Our choice: KL weight towards the base, which the paper leaves out "for brevity"; 0 saves a forward pass."""
     loss: Literal["grpo", "dapo", "dr_grpo"] = "grpo"
@@ -209,8 +210,8 @@ class Eval(Frozen):
     """How a policy or a pair is measured."""
 
     points: Natural = 6
-    """Evaluations on dev along the run (the paper's curve): evenly spaced, the last at its end, and one more before the
-    first step; 0 for none."""
+    """Evaluations along the run (the paper's curve): evenly spaced, the last at its end, and one more before the first
+    step; 0 for none."""
     temperature: Weight = 0.6
     """Sampling temperature; 0 is greedy."""
     top_p: Number = Field(default=0.95, gt=0, le=1)
@@ -219,6 +220,9 @@ class Eval(Frozen):
     """Cap on each completion, at each stage."""
     samples: Positive = 1
     """Completions per problem and stage."""
+    curve: Literal["dev", "held_out"] = "dev"
+    """Our choice: what the curve over training is measured on. `held_out` is the paper's: each evaluation point then
+    asks the held-out problems too, and dev still chooses the direction; `agon plan` shows what that costs."""
     direction: Literal["dev", "ab", "ba", "both", "post-hoc"] = "dev"
     """Our choice: which cascade is reported. `dev` chooses on the dev split; `post-hoc` is the paper's choice, on the
     evaluated set itself."""
@@ -233,6 +237,9 @@ class Save(Frozen):
     keep: int = Field(default=3, strict=True, ge=2)
     """Our choice: how many are kept whole, to bound disk use; at least 2, as the newest may be damaged. Those at
     evaluation points always keep their adapters."""
+    pair: Literal["last", "best"] = "last"
+    """Which checkpoint `pair/` holds, and so what `agon eval` and `agon export` take: the last, as in the paper, or the
+    best on dev."""
 
 
 class Config(Frozen):

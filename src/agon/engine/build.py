@@ -64,11 +64,14 @@ def quieten(path: str) -> None:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
-def context_of(config: Config) -> int:
-    """The length of the longest sequence of a run, in tokens."""
-    train = config.train
-    longest = max(train.max_completion_tokens, config.eval.max_completion_tokens)
-    return config.sampler.max_model_len or PROMPT_ROOM + train.max_peek_tokens + longest
+def context_of(config: Config, peeks: int = 1) -> int:
+    """The length of the longest sequence, in tokens; `peeks` is how many attempts a prompt may quote."""
+    train, length = config.train, config.sampler.max_model_len
+    needed = peeks * train.max_peek_tokens + max(train.max_completion_tokens, config.eval.max_completion_tokens)
+    if length is not None and length <= needed:
+        message = f"sampler.max_model_len {length} does not hold {peeks} peeks and a completion: {needed} tokens"
+        raise ConfigError(message, fix="raise sampler.max_model_len, or write null to derive it")
+    return length or PROMPT_ROOM + needed
 
 
 def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from agon.engine.build import base_files, build_sampler, context_of
@@ -10,6 +10,7 @@ from agon.engine.render import Renderer
 from agon.errors import ConfigError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.eval.target import Target
+from agon.game.cascade import System, peeks_in
 from agon.game.peek import escape
 from agon.game.prompts import draft_prompt
 from agon.protocols import Sampler
@@ -24,10 +25,12 @@ Note = Callable[[str], None]
 
 
 @contextmanager
-def open_evaluator(target: Target, url: str | None, names: Mapping[str, str], note: Note) -> Iterator[Evaluator]:
-    """An evaluator whose machines are closed afterwards."""
+def open_evaluator(
+    target: Target, systems: Iterable[System], url: str | None, names: Mapping[str, str], note: Note
+) -> Iterator[Evaluator]:
+    """An evaluator for some systems, whose machines are closed afterwards."""
     config = target.config
-    sampler = served(target, url, names, note) if url else local(target)
+    sampler = served(target, url, names, note) if url else local(target, max([1, *map(peeks_in, systems)]))
     try:
         with load_verifier(config.verifier) as verify:
             yield Evaluator(sampler, verify, decoding(target), config.train.max_peek_tokens, config.train.seed)
@@ -41,12 +44,12 @@ def decoding(target: Target) -> Sampling:
     return Sampling(settings.temperature, settings.top_p, settings.max_completion_tokens)
 
 
-def local(target: Target) -> Sampler:
-    """An engine of our own, with the pair live in it."""
+def local(target: Target, peeks: int) -> Sampler:
+    """An engine of our own, with the pair live in it and room for prompts that quote so many peeks."""
     config = target.config
     path = base_files(config.model)
     check_template(target.pair, Renderer.load(path))
-    sampler = build_sampler(config.sampler, config.model, path, context_of(config))
+    sampler = build_sampler(config.sampler, config.model, path, context_of(config, peeks))
     for version, folder in target.adapters.values():
         sampler.publish(version, folder)
     return sampler

@@ -1,7 +1,7 @@
 """Evaluation points along a run: standalone, both cascade directions, and against the frozen first version, on dev.
 
-The direction and the best pair are chosen here, on dev alone, so that the held-out set is looked at once. An arm whose
-challenger never reads a draft is evaluated single-pass, as in the paper.
+The direction is chosen here, on dev alone: held-out problems choose nothing, even where the curve is measured on them.
+An arm whose challenger never reads a draft is evaluated single-pass, as in the paper.
 """
 
 from __future__ import annotations

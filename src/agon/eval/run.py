@@ -21,6 +21,7 @@ from agon.rundir import RunDir
 from agon.rundir.lock import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import EvalResult, PairResult
+from agon.rundir.step_choice import Step
 from agon.types import Policy
 from agon.verify import check_verifier
 
@@ -36,6 +37,7 @@ def evaluate(
     direction: str | None = None,
     samples: int | None = None,
     limit: int | None = None,
+    step: Step | None = None,
     config: str | Path | None = None,
     url: str | None = None,
     names: Mapping[str, str] | None = None,
@@ -46,14 +48,14 @@ def evaluate(
 ) -> Results:
     """Measure a run, a pair or a bare model on held-out problems, and return its results.
 
-    `system` is one or more of cascade, a, b, base, moa, self-cascade, self-refine (default: as the arm deploys); the
-    other arguments are those of `agon eval`. Bouts on disk are not drawn again; one that is interrupted raises
-    KeyboardInterrupt and resumes when called again.
+    `system` is one or more of cascade, a, b, base, moa, self-cascade, self-refine (default: as the arm deploys); `step`
+    is a checkpoint of a run (default: what `pair/` holds); the other arguments are those of `agon eval`. Bouts on disk
+    are not drawn again; one that is interrupted raises KeyboardInterrupt and resumes when called again.
     """
     _check(samples=samples, limit=limit, direction=direction)
     note = _to_stderr if show == "auto" else _ignore
     given = str(target.path if isinstance(target, RunDir) else target)
-    found = find(given, Path(config) if config else None, overrides, url=url, data=data)
+    found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
     check_verifier(found.config.verifier)
     asked = problems_of(found, data, split, limit)
     if asked.trained_on:
@@ -88,7 +90,7 @@ def _evaluation(
     out: Path | None,
 ) -> Evaluation:
     return Evaluation(
-        folder=(out or target.out) / asked.name,
+        folder=(out or target.out) / (asked.name if target.at_step is None else f"{asked.name}@{target.at_step}"),
         problems=asked.problems,
         systems=select(wanted, target.game, direction),
         samples=samples or target.config.eval.samples,
@@ -106,7 +108,7 @@ def _draw_missing(
         return
     note(f"drawing {missing} bouts on {evaluation.folder.name}: {', '.join(evaluation.systems)}")
     with (
-        open_evaluator(target, url, names, note) as evaluator,
+        open_evaluator(target, evaluation.systems.values(), url, names, note) as evaluator,
         asyncio.Runner() as runner,
         Interrupt() as interrupt,
     ):

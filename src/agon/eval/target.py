@@ -7,7 +7,7 @@ A run brings its own config and data; a pair or a model needs a config beside it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.arms import ARMS
@@ -22,6 +22,7 @@ from agon.game.rules import Game
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.pair import PairDir, read_pair
 from agon.rundir.results import EvalSettings, RunFacts
+from agon.rundir.step_choice import Step, pair_at
 from agon.types import Policy, Problem, Version
 
 OWN = ("eval.", "sampler.", "verifier=")
@@ -39,6 +40,8 @@ class Target:
     pair: PairDir | None = None
     game: Game | None = None
     run: Path | None = None
+    at_step: int | None = None
+    """The step of the pair, where it is not the one in `pair/`."""
 
     @property
     def facts(self) -> RunFacts:
@@ -75,14 +78,25 @@ class Target:
 
 
 def find(
-    given: str, config: Path | None, overrides: Sequence[str], *, url: str | None = None, data: str | None = None
+    given: str,
+    config: Path | None,
+    overrides: Sequence[str],
+    *,
+    url: str | None = None,
+    data: str | None = None,
+    step: Step | None = None,
 ) -> Target:
-    """The run, pair or model that was named; `url` and `data` say that a run's own server and problems are not used."""
+    """The run, pair or model that was named; `url` and `data` say that a run's own server and problems are not used.
+
+    Of a run, the pair in `pair/`, or the one of a step.
+    """
     path = Path(given)
     if (path / "config.yaml").is_file() and (path / "manifest.json").is_file():
         if config is not None:
             raise InputError(f"{given} is a run and brings its own config", fix="leave --config out")
-        return _run(path, overrides, url, data)
+        return _at_step(_run(path, overrides, url, data), step)
+    if step is not None:
+        raise InputError(f"{given} is not a run directory, so it has no steps", fix="leave --step out, or name a run")
     if (path / "agon.json").is_file():
         return _pair(path, _config_file(given, config), overrides)
     return _model(given, _config_file(given, config), overrides)
@@ -109,6 +123,14 @@ def _run(path: Path, overrides: Sequence[str], url: str | None, data: str | None
     pair = read_pair(path)
     check_pair(pair, config.model)
     return Target(path.resolve().name, config, path / "evals", pair, config.rules(), path)
+
+
+def _at_step(target: Target, step: Step | None) -> Target:
+    """The same run with the pair of a step, if one is named."""
+    if step is None or target.run is None or target.pair is None:
+        return target
+    pair = pair_at(RunDir.open(target.run), step)
+    return replace(target, pair=pair, at_step=None if pair.info.step == target.pair.info.step else pair.info.step)
 
 
 def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:

@@ -63,6 +63,11 @@ def indexes(system: System, sample: int) -> tuple[int, ...]:
     return (2 * sample, 2 * sample + 1) if isinstance(system, Mixture) else (sample,)
 
 
+def peeks_in(system: System) -> int:
+    """How many attempts the last prompt of a system quotes."""
+    return 2 if isinstance(system, Mixture) else int(isinstance(system, tuple))
+
+
 def single_pass(problem: Problem, index: int, seat: Seat) -> Turns:
     """One pass: the plain prompt, nothing read."""
     yield _draft(problem, index, seat)

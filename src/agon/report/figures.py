@@ -16,7 +16,7 @@ from agon.eval.intervals import t_interval, wilson
 from agon.formatting import MISSING, show_hidden
 from agon.report import paper
 from agon.report.collect import HELD_OUT, MeasuredRun, Setting
-from agon.report.curve import CurvePoint, curve
+from agon.report.curve import CurvePoint, Split, curve, split_of
 from agon.report.labels import LabelledPoint, place_labels
 from agon.report.methods import TableCell, cell, limits
 from agon.rundir.results import Interval
@@ -158,13 +158,14 @@ def _labelled(key: str, one: TableCell) -> LabelledPoint:
 
 
 def curves(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
-    """Figure 2b: dev pass@1 along training, by arm: the mean of seeds, with its interval."""
+    """Figure 2b: pass@1 along training, by arm: the mean of seeds, with its interval."""
     by_arm: dict[str, list[MeasuredRun]] = defaultdict(list)
     for run in runs:
         if len(run.points) > 1:
             by_arm[run.arm].append(run)
     if not by_arm:
         return None
+    split = split_of([run for group in by_arm.values() for run in group])
     figure, axes = plt.subplots(figsize=(7.4, 3.8))
     palette = iter(("#475569", "#0EA5A4", "#A855F7", "#64748B", "#DB2777", "#84A98C", "#94A3B8", "#3F6212"))
     end = max(run.points[-1].step * run.problems_per_step for run, *_ in by_arm.values())
@@ -172,24 +173,24 @@ def curves(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
     for k, (arm, group) in enumerate(sorted(by_arm.items())):
         colour = COLOURS.get(arm) or next(palette, GREY)
         aside = (k - (len(by_arm) - 1) / 2) * end / 80
-        _curve(axes, group, colour, aside if len(by_arm) > 1 else None)
+        _curve(axes, group, split, colour, aside if len(by_arm) > 1 else None)
         if theirs := known.get(arm):
             axes.plot(range(0, 500 * len(theirs), 500), theirs, color=colour, **PAPER_LINE)
     if known:
         axes.plot([], [], color=GREY, label="the paper, on its 300", **PAPER_LINE)
     axes.set_xlabel("training problems played (2N rollouts each)")
-    axes.set_ylabel("dev pass@1 (%)")
+    axes.set_ylabel(f"{split.replace('_', '-')} pass@1 (%)")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
     axes.set_title(f"Over training: {show_hidden(str(setting))}")
     return figure
 
 
-def _curve(axes: Any, runs: Sequence[MeasuredRun], colour: str, aside: float | None) -> None:
+def _curve(axes: Any, runs: Sequence[MeasuredRun], split: Split, colour: str, aside: float | None) -> None:
     """One arm: its interval as a band, or as whiskers set a little aside where arms would cover each other."""
-    points = band(runs)
+    points = band(runs, split)
     xs, (mean, low, high) = list(points), ([values[k] for values in points.values()] for k in range(3))
-    arm, n = runs[0].arm, max(point.n for run in runs for point in curve(run))
+    arm, n = runs[0].arm, max(point.n for run in runs for point in curve(run, split))
     look = {"color": colour, "ls": "--" if arm in DASHED else "-", "label": f"{arm}: n {n}, {_seeds(len(runs))}"}
     if aside is None:
         axes.plot(xs, mean, marker="o", ms=4, lw=1.8, **look)
@@ -199,9 +200,9 @@ def _curve(axes: Any, runs: Sequence[MeasuredRun], colour: str, aside: float | N
     axes.errorbar([x + aside for x in xs], mean, spread, marker="o", ms=4, lw=1.8, elinewidth=0.8, capsize=2, **look)
 
 
-def band(runs: Sequence[MeasuredRun]) -> dict[int, tuple[float, float, float]]:
+def band(runs: Sequence[MeasuredRun], split: Split = "dev") -> dict[int, tuple[float, float, float]]:
     """Mean and both limits by problems played, at the points that all these runs share."""
-    by_step = [{point.step: point for point in curve(run)} for run in runs]
+    by_step = [{point.step: point for point in curve(run, split)} for run in runs]
     shared = sorted(set.intersection(*map(set, by_step)))
     return {step * runs[0].problems_per_step: _rate([points[step] for points in by_step]) for step in shared}
 

@@ -159,6 +159,11 @@ def folders(root: Path) -> list[Path]:
     return sorted(named, key=lambda path: int(path.name[5:]), reverse=True)
 
 
+def steps_in(root: Path) -> list[int]:
+    """The steps that have a checkpoint, in order, whole or not."""
+    return sorted(int(path.name[5:]) for path in folders(root))
+
+
 def newest(root: Path) -> Newest:
     """The newest checkpoint to resume from, its state, and what was skipped and why. Changes nothing on disk."""
     skipped: list[tuple[Path, str]] = []

@@ -196,6 +196,11 @@ class RunDir:
             return None
         return folder
 
+    def saved_state(self, step: int) -> SavedState:
+        """What the checkpoint of a step remembers, once every file of it has been hashed."""
+        folder = checkpoint.folder_of(self.checkpoints, step)
+        return self._saved(folder, checkpoint.read(folder).state)
+
     def resume(self) -> Resume:
         """Take the directory back to the newest checkpoint that verifies. The caller holds the lock."""
         clean_up(self.path)

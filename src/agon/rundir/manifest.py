@@ -14,6 +14,8 @@ MAY_CHANGE = (
     "report_to",
     "save.every",
     "save.keep",
+    "save.pair",
+    "eval.curve",
     "train.micro_batch",
     "train.gradient_checkpointing",
     "sampler.url",

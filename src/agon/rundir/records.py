@@ -187,16 +187,18 @@ class SystemCounts(Record):
 
 
 class Point(Record):
-    """One evaluation on dev: an entry of `points.json`."""
+    """One evaluation along the run, on dev: an entry of `points.json`."""
 
     step: int
     """Steps done before it."""
     direction: Direction | None
     """The better cascade; null in arms without one."""
     score: float
-    """Pass rate of what would be deployed; the best point keeps its pair."""
+    """Pass rate of what would be deployed, on dev: the best step is the one with the highest."""
     systems: dict[str, SystemCounts]
     """By name: `a`, `b`, `ab`, `ba`, `self-refine`; in `first-ab` and `first-ba` the drafter is its first version."""
+    held_out: dict[str, SystemCounts] | None = None
+    """The same on held-out, without the first versions, for the curve alone; null unless `eval.curve` is `held_out`."""
 
 
 class Mark(Record):
@@ -208,19 +210,6 @@ class Mark(Record):
     """The last step; null when the log was empty."""
 
 
-class Best(Record):
-    """The best point so far: the pair in `pair/`."""
-
-    step: int
-    """Steps done."""
-    direction: Direction | None
-    """The better cascade; null in arms without one."""
-    score: float | None
-    """Pass rate on dev; null where nothing was evaluated."""
-    versions: dict[Policy, VersionName]
-    """The version of each policy."""
-
-
 class RunState(Record):
     """What a checkpoint remembers of a run besides the learner's own state."""
 
@@ -230,8 +219,6 @@ class RunState(Record):
     """The versions that the run began with."""
     points: tuple[Point, ...] = ()
     """Evaluation points so far."""
-    best: Best | None = None
-    """The best of them."""
 
 
 class SavedState(Record):

@@ -17,7 +17,7 @@ from agon.config import resolved
 from agon.formatting import count, duration, percent, rate
 from agon.rundir import RunDir
 from agon.rundir.files import to_json
-from agon.rundir.records import Point, StepRecord, StreamStats, Timing
+from agon.rundir.records import Point, StepRecord, StreamStats, SystemCounts, Timing
 from agon.training.log import Display
 from agon.training.trackers import Trackers
 from agon.types import Policy
@@ -156,8 +156,9 @@ class TrackedDisplay:
 
     def point(self, point: Point) -> None:
         self.display.point(point)
-        rates = {name: {"pass_rate": counts.pass_rate} for name, counts in point.systems.items()}
-        self._notes(self.trackers.log(point.step, {"dev": {"score": point.score, **rates}}))
+        values = {"dev": {"score": point.score, **_rates(point.systems)}}
+        held_out = {"held_out": _rates(point.held_out)} if point.held_out else {}
+        self._notes(self.trackers.log(point.step, values | held_out))
 
     def note(self, sentence: str) -> None:
         self.display.note(sentence)
@@ -169,6 +170,10 @@ class TrackedDisplay:
     def _notes(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             self.display.note(sentence)
+
+
+def _rates(systems: Mapping[str, SystemCounts]) -> dict[str, Any]:
+    return {name: {"pass_rate": counts.pass_rate} for name, counts in systems.items()}
 
 
 def open_display(total: int, *, json: bool, trackers: Sequence[str], run: RunDir) -> Display:
@@ -218,11 +223,15 @@ def point_line(point: Point) -> str:
 
 
 def point_lines(point: Point) -> list[str]:
-    """The same in lines of less than 80 columns: the current pair, then against the first versions."""
-    names = sorted(point.systems, key=lambda name: (len(name), name))
-    scores = [f"{name} {rate(point.systems[name].pass_rate)}" for name in names]
-    now, first = ([score for score in scores if score.startswith("first-") is old] for old in (False, True))
-    return [f"dev at step {point.step}: {'  '.join(now)}", *(["  ".join(first)] if first else [])]
+    """The same in lines of less than 80 columns: the current pair, against the first versions, and on held-out."""
+    now, first = ({n: c for n, c in point.systems.items() if n.startswith("first-") is old} for old in (False, True))
+    lines = [f"dev at step {point.step}: {_scores(now)}", *([_scores(first)] if first else [])]
+    return [*lines, f"held-out: {_scores(point.held_out)}"] if point.held_out else lines
+
+
+def _scores(systems: Mapping[str, SystemCounts]) -> str:
+    names = sorted(systems, key=lambda name: (len(name), name))
+    return "  ".join(f"{name} {rate(systems[name].pass_rate)}" for name in names)
 
 
 def cells(stream: StreamStats) -> list[str]:

@@ -146,9 +146,8 @@ def collapsed(history: History) -> str | None:
     if peak - now < max(FALL * peak, ERRORS * (2 * noise / WINDOW) ** 0.5):
         return None
     message = "Pass rates have fallen far below their peak: the policies may be collapsing."
-    return (
-        f"{message} pair/ keeps the best pair on dev; lower train.learning_rate or set train.beta above 0 in a new run."
-    )
+    advice = "lower train.learning_rate or set train.beta above 0 in a new run"
+    return f"{message} The best pair on dev is kept: agon eval RUN --step best; {advice}."
 
 
 CHECKS: tuple[Callable[[History], str | None], ...] = (

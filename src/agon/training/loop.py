@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
 from agon.algorithm import play
 from agon.config import Config
-from agon.errors import AgonError, EngineError
+from agon.data import Splits
+from agon.errors import AgonError, CheckpointError, EngineError
 from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
+from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.interrupt import Interrupt, Interrupted
 from agon.protocols import Update
@@ -27,7 +29,8 @@ from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
 from agon.rundir.pair import PairInfo
-from agon.rundir.records import Best, Point, RunState
+from agon.rundir.records import Point, RunState, SystemCounts
+from agon.rundir.step_choice import best_point, facts_at
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines
 from agon.training.processes import Processes
@@ -43,15 +46,14 @@ class Training:
         self,
         config: Config,
         run: RunDir,
-        train: Sequence[Problem],
-        dev: Sequence[Problem],
+        data: Splits,
         machines: Machines,
         display: Display,
     ) -> None:
         self.config, self.run, self.machines, self.display = config, run, machines, display
-        self.problems, self.dev = tuple(train), tuple(dev)
+        self.data, self.problems = data, data.train
         self.game = config.rules()
-        self.schedule = Schedule.of(config, len(train))
+        self.schedule = Schedule.of(config, len(data.train))
         self.state = RunState()
         self.log = TrainingLog(run, machines, display, config.arm)
         self._runner = asyncio.Runner()
@@ -189,23 +191,26 @@ class Training:
             self._evaluate(done)
 
     def _evaluate(self, done: int) -> None:
-        """Measure on dev, choose a direction, remember the best pair."""
-        learner = self.machines.learner
-        mine = self.dev[learner.rank :: learner.processes]
-        with self.log.timed("eval"), self.processes.phase("evaluate"):
-            wanted = systems(self.game, self.state.first if done else {})
-            work = measure(mine, wanted, self._evaluator(), self.config.eval.samples)
-            counted = self._runner.run(self.processes.watching(work))
-            self._recheck()
-        counts = merge(learner.gather(counted))
+        """Measure on dev and choose a direction; measure on held-out for the curve alone, if the config says so."""
+        counts = self._counts(self.data.dev, systems(self.game, self.state.first if done else {}))
+        drawn = self.config.eval.curve == "held_out"
+        held_out = self._counts(self.data.held_out, systems(self.game, {})) if drawn else None
         direction, score = choose(counts)
-        point = Point(step=done, direction=direction, score=score, systems=counts)
+        point = Point(step=done, direction=direction, score=score, systems=counts, held_out=held_out)
         self._set(points=(*self.state.points, point))
-        if self.state.best is None or score > (self.state.best.score or 0.0):
-            self._set(best=Best(step=done, direction=direction, score=score, versions=self.state.versions))
         if self.is_main_process:
             self.run.write_points(self.state.points)
             self.display.point(point)
+
+    def _counts(self, problems: Sequence[Problem], wanted: Mapping[str, System]) -> dict[str, SystemCounts]:
+        """Every system on these problems, shared out over the processes."""
+        learner = self.machines.learner
+        mine = problems[learner.rank :: learner.processes]
+        with self.log.timed("eval"), self.processes.phase("evaluate"):
+            work = measure(mine, wanted, self._evaluator(), self.config.eval.samples)
+            counted = self._runner.run(self.processes.watching(work))
+            self._recheck()
+        return merge(learner.gather(counted))
 
     def _evaluator(self) -> Evaluator:
         settings, train = self.config.eval, self.config.train
@@ -225,37 +230,39 @@ class Training:
         """Save the last whole step if it is not saved yet, without another process: they may be gone."""
         learner = self.machines.learner
         done = learner.step
-        whole = learner.consistent and self.log.steps == done
-        if not self.is_main_process or not whole or self.run.checkpoint(done) is not None:
+        if not (self.is_main_process and learner.consistent and self.log.steps == done):
             return
-        self.display.note(f"saving step {done}")
         try:
-            self.run.save(done, learner.save, self.state)
+            if self.run.checkpoint(done) is None:
+                self.display.note(f"saving step {done}")
+                self.run.save(done, learner.save, self.state)
             self._deploy()
         except (OSError, AgonError) as error:
             self.display.note(f"step {done} could not be saved: {error}")
 
     def _deploy(self) -> None:
-        """Keep `pair/` at the best pair on dev; without evaluation points, at the newest."""
-        step = self.machines.learner.step
-        best = self.state.best or Best(step=step, direction=None, score=None, versions=self.state.versions)
-        source = folder_of(self.run.checkpoints, best.step)
-        if source.is_dir():
-            self.run.write_pair(source / "a", source / "b", self._pair_info(best))
+        """Put in `pair/` what `save.pair` names: the last checkpoint, or the best on dev where there is one."""
+        best = best_point(self.state.points) if self.config.save.pair == "best" else None
+        step = best.step if best else self.machines.learner.step
+        try:
+            versions = self.run.saved_state(step).run.versions
+        except CheckpointError as error:
+            self.display.note(f"pair/ stays as it was: checkpoint of step {step}: {error.message}")
+            return
+        folder = folder_of(self.run.checkpoints, step)
+        self.run.write_pair(folder / "a", folder / "b", facts_at(self._pair_info(), step, versions, self.state.points))
 
-    def _pair_info(self, best: Best) -> PairInfo:
+    def _pair_info(self) -> PairInfo:
+        """What is known of every pair of this run."""
         model = self.config.model
         return PairInfo(
-            versions=best.versions,
+            versions=self.state.versions,
             base=model.name,
             base_revision=model.revision,
             base_hash=self.run.manifest.base_hash,
-            direction=best.direction,
             prompts_hash=PROMPTS_HASH,
             chat_template_hash=self.machines.renderer.hash,
             arm=self.config.arm,
-            step=best.step,
-            dev_score=best.score,
             seed=self.config.train.seed,
         )
 

@@ -6,7 +6,7 @@ point), so that plan and run cannot disagree. Tokens are upper bounds: every com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from agon.engine.build import base_path
 from agon.engine.linear_attention import EXTRA, is_too_slow
 from agon.errors import ConfigError, EngineError, install
 from agon.eval.points import systems
+from agon.game.cascade import System
 from agon.training.schedule import Schedule
 from agon.types import Policy, Version
 from agon.verify import NO_CODE
@@ -48,10 +49,10 @@ class Counts:
 
 
 def plan(config: Config) -> list[Section]:
-    """Every section, in reading order."""
+    """Every section that applies, in reading order."""
     counts = count(config.data)
     _check(config, counts)
-    return [make(config, counts) for make in SECTIONS]
+    return [section for make in SECTIONS if (section := make(config, counts))]
 
 
 def count(data: Data) -> Counts:
@@ -154,24 +155,40 @@ def _learner(config: Config, counts: Counts) -> Section:
 
 
 def _evaluation(config: Config, counts: Counts) -> Section:
-    """On dev, at every point: each draft is drawn once and serves every cascade that starts from it."""
-    wanted = systems(config.rules(), {policy: Version.of(policy, 0, "first") for policy in Policy})
+    """On dev, at every point, also against the first versions; and what the paper's curve would add."""
+    first = {policy: Version.of(policy, 0, "first") for policy in Policy}
+    rows = _points(config, counts, counts.dev, systems(config.rules(), first))
+    if config.eval.curve == "dev" and config.eval.points:
+        rows["eval.curve=held_out adds completions"] = _curve(config, counts)["completions"]
+    return Section("evaluation on dev along the run", rows)
+
+
+def _held_out(config: Config, counts: Counts) -> Section | None:
+    """The paper's curve, where the config asks for it."""
+    drawn = config.eval.curve == "held_out" and config.eval.points
+    return Section("evaluation on held-out along the run", _curve(config, counts)) if drawn else None
+
+
+def _curve(config: Config, counts: Counts) -> dict[str, tuple[Cell, ...]]:
+    return _points(config, counts, counts.held_out, systems(config.rules(), {}))
+
+
+def _points(
+    config: Config, counts: Counts, problems: int | None, wanted: Mapping[str, System]
+) -> dict[str, tuple[Cell, ...]]:
+    """Each draft is drawn once and serves every cascade that starts from it."""
     pairs = [system for system in wanted.values() if isinstance(system, tuple)]
     drafters = {system[0] if isinstance(system, tuple) else system for system in wanted.values()}
     per_problem = (len(drafters) + len(pairs)) * config.eval.samples
-    known = counts.train is not None and counts.dev is not None
-    points = len(Schedule.of(config, counts.train or 0).points) if known else None
-    total = None if points is None else points * (counts.dev or 0) * per_problem
-    return Section(
-        "evaluation on dev along the run",
-        {
-            "systems": (", ".join(wanted),),
-            "points": (points,),
-            "completions per problem and point": (per_problem,),
-            "completions": (total,),
-            "generated tokens, at most": (None if total is None else total * config.eval.max_completion_tokens,),
-        },
-    )
+    points = None if counts.train is None else len(Schedule.of(config, counts.train).points)
+    total = None if points is None or problems is None else points * problems * per_problem
+    return {
+        "systems": (", ".join(wanted),),
+        "points": (points,),
+        "completions per problem and point": (per_problem,),
+        "completions": (total,),
+        "generated tokens, at most": (None if total is None else total * config.eval.max_completion_tokens,),
+    }
 
 
 def _memory(config: Config, counts: Counts) -> Section:
@@ -224,4 +241,12 @@ def _bytes(size: int) -> str:
     return f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
 
 
-SECTIONS: tuple[Callable[[Config, Counts], Section], ...] = (_run, _steps, _budget, _learner, _memory, _evaluation)
+SECTIONS: tuple[Callable[[Config, Counts], Section | None], ...] = (
+    _run,
+    _steps,
+    _budget,
+    _learner,
+    _memory,
+    _evaluation,
+    _held_out,
+)

@@ -71,7 +71,7 @@ def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display
     try:
         machines = build(config, schedule.total)
         try:
-            return Training(config, run, parts.train, parts.dev, machines, display).go()
+            return Training(config, run, parts, machines, display).go()
         finally:
             machines.close()
     finally:

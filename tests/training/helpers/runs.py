@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.config import Config
+from agon.data import Splits
 from agon.engine.scripted import ScriptedSampler
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir
@@ -173,4 +174,5 @@ def training(
     total = (len(train) // settings.train.problems_per_step) * settings.train.epochs
     total = min(total, settings.train.max_steps or total)
     machines = Machines(OneNumberLearner(total), ScriptedSampler(answer), verify or Verifier(), Plain())  # type: ignore[arg-type]
-    return Training(settings, run, train, problems(16)[12:], machines, Notes())
+    splits = Splits(tuple(train), tuple(problems(16)[12:]), tuple(problems(20)[16:]), pools={})
+    return Training(settings, run, splits, machines, Notes())
