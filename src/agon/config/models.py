@@ -157,8 +157,8 @@ class Train(Frozen):
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     """How the learning rate decays after warmup."""
     warmup: Number = Field(default=0.1, ge=0, lt=1)
-    """Share of all steps over which the learning rate rises from 0. It is 0 in the first step, as in transformers: that
-    step's rollouts move no weight."""
+    """Share of all steps over which the learning rate rises from 0. Above 0, the first step's rate is 0, as in
+    transformers: its rollouts move no weight."""
     beta: Weight = 0.0
     """Our choice: KL weight towards the base, which the paper leaves out "for brevity"; 0 saves a forward pass."""
     loss: Literal["grpo", "dapo", "dr_grpo"] = "grpo"

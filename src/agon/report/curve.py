@@ -1,4 +1,4 @@
-"""The curve of a run over training, from its evaluation points: the paper's figure 2b, with counts.
+"""The curve of a run over training, from its evaluation points: the paper's figure 7b, with counts.
 
 It is on dev, or on held-out problems, as in the paper, where the run measured them (`eval.curve: held_out`).
 The paper's curve is one sampled evaluation of one direction at each point; here a point of a pair is the mean of both

@@ -1,4 +1,4 @@
-"""Figures 1 and 2 of the paper from our runs, as SVG and PNG: bars, accuracy against length, curves over training.
+"""Figures 1 and 7 of the paper from our runs, as SVG and PNG: bars, accuracy against length, curves over training.
 
 Whiskers and bands are the intervals of the tables. Where the setting is the paper's, its numbers are hollow or
 dotted marks.
@@ -128,7 +128,7 @@ def _seeds(number: int) -> str:
 
 
 def against_length(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
-    """Figure 2a: pass@1 against mean final-stage tokens."""
+    """Figure 7a: pass@1 against mean final-stage tokens."""
     cells = {key: one for key, one in _cells(runs, tuple(SHORT)).items() if one.length is not None}
     if not cells:
         return None
@@ -158,7 +158,7 @@ def _labelled(key: str, one: TableCell) -> LabelledPoint:
 
 
 def curves(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
-    """Figure 2b: pass@1 along training, by arm: the mean of seeds, with its interval."""
+    """Figure 7b: pass@1 along training, by arm: the mean of seeds, with its interval."""
     by_arm: dict[str, list[MeasuredRun]] = defaultdict(list)
     for run in runs:
         if len(run.points) > 1:

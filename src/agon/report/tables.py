@@ -30,19 +30,19 @@ ABLATIONS = (
 
 
 def main_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
-    """Table 2 of the paper: methods on held-out problems at a matched training budget."""
+    """Table 3 of the paper: methods on held-out problems at a matched training budget."""
     known = paper.MAIN if paper.describes(setting.base, setting.data) else {}
     return _methods(runs, (*MAIN, *OURS), known)
 
 
 def code_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
-    """Table 5: the second domain."""
+    """Table 6: the second domain."""
     known = paper.CODE if (setting.base, setting.data) == (paper.CODE_BASE, paper.CODE_DATA) else {}
     return _methods(runs, tuple(paper.CODE), known)
 
 
 def density_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
-    """Table 7: the length tiebreak."""
+    """Table 8: the length tiebreak."""
     known = paper.DENSITY if paper.describes(setting.base, setting.data) else {}
     return _methods(runs, tuple(paper.DENSITY), known)
 
@@ -80,7 +80,7 @@ def _training(one: TableCell) -> list[str]:
 
 
 def interval_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
-    """Table 3: intervals, and what they are over."""
+    """Table 4: intervals, and what they are over."""
     known = paper.describes(setting.base, setting.data)
     rows = []
     for key in (*MAIN, *OURS):
@@ -93,7 +93,7 @@ def interval_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
 
 
 def transfer_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
-    """Table 1: other problems, no further training."""
+    """Table 2: other problems, no further training."""
     others = sorted({data for run in runs for data, _ in run.results} - {HELD_OUT, "dev"})
     known = paper.describes(setting.base, setting.data)
     names = others or list(paper.TRANSFER if known else ())
@@ -119,7 +119,7 @@ def _short(one: TableCell | None) -> str:
 
 
 def scaling_table(runs: Sequence[MeasuredRun], data: str) -> str:
-    """Table 4: bases of different size and family on the same problems."""
+    """Table 5: bases of different size and family on the same problems."""
     bases = sorted({run.setting.base for run in runs if run.setting.data == data})
     known = data == paper.DATA
     rows = []
@@ -149,7 +149,7 @@ def _difference(one: TableCell | None, two: TableCell | None) -> str:
 
 
 def ablation_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
-    """Table 6: one training-time choice at a time."""
+    """Table 7: one training-time choice at a time."""
     known = paper.describes(setting.base, setting.data)
     rows = []
     for factor, other, ours in ABLATIONS:
