@@ -84,8 +84,9 @@ def test_a_run_without_checkpoints_says_how_to_train_it(run: RunDir) -> None:
 def test_a_damaged_checkpoint_is_refused(run: RunDir) -> None:
     weights = run.checkpoints / "step_000004" / "b" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
-    with pytest.raises(AgonError, match="damaged"):
+    with pytest.raises(AgonError, match=r"step_000004: b.adapter_model.* is damaged") as caught:
         pair_at(run, 4)
+    assert caught.value.fix.endswith("choose from: 0, 3, 4, 6 (last)")
 
 
 def test_a_checkpoint_that_is_a_link_is_refused(run: RunDir, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from agon.errors import InputError
+from agon.errors import CheckpointError, InputError
 from agon.rundir.adapter import check_adapter, plain_file
 from agon.rundir.checkpoint import MANIFEST, folder_of, steps_in
 from agon.rundir.directory import RunDir
@@ -68,7 +68,11 @@ def pair_at(run: RunDir, step: Step) -> PairDir:
     number = step_number(run, step)
     folder = folder_of(run.checkpoints, number)
     plain_file(folder, MANIFEST)
-    saved = run.saved_state(number)
+    try:
+        saved = run.saved_state(number)
+    except CheckpointError as error:
+        fix = f"restore it from a copy of the run, or choose from: {_named(steps_in(run.checkpoints), None)}"
+        raise CheckpointError(f"{folder}: {error.message}", fix=fix) from error
     for policy in Policy:
         check_adapter(folder / policy.value)
     return PairDir(folder, facts_at(read_pair(run.path).info, number, saved.run.versions, run.points))
