@@ -30,6 +30,13 @@ def test_the_card_states_what_was_measured(run: MeasuredRun) -> None:
     assert text.startswith("---\nbase_model: agon:tiny\n")
 
 
+def test_results_of_a_different_step_are_not_those_of_the_pair(run: MeasuredRun) -> None:
+    text = card(run, INFO.model_copy(update={"step": 20}), "peft")
+    assert "| checkpoint | step 20 |" in text
+    assert "Nothing has been evaluated" in text
+    assert "| checkpoint | step 30 |" in card(run, INFO, "peft")
+
+
 def test_the_deployed_system_comes_first(run: MeasuredRun) -> None:
     systems = [line.split(" | ")[1] for line in results(run).splitlines()[2:]]
     assert systems[0] == "cascade"

@@ -6,6 +6,7 @@ Every number comes from a file.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from agon.eval.systems import TITLES
 from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, share
@@ -50,9 +51,10 @@ and answers. Alone, a policy is half of what was measured: the pair answers in t
 
 
 def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
-    """The model card as Markdown, with the front matter that a hub reads."""
+    """The model card as Markdown, with the front matter that a hub reads; results of other steps are not the pair's."""
     import yaml
 
+    run = replace(run, results={key: one for key, one in run.results.items() if one.run.step in (None, info.step)})
     library = "peft" if form == "peft" else "transformers"
     head = {"base_model": info.base, "library_name": library, "tags": ["agon", "lora", "reasoning"]}
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
@@ -83,6 +85,7 @@ def _facts(run: MeasuredRun, info: PairInfo) -> str:
         ("adapter B", info.versions[Policy.B]),
         ("direction, chosen on dev", TITLES[direction] if direction else "none chosen"),
         ("seed", run.seed),
+        ("checkpoint", "not known" if info.step is None else f"step {info.step}"),
         (
             "training",
             f"{count(spent.steps)} steps, {count(spent.rollouts)} rollouts, {count(spent.generated)} tokens",
