@@ -1,4 +1,4 @@
-"""The lock files: every package by version and hash, nothing that pyproject.toml asks for left out, and CI runs them."""
+"""The lock files: every package by version and hash, all that pyproject.toml asks for, and what CI runs on."""
 
 from __future__ import annotations
 
