@@ -1,0 +1,1 @@
+"""The verifier of programs: extract one from a completion, run it in the sandbox, compare its output."""

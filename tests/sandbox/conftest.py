@@ -1,0 +1,22 @@
+"""One sandbox for all tests of the room, since starting its launchers takes a moment."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from agon.sandbox import HostSandbox, cgroups
+
+HERE = "cgroup" if cgroups.places() else "per_process"
+"""How memory can be limited on this machine."""
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Iterator[HostSandbox]:
+    if shutil.which("bwrap") is None:
+        pytest.skip("bubblewrap is not installed; scripts/setup says how to install it")
+    room = HostSandbox(workers=2, memory=HERE)  # type: ignore[arg-type]
+    yield room
+    room.close()

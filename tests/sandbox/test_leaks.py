@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from agon.errors import InputError
+from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxSettings, leaks
+from agon.sandbox.leaks import PROBES, check, checked_sandbox, waivers_of
+
+
+class Leaky:
+    """A fake sandbox in which every program does what it likes."""
+
+    closed = False
+
+    def execute(self, program: str, inputs: Sequence[bytes], limits: ProgramLimits) -> Iterator[Execution]:
+        yield Execution(Ending.EXITED, stdout=b"\nLEAK everything\n")
+
+    def describe(self) -> dict[str, str]:
+        return {}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_no_probe_leaks_from_bwrap(sandbox: HostSandbox) -> None:
+    waivers = () if sandbox.memory == "cgroup" else ("per_process",)
+    assert [result for result in check(sandbox, waivers) if result.leaks and not result.waived] == []
+
+
+def test_probes_find_the_leaks_of_a_sandbox_that_stops_nothing(sandbox: HostSandbox) -> None:
+    if os.getuid():
+        pytest.skip("an unprivileged unsafe sandbox would signal the user's own processes")
+    room = HostSandbox("unsafe", workers=2, memory=sandbox.memory)
+    try:
+        leaking = {result.name for result in check(room, ("unsafe",)) if result.leaks}
+    finally:
+        room.close()
+    assert {"files", "writing", "network", "sockets", "abstract sockets", "locks"} <= leaking
+
+
+def test_a_sandbox_that_leaks_is_refused_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = Leaky()
+    monkeypatch.setattr(leaks, "open_sandbox", lambda settings: room)
+    with pytest.raises(InputError, match="the sandbox leaks: environment: everything"):
+        checked_sandbox(SandboxSettings())
+    assert room.closed
+
+
+def test_a_leak_is_accepted_only_where_it_was_asked_for() -> None:
+    found = {result.name: result.waived for result in check(Leaky(), waivers_of(SandboxSettings(memory="per_process")))}
+    assert [name for name, waived in found.items() if waived] == ["memory of many processes"]
+    found = {result.name: result.waived for result in check(Leaky(), waivers_of(SandboxSettings("unsafe")))}
+    assert not found["CPU time"]
+    assert found["files"]
+
+
+def test_a_limit_that_does_not_end_a_probe_is_a_leak() -> None:
+    limited = [probe for probe in PROBES if probe.ending]
+    assert len(limited) >= 5
+    assert all(result.leaks[-1].startswith("no ") for result in check(Leaky(), (), limited))

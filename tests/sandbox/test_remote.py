@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+import uvicorn
+
+from agon.errors import InputError
+from agon.sandbox import Ending, HostSandbox, ProgramLimits, SandboxDown, remote, run
+from agon.sandbox.remote import RemoteSandbox
+from agon.sandbox.service import application, serve
+
+LIMITS = ProgramLimits(cpu=1.0, wall=3.0)
+PRODUCT = "a, b = map(int, input().split())\nprint(a * b)"
+
+
+@pytest.fixture(scope="module")
+def address(sandbox: HostSandbox) -> Iterator[str]:
+    """Our own service, with a key."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(application(sandbox, "key"), port=port, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGON_SANDBOX_KEY", "key")
+
+
+@pytest.fixture(params=[True, False], ids=["batch", "SandboxFusion"])
+def room(address: str, request: pytest.FixtureRequest) -> Iterator[RemoteSandbox]:
+    room = RemoteSandbox(address, grace=20.0)
+    room._batches = request.param
+    yield room
+    room.close()
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        (PRODUCT, "correct"),
+        ("print(6)", "wrong_output"),
+        ("print(6); exit(1)", "runtime_error"),
+        ("while True: pass", "time_limit"),
+        ("print(", "compile_error"),
+        ("print('6' * 2_000_000)", "output_limit"),
+    ],
+)
+def test_a_grade_is_the_same_over_http(room: RemoteSandbox, program: str, reason: str) -> None:
+    if reason == "output_limit" and not room._batches:
+        pytest.skip("SandboxFusion's reply has no such status: it is a runtime error there")
+    tests = [(f"{n} 3", str(3 * n)) for n in range(2, 12)]
+    assert run(program, tests, limits=LIMITS, sandbox=room).reason == reason
+
+
+def test_bytes_survive_a_batch(address: str) -> None:
+    room = RemoteSandbox(address)
+    program = "import os; os.write(1, os.read(0, 100))"
+    assert [one.stdout for one in room.execute(program, [b"\xff\0\n", b"x"], LIMITS)] == [b"\xff\0\n", b"x"]
+    room.close()
+
+
+def test_a_wrong_key_is_refused_and_not_tried_again(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AGON_SANDBOX_KEY", "wrong")
+    started = time.monotonic()
+    with pytest.raises(SandboxDown, match="401") as refusal:
+        next(RemoteSandbox(address).execute("print(1)", [b""], LIMITS))
+    assert "AGON_SANDBOX_KEY" in refusal.value.fix
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/run_code", b"{", 422),
+        ("/run_code", b'{"code": "print(1)", "language": "cpp"}', 422),
+        ("/run_code", b'{"code": "print(1)", "language": "python", "files": {"a": "b"}}', 422),
+        ("/run_code", b'{"code": "print(1)", "language": "python", "run_timeout": NaN}', 422),
+        ("/run_code", b'{"code": "print(1)", "language": "python", "run_timeout": 1e9}', 422),
+        ("/run_code", b"[" * 100_000, 422),
+        ("/v1/run_batch", b'{"program": "print(1)", "inputs": []}', 422),
+        ("/v1/run_batch", b'{"program": "print(1)", "inputs": ["\\u00e9"]}', 422),
+        ("/v1/run_batch", b'{"program": "print(1)", "inputs": [""], "memory": 1}', 422),
+        ("/nothing", b"{}", 404),
+    ],
+)
+def test_a_bad_request_is_refused(address: str, path: str, body: bytes, status: int) -> None:
+    import httpx2
+
+    reply = httpx2.post(address + path, content=body, headers={"Authorization": "Bearer key"})
+    assert reply.status_code == status, reply.text
+
+
+def test_every_route_but_health_needs_the_key(address: str) -> None:
+    import httpx2
+
+    assert httpx2.get(address + "/healthz").status_code == 200
+    body = {"code": "print(1)", "language": "python", "program": "print(1)", "inputs": [""]}
+    for path in ("/run_code", "/v1/run_batch"):
+        assert httpx2.post(address + path, json=body).status_code == 401
+
+
+def test_listening_for_others_needs_a_key(sandbox: HostSandbox) -> None:
+    with pytest.raises(InputError, match=r"listening on 0.0.0.0 needs a key"):
+        serve(sandbox, host="0.0.0.0", port=1, key="")
+
+
+Answer = Callable[[str, dict[str, str]], tuple[int, dict[str, object]]]
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], RemoteSandbox]]:
+    """A fake SandboxFusion whose answers a test decides; the canaries pass unless it says otherwise."""
+    servers: list[ThreadingHTTPServer] = []
+    monkeypatch.setattr(remote, "LONGEST_PAUSE", 0.01)
+
+    def start(answer: Answer) -> RemoteSandbox:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_error(404)
+
+            def do_POST(self) -> None:
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                status, reply = answer(body["code"], body)
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(json.dumps(reply).encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        return RemoteSandbox(f"http://127.0.0.1:{servers[-1].server_port}", grace=5.0)
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def finished(stdout: str, code: int = 0) -> tuple[int, dict[str, object]]:
+    run = {"status": "Finished", "return_code": code, "stdout": stdout, "stderr": "", "execution_time": 0.1}
+    return 200, {"status": "Success" if code == 0 else "Failed", "message": "", "run_result": run}
+
+
+def canary(code: str, body: dict[str, str]) -> tuple[int, dict[str, object]] | None:
+    """What an honest service answers to the canaries."""
+    if "a * b" in code:
+        a, b = map(int, body["stdin"].split())
+        return finished(str(a * b))
+    return finished(body["stdin"], 3) if "SystemExit(3)" in code else None
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        (500, {}),
+        (429, {}),
+        (503, {}),
+        (200, {"status": "SandboxError", "message": "pod died", "run_result": None}),
+        (200, {"status": "Success", "run_result": {"status": "Error"}}),
+        (200, {"nonsense": 1}),
+    ],
+    ids=["500", "429", "503", "SandboxError", "Error", "nonsense"],
+)
+def test_a_temporary_fault_is_tried_again_and_never_a_result(
+    fake: Callable[[Answer], RemoteSandbox], fault: tuple[int, dict[str, object]]
+) -> None:
+    calls = iter([fault, fault, finished("42")])
+    room = fake(lambda code, body: canary(code, body) or next(calls))
+    assert run("print(42)", [("", "42")], sandbox=room).correct
+
+
+def test_a_service_that_is_down_is_left_alone_after_some_failures(fake: Callable[[Answer], RemoteSandbox]) -> None:
+    asked: list[str] = []
+
+    def answer(code: str, body: dict[str, str]) -> tuple[int, dict[str, object]]:
+        asked.append(code)
+        return canary(code, body) or (500, {})
+
+    room = fake(answer)
+    for _ in range(10):
+        with pytest.raises(SandboxDown):
+            next(room.execute("print(1)", [b""], LIMITS))
+    assert asked.count("print(1)") == remote.FAILURES
+
+
+@pytest.mark.parametrize("lie", ["0", ""])
+def test_a_service_that_fails_its_canaries_judges_nothing(fake: Callable[[Answer], RemoteSandbox], lie: str) -> None:
+    """One that says Success to everything would pay for every empty output; one without exit codes, for crashes."""
+    room = fake(lambda code, body: finished(lie) if "a * b" in code or lie == "" else finished(body["stdin"]))
+    with pytest.raises(SandboxDown, match="right program"):
+        next(room.execute("print(1)", [b""], LIMITS))
+
+
+def test_a_service_without_exit_codes_is_refused(fake: Callable[[Answer], RemoteSandbox]) -> None:
+    room = fake(lambda code, body: canary(code, body) if "a * b" in code else finished(body["stdin"]))  # type: ignore[arg-type, return-value]
+    with pytest.raises(SandboxDown, match="exit code"):
+        next(room.execute("print(1)", [b""], LIMITS))
+
+
+def test_no_service_at_all_ends_at_the_deadline() -> None:
+    room = RemoteSandbox("http://127.0.0.1:1", grace=0.5)
+    with pytest.raises(SandboxDown):
+        next(room.execute("print(1)", [b""], LIMITS))
+
+
+def test_a_time_limit_of_the_service_is_one_of_ours(fake: Callable[[Answer], RemoteSandbox]) -> None:
+    late = 200, {"status": "Failed", "run_result": {"status": "TimeLimitExceeded", "stdout": "", "stderr": ""}}
+    room = fake(lambda code, body: canary(code, body) or late)  # type: ignore[return-value]
+    assert next(room.execute("print(1)", [b""], LIMITS)).ending is Ending.WALL
