@@ -77,6 +77,51 @@ def test_the_golds_of_math_500_are_accepted_and_never_filtered() -> None:
             assert refuse(gold, gold) is None
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer", "detail"),
+    [
+        ("y = 2x + 3", "y=2x+3+y-y", "y on both sides"),
+        ("(3,4]", "3<x\\le4\\le 5", "chain of relations"),
+        ("11\\pi", "11\\pi^1", "power of zero or one"),
+        ("x^3+3x-6", "x^3+3x-6+0x", "zero term"),
+        ("x^2+1", "x^2+1+0", "zero term"),
+        ("x^2+1", "0+x^2+1", "zero term"),
+        ("\\frac{3}{4}", "\\frac{1}{2}\\cdot\\frac{3}{2}", "product where the gold is a number"),
+        ("\\frac{3}{4}", "\\frac{1}{2}\\frac{3}{2}", "product where the gold is a number"),
+        ("(\\frac{3}{4},2)", "(1\\cdot\\frac{3}{4},2)", "product where the gold is a number"),
+        ("2k", "k2", "number behind a letter"),
+        ("\\infty", "\\infty\\cdot 2", "arithmetic with infinity"),
+        ("(1,2)\\cup(3,4)", "(1,2)\\cup(3,4)\\cup\\{3.5\\}", "more set operations than the gold has"),
+        ("(2,\\infty)", "x>2 or x>3", "more set operations than the gold has"),
+        ("42", "42 inverse", "inverse is not a unit"),
+        ("\\sqrt{2}", "\\frac{2}{\\sqrt{2}}", "fraction where the gold has none"),
+        ("x > 2", "y > 2", "y where the gold gives x"),
+    ],
+)
+def test_the_gate_says_which_rule_an_answer_breaks(gold: str, answer: str, detail: str) -> None:
+    finding = refuse(gold, answer)
+    assert finding is not None
+    assert finding.detail == detail
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("\\sqrt{51}", "51^{1/2}"),
+        ("11\\sqrt2", "11\\cdot 2^{\\frac{1}{2}}"),
+        ("5r^5", "r^5\\cdot 5"),
+        ("\\frac{11+9a}{20}", "\\frac{1}{20}(11+9a)"),
+        ("\\log_2 3", "\\log_{2}(3)"),
+        ("y=-2x", "2x+y=0"),
+        ("\\frac{a}{2}", "\\frac a2"),
+        ("x^2+(y-3)^2=9", "(x-0)^2+(y-3)^2=9"),
+        ("x^{-1}", "\\frac{1}{x}"),
+    ],
+)
+def test_the_gate_lets_other_spellings_pass(gold: str, answer: str) -> None:
+    assert refuse(gold, answer) is None
+
+
 @given(st.text(alphabet=string.printable + "√π−½°​٤", max_size=60), st.text(alphabet=string.printable, max_size=40))
 @settings(max_examples=300, deadline=None)
 def test_the_gate_is_total(gold: str, answer: str) -> None:

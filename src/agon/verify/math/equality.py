@@ -9,6 +9,7 @@ off `3d`).
 from __future__ import annotations
 
 import logging
+from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -16,9 +17,11 @@ from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_la
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from math_verify import verify
 from math_verify.grader import should_treat_as_complex
-from sympy import Float
+from sympy import Expr, Float, N
 
-from agon.verify.math.notation import NEAR, Group, Leaf, Node, as_words, read, same_number
+from agon.verify.math.notation import Group, Leaf, Node, as_words, leaves, read
+from agon.verify.math.rationals import NEAR, Rational, approximates, same_number
+from agon.verify.math.restated import contains
 
 _NORMALIZE = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
@@ -42,8 +45,11 @@ class ParseFailure(Exception):
     """An expression does not parse."""
 
 
-def compare(gold: str, answer: str | None) -> tuple[str, str]:
-    """(`correct`, `wrong`, `unparsable` or `bad_gold`, detail); without an answer, `good` or `bad_gold`."""
+def compare(gold: str, answer: str | None, *suspects: str) -> tuple[str, str]:
+    """(`correct`, `wrong`, `unparsable` or `bad_gold`, detail); without an answer, `good` or `bad_gold`.
+
+    `suspects` are the expressions of the question that a correct answer must not be a disguise of.
+    """
     try:
         check(read(gold), gold)
     except ParseFailure as error:
@@ -51,9 +57,12 @@ def compare(gold: str, answer: str | None) -> tuple[str, str]:
     if answer is None:
         return "good", ""
     try:
-        return ("correct", "") if same(read(gold), read(answer)) else ("wrong", "")
+        if not same(read(gold), read(answer)):
+            return "wrong", ""
     except ParseFailure as error:
         return "unparsable", str(error)
+    restated = any(_restates(gold, answer, part) for part in suspects)
+    return ("unparsable", "repeats the question") if restated else ("correct", "")
 
 
 def warm_up() -> None:
@@ -84,13 +93,12 @@ def same(gold: Node, answer: Node) -> bool:
 
 
 @lru_cache(maxsize=2_000)
-def expression(text: str) -> Any:
-    """The sympy object that a LaTeX text denotes."""
-    source = normalize_latex(text, _NORMALIZE)
+def expression(text: str, real: bool = True) -> Any:
+    """The sympy object that a LaTeX text denotes; its letters stand for real numbers unless told otherwise."""
     try:
         parsed = latex2sympy(
-            source,
-            is_real=not should_treat_as_complex(source),
+            normalize_latex(text, _NORMALIZE),
+            is_real=real,
             convert_degrees=False,
             normalization_config=None,
             conversion_config=_CONVERT,
@@ -102,6 +110,24 @@ def expression(text: str) -> Any:
     if parsed is None:
         raise ParseFailure("nothing to compare")
     return parsed
+
+
+def _restates(gold: str, answer: str, part: str) -> bool:
+    """Whether an answer that equals the gold is `part`: has its ingredients or its tree, and the gold has not."""
+    try:
+        if contains(gold, answer, part):
+            return same(read(gold), read(part))
+        trees = [_evaluated(text) for text in (answer, part, gold)]
+    except ParseFailure:
+        return False
+    return trees[0] == trees[1] != trees[2]
+
+
+def _evaluated(text: str) -> list[Any]:
+    try:
+        return [expression(leaf.text).doit() for leaf in leaves(read(text))]
+    except Exception as error:
+        raise ParseFailure(type(error).__name__) from None
 
 
 def _same_groups(gold: Group, answer: Group) -> bool:
@@ -123,27 +149,42 @@ def _same_leaves(gold: Leaf, answer: Leaf) -> bool:
         return gold.text == answer.text
     if gold.number and answer.number:
         return same_number(gold.number, answer.number)
+    if answer.number and answer.number.decimal:
+        return _approximates(answer.number, gold.text)
     if "=" in answer.text and gold.symbol:
         return _equal(gold.whole, answer.whole)
     return _equal(gold.text, answer.text)
 
 
+def _approximates(decimal: Rational, gold: str) -> bool:
+    """Whether a decimal is the value of a gold that is not a plain number, to the places that it gives."""
+    value = expression(gold)
+    if not isinstance(value, Expr) or not value.is_number or not (value := N(value, 60)).is_real:
+        return False
+    exact = Fraction(str(value))
+    return exact == decimal.value or approximates(decimal, exact)
+
+
 def _equal(gold: str, answer: str) -> bool:
     """math-verify's verdict, and for floats also ours: six places alone would pay 0.0000671 for 0.0000672."""
-    one, other = expression(gold), expression(answer)
+    real = not (should_treat_as_complex(gold) or should_treat_as_complex(answer))
+    one, other = expression(gold, real), expression(answer, real)
     if not verify(one, other, timeout_seconds=None, allow_set_relation_comp=True):
         return False
     if isinstance(one, Float) or isinstance(other, Float):
         try:
-            return bool(abs(one - other) <= NEAR * abs(one))
+            return bool(abs(one - other) <= float(NEAR) * abs(one))
         except TypeError:
             return True
     return True
 
 
 def _only(node: Node) -> Node:
-    """The only value of a set with one value."""
-    return node.items[0] if isinstance(node, Group) and node.brackets == "{}" and len(node.items) == 1 else node
+    """The only value of a set with one value; a set of the empty set stays one."""
+    if not isinstance(node, Group) or node.brackets != "{}" or len(node.items) != 1:
+        return node
+    item = node.items[0]
+    return node if isinstance(item, Leaf) and item.text == "\\emptyset" else item
 
 
 def _source(node: Node) -> str:

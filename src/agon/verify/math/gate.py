@@ -14,11 +14,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
-from functools import lru_cache
 
 from agon.types import Reason
 from agon.verify.math import units
-from agon.verify.math.notation import Group, Leaf, Node, canonical, clean, leaves, read
+from agon.verify.math.notation import Group, Leaf, Node, leaves, read
 from agon.verify.math.operators import Profile, profile
 
 MAX_CHARS = 1000
@@ -38,6 +37,8 @@ _IMPLIED = {
 }
 
 
+_RELATION = re.compile(r"[=<>]|\\(?:le|ge)(?![A-Za-z])")
+_PRODUCT = re.compile(r"\\(?:cdot|times|ast)(?![A-Za-z])|[)}]\s*(?:\\frac|\()")
 _EXPONENT = re.compile(r"\^\s*\{?\s*[-+(]*\s*(\d{3,})")
 _FACTORIAL = re.compile(r"!\s*[)\]}]*\s*!|\d{4}\s*!")
 _EXP = frozenset({"exponential", "hyperbolic"})
@@ -70,10 +71,8 @@ def refuse(gold: str, answer: str, question: str = "") -> Finding | None:
     for rule in (_shape, _percent, _unit):
         if finding := rule(read(gold), read(answer), question):
             return finding
-    if extra := _extra(asked, given, read(gold)):
+    if extra := _extra(asked, given, read(gold), read(answer)):
         return Finding(Reason.UNPARSABLE, extra)
-    if given.operators and canonical(answer) in _segments(question):
-        return Finding(Reason.UNPARSABLE, "repeats the question")
     return None
 
 
@@ -82,13 +81,16 @@ def mentions_percent(text: str) -> bool:
     return "%" in text or "percent" in text.lower()
 
 
-def _permitted(asked: Profile, gold: Node) -> set[str]:
+def _permitted(asked: Profile, gold: Node, answer: Node) -> set[str]:
     """The operators that an answer may have against this gold: the gold's own and their other spellings."""
     permitted = set(asked.operators) | {"power of a symbol"}
     permitted |= {more for label in asked.operators for more in _IMPLIED.get(label, ())}
     permitted |= {"fraction"} if asked.decimal else set()
     permitted |= {"relation", "set operation"} if _is_interval(asked, gold) else set()
-    return permitted | ({"relation"} if _is_curve(gold) else set())
+    if not _is_curve(gold):
+        return permitted
+    unsolved = isinstance(answer, Leaf) and not answer.symbol and "=" in answer.whole
+    return permitted | ({"relation", "sum of terms"} if unsolved else {"relation"})
 
 
 def _is_interval(asked: Profile, gold: Node) -> bool:
@@ -100,16 +102,20 @@ def _is_curve(gold: Node) -> bool:
     return isinstance(gold, Leaf) and bool(gold.symbol) and gold.number is None
 
 
-def _extra(asked: Profile, given: Profile, gold: Node) -> str:
+def _extra(asked: Profile, given: Profile, gold: Node, answer: Node) -> str:
     """The first thing in the answer that the gold does not permit."""
-    if label := next(iter(sorted(given.operators - _permitted(asked, gold))), ""):
+    if label := next(iter(sorted(given.operators - _permitted(asked, gold, answer))), ""):
         return f"{label} where the gold has none"
     if name := next(iter(sorted(given.patterns - asked.patterns)), ""):
         return name
+    if all(leaf.number for leaf in leaves(gold)) and any(map(_is_product, leaves(answer))):
+        return "product where the gold is a number"
     if unknown := sorted(given.unknown - asked.unknown):
         return f"command \\{unknown[0]}"
     if given.tower > max(1, asked.tower):
         return "tower of powers"
+    if given.joints > max(asked.joints, "relation" in asked.operators):
+        return "more set operations than the gold has"
     known = asked.variables | set(gold.symbol if _is_curve(gold) else "") | set("e" if _EXP & asked.operators else "")
     foreign = given.variables - known
     if foreign and not (_is_interval(asked, gold) and "relation" in given.operators):
@@ -117,8 +123,14 @@ def _extra(asked: Profile, given: Profile, gold: Node) -> str:
     return ""
 
 
+def _is_product(leaf: Leaf) -> bool:
+    return leaf.number is None and bool(_PRODUCT.search(leaf.text))
+
+
 def _shape(gold: Node, answer: Node, _: str) -> Finding | None:
     """One value for one value; a set is not a tuple where the gold is ordered; brackets are part of the answer."""
+    if gold.symbol and answer.symbol and gold.symbol != answer.symbol:
+        return Finding(Reason.WRONG, f"{answer.symbol} where the gold gives {gold.symbol}")
     if isinstance(answer, Leaf):
         return _leaf_shape(gold, answer)
     if len(answer.items) > MAX_ITEMS or any(isinstance(item, Leaf) and not item.text for item in answer.items):
@@ -137,13 +149,13 @@ def _shape(gold: Node, answer: Node, _: str) -> Finding | None:
 
 
 def _leaf_shape(gold: Node, answer: Leaf) -> Finding | None:
-    """A symbol in front must be the gold's, if it has one; a number base its own, or 10; no chains of equations."""
-    if gold.symbol and answer.symbol and gold.symbol != answer.symbol:
-        return Finding(Reason.WRONG, f"{answer.symbol} where the gold gives {gold.symbol}")
+    """A number base must be the gold's, or 10; no letter is given by itself; no chains of relations."""
     if isinstance(gold, Leaf) and answer.base not in ("", gold.base, "" if gold.base else "10"):
         return Finding(Reason.WRONG, f"base {answer.base}")
-    if answer.whole.count("=") > max(1, sum(leaf.whole.count("=") for leaf in leaves(gold))):
-        return Finding(Reason.UNPARSABLE, "chain of equations")
+    if len(answer.symbol) == 1 and answer.symbol in profile(answer.text).variables:
+        return Finding(Reason.UNPARSABLE, f"{answer.symbol} on both sides")
+    if len(_RELATION.findall(answer.whole)) > max(1, sum(len(_RELATION.findall(leaf.whole)) for leaf in leaves(gold))):
+        return Finding(Reason.UNPARSABLE, "chain of relations")
     return None
 
 
@@ -160,11 +172,15 @@ def _percent(gold: Node, answer: Node, question: str) -> Finding | None:
     return Finding(Reason.WRONG, "percent sign that neither gold nor question has")
 
 
-def _unit(gold: Node, answer: Node, _: str) -> Finding | None:
-    """Units are optional; two known ones must agree."""
+def _unit(gold: Node, answer: Node, question: str) -> Finding | None:
+    """Units are optional; two known ones must agree, and an unknown one must be something to count."""
     for one, other in zip(leaves(gold), leaves(answer), strict=False):
         if units.clash(one.unit, other.unit):
             return Finding(Reason.WRONG, f"{other.unit} where the gold is in {one.unit}")
+    unknown = {leaf.unit for leaf in leaves(answer) if not units.is_known(leaf.unit)}
+    for unit in sorted(unknown - {""} - {leaf.unit for leaf in leaves(gold)}):
+        if not units.could_count(unit, question):
+            return Finding(Reason.UNPARSABLE, f"{unit} is not a unit")
     return None
 
 
@@ -198,11 +214,3 @@ def _sizes(text: str, gold: str) -> str:
         if len(exponent) > max(2, longest) or (len(exponent) > 3 and exponent not in gold):
             return f"exponent of {len(exponent)} digits"
     return "big factorial" if _FACTORIAL.search(text) and not _FACTORIAL.search(gold) else ""
-
-
-@lru_cache(maxsize=4_000)
-def _segments(question: str) -> frozenset[str]:
-    """Every expression between dollar signs in a question in canonical form, without a trailing `=` or `?`."""
-    matches = re.findall(r"\$\$?([^$]{1,1000})\$|\\\[(.{1,1000}?)\\\]|\\\((.{1,1000}?)\\\)", question, re.DOTALL)
-    parts = [part for groups in matches for part in groups if part]
-    return frozenset(canonical(clean(part).rstrip("=?. ")) for part in parts)

@@ -1,7 +1,7 @@
 """The notation of a final answer: what it states, apart from how it is typeset.
 
-`clean` removes typesetting; `read` splits the rest into values with their symbol, unit and percent sign, and into
-tuples, sets and lists. All of it is linear in the text, so it is safe on anything that a policy writes. The only
+`read` splits a cleaned text into values with their symbol, unit and percent sign, and into tuples, sets, lists,
+intervals and columns. All of it is linear in the text, so it is safe on anything that a policy writes. The only
 mathematics here is that of plain rational numbers; math-verify compares expressions, in a different process.
 """
 
@@ -9,82 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 
+from agon.verify.math.rationals import Rational, number
+from agon.verify.math.spelling import clean
 from agon.verify.math.units import split_unit
 
-_UNICODE = str.maketrans(
-    {
-        **dict.fromkeys("−–‐‑﹣", "-"),
-        **{
-            "×": r"\times ",
-            "·": r"\cdot ",
-            "⋅": r"\cdot ",
-            "÷": r"\div ",
-            "√": r"\sqrt ",
-            "±": r"\pm ",
-            "…": r"\ldots ",
-        },
-        **{
-            "π": r"\pi ",
-            "∞": r"\infty ",
-            "∅": r"\emptyset ",
-            "ℝ": r"\mathbb{R}",
-            "°": r"^\circ ",
-            "²": "^2",
-            "³": "^3",
-        },
-        **{"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in "},
-        **{"½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⟨": "(", "⟩": ")"},
-    }
-)
-_END = r"(?![A-Za-z])"
-_REWRITES = tuple(
-    (trigger, re.compile(pattern), replacement)
-    for trigger, pattern, replacement in (
-        ("inf", rf"(?<![A-Za-z\\])(?:infinity|inf){_END}", r"\\infty"),
-        ("", rf"(?<![A-Za-z\\])(pi|sqrt|sin|cos|tan|cot|sec|csc|arcsin|arccos|arctan|ln|log|exp){_END}", r"\\\1"),
-        ("\\!", r",\\!\s*", ","),
-        ("{,}", r"\{,\}", ","),
-        ("\\", rf"\\(?:left|right|[bB]igg?[lrm]?){_END}\.?", ""),
-        ("\\", rf"(?<!\\)\\(?:(?:displaystyle|textstyle|limits){_END}|!)", ""),
-        ("", rf"(?<!\\)\\(?:[,;: ]|q?quad{_END})|~|\s+", " "),
-        ("\\", rf"\\(?:(?:math|text)(?:rm|bf|it|sf|tt|normal)|[mh]box|boldsymbol|bm){_END}", r"\\text"),
-        ("\\text", r"\\text\s*\{([ie])\}", r" \1"),
-        ("frac", rf"\\[dtc]frac{_END}", r"\\frac"),
-        ("frac", r"\\frac\s*(\d)\s*(\d)", r"\\frac{\1}{\2}"),
-        ("frac", r"\\frac\s*(\d)\s*\{", r"\\frac{\1}{"),
-        ("frac", r"(\\frac\s*\{[^{}]*\})\s*(\d)", r"\1{\2}"),
-        ("sqrt", r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
-        ("*", r"(?<!\*)\*(?!\*)", r"\\cdot "),
-        ("\\", rf"\^\s*\{{\s*\\circ\s*\}}|\\degree{_END}", r"^\\circ"),
-        ("brace", rf"\\l(?:brace){_END}", r"\\{"),
-        ("brace", rf"\\r(?:brace){_END}", r"\\}"),
-        ("angle", rf"\\langle{_END}", "("),
-        ("angle", rf"\\rangle{_END}", ")"),
-        ("vert", rf"\\[lr]?vert{_END}", "|"),
-        ("\\", rf"\\(le|ge|ne)(?:q|qslant|qq)?{_END}", r"\\\1"),
-        ("\\lt", rf"\\lt{_END}", "<"),
-        ("\\gt", rf"\\gt{_END}", ">"),
-        ("\\%", r"\\%", "%"),
-    )
-)
-_WRAPPERS = (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("`", "`"))
-_PLAIN = re.compile(r"-?\d+(?:\.\d+)?")
-_TAIL = re.compile(r"(?<![.,;\s])\s*[.,;]?$")
-_DOLLAR = re.compile(r"(?<!\\)\$")
-_REDUNDANT_SPACE = re.compile(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])")
-
-_INT = r"\d{1,3}(?:,\d{3})+|\d{1,3}(?: \d{3})+|\d+"
-_NUMBER = re.compile(
-    rf"(?P<sign>[-+]?)\s*(?:(?P<whole>{_INT})?(?P<point>\.\d*)?(?:\\overline\s*\{{(?P<repeat>\d+)\}})?"
-    r"(?:\s*(?:\\times|\\cdot)\s*10\s*\^\s*(?:\{\s*(?P<exp>-?\d{1,2})\s*\}|(?P<exp1>\d)))?)"
-)
-_FRACTION = re.compile(
-    rf"(?P<sign>[-+]?)\s*(?:(?P<mixed>\d+)\s*)?\\frac\s*\{{\s*(?P<top>-?\s*(?:{_INT}))\s*\}}\s*\{{\s*(?P<bottom>{_INT})\s*\}}"
-    rf"|(?P<sign2>[-+]?)\s*(?P<top2>{_INT})\s*/\s*(?P<bottom2>{_INT})"
-)
 _GREEK = """
     alpha beta gamma delta epsilon varepsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau phi varphi chi psi
     omega ell
@@ -96,22 +26,24 @@ _ASSIGN = re.compile(
     rf"|\(\s*{_NAME}(?:\s*,\s*{_NAME})*\s*\))"
     r"\s*(=|\\in(?![A-Za-z]))\s*(?=\S)"
 )
-_BASED = re.compile(r"([0-9A-F]+)\s*_\s*(?:\{\s*(\d{1,2})\s*\}|(\d{1,2}))")
-_RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s*:\s*\d+(?:\.\d+)?)+")
+_BASED = re.compile(r"(?:\(([0-9A-F]+)\)|([0-9A-F]+))\s*_\s*(?:\{\s*\(?\s*(\w+)\s*\)?\s*\}|(\d{1,2}))")
+_DIGITS = "two three four five six seven eight nine ten eleven twelve"
+_BASES = {word: str(base) for base, word in enumerate(_DIGITS.split(), start=2)}
+_RATIO = re.compile(r"\d+(?:\.\d+)?(?:\s*(?::|to)\s*\d+(?:\.\d+)?)+")
+_OR = re.compile(r"\s*(?:\\text\s*\{\s*or\s*\}|(?<![A-Za-z\\])or(?![A-Za-z]))\s*")
 _CONNECTIVE = re.compile(r",?\s*(?:\\text\s*\{\s*,?\s*(?:and|or)\s*,?\s*\}|(?<![A-Za-z\\])(?:and|or)(?![A-Za-z]))\s*,?")
 _WORDS = re.compile(r"\(?[A-Za-z][A-Za-z'’.\- ]*(?:,\s*[A-Za-z'’.\- ]+)*\)?")
+_TIME = re.compile(r"(\d{1,2}:\d{2})\s*([ap])\.?m\.?", re.IGNORECASE)
+_FILLER = re.compile(r"^(?:(?:option|choice) (?=\(?[a-z]\)?$)|(?:an?|the) (?=\w\w))")
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
-NEAR = 2e-6
+_COLUMN = re.compile(r"\\begin\s*\{[pb]matrix\}([^&]*)\\end\s*\{[pb]matrix\}")
+_BUILDER = re.compile(rf"\\\{{\s*{_LETTER}(?:\s*\\in\s*\\mathbb\{{R\}})?\s*(?:\||:|\\mid(?![a-z]))(.*)\\\}}")
+_COMPARISON = re.compile(r"(<|>|\\le(?![A-Za-z])|\\ge(?![A-Za-z]))")
+_THOUSANDS = re.compile(r"(?:[^,;(\[]|(?<=\d),(?=\d{3}(?!\d)))*")
+_RISING = ("<", "\\le")
+_VARIABLE = re.compile(_LETTER)
+_PERCENT = re.compile(r"\s*(?:%|\\text\s*\{\s*(?:per ?cent|pct|%)\s*\}|(?<![A-Za-z\\])(?:per ?cent|pct))$")
 _OPEN, _CLOSE = "([{", ")]}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rational:
-    """A rational number and how it is written: an unevaluated fraction is not an integer."""
-
-    value: Fraction
-    decimal: bool = False
-    fraction: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,55 +75,24 @@ class Group:
 Node = Leaf | Group
 
 
-@lru_cache(maxsize=10_000)
-def clean(text: str) -> str:
-    """The text without typesetting: delimiters, spacing, fonts, synonyms of the same sign."""
-    text = text.strip()
-    if _PLAIN.fullmatch(text):
-        return text
-    text = _unwrap(text.translate(_UNICODE).strip())
-    for trigger, pattern, replacement in _REWRITES:
-        if trigger in text:
-            text = pattern.sub(replacement, text)
-    return _TAIL.sub("", _unwrap(text.strip()))
-
-
-@lru_cache(maxsize=10_000)
-def canonical(text: str) -> str:
-    """The cleaned text without redundant spaces: two texts with the same canonical form are the same answer."""
-    return _REDUNDANT_SPACE.sub("", clean(text))
-
-
 def as_words(text: str) -> str | None:
-    """The lower-case words of an answer that is words (`\\text{east}`, `(B)`), or None when it is mathematics."""
-    cleaned = clean(text)
-    inner = _TEXT.fullmatch(cleaned)
-    words = (inner.group(1) if inner else cleaned).strip().rstrip(".")
-    if not _WORDS.fullmatch(words) or not (inner or re.match(r"[A-Za-z]{3}", words)):
-        return None
-    return " ".join(words.strip("()").lower().replace("’", "'").split())
+    """The words of an answer in words, or a time (`\\text{east}`, `(B)`, `12:30 PM`), else None."""
+    words, quoted = _unquoted(text)
+    if _TIME.fullmatch(words):
+        return plain_words(text)
+    is_prose = _WORDS.fullmatch(words.rstrip(".")) and (quoted or re.match(r"[A-Za-z]{3}|an? \w", words))
+    return plain_words(text) if is_prose else None
 
 
-def number(text: str) -> Rational | None:
-    """The rational that `text` spells: integer, decimal, repeating decimal, fraction, mixed or scientific."""
-    if match := _FRACTION.fullmatch(text):
-        return _fraction(match)
-    match = _NUMBER.fullmatch(text)
-    if not match or not (match["whole"] or len(match["point"] or "") > 1 or match["repeat"]):
-        return None
-    if match["repeat"] and not match["point"]:
-        return None
-    return _decimal(match)
-
-
-def same_number(gold: Rational, answer: Rational) -> bool:
-    """Whether two rationals are equal; a decimal may also stand for a fraction to six places and six digits."""
-    if gold.value == answer.value:
-        return True
-    if not (gold.fraction and answer.decimal) and not (gold.decimal and answer.fraction):
-        return False
-    gap = abs(gold.value - answer.value)
-    return gap <= 1e-6 and gap <= NEAR * abs(gold.value)
+def plain_words(text: str) -> str:
+    """A text in lower case without brackets, articles and `option` in front of a letter."""
+    words, _ = _unquoted(text)
+    if time := _TIME.fullmatch(words):
+        return f"{time[1]} {time[2].lower()}m"
+    words = _FILLER.sub("", " ".join(words.rstrip(".").lower().replace("’", "'").split()))
+    while words.startswith("(") and words.endswith(")"):
+        words = words[1:-1].strip()
+    return words[0] if re.fullmatch(r"[a-z]\)", words) else words
 
 
 @lru_cache(maxsize=10_000)
@@ -207,62 +108,94 @@ def leaves(node: Node) -> tuple[Leaf, ...]:
     return tuple(leaf for item in node.items for leaf in leaves(item))
 
 
-def _unwrap(text: str) -> str:
-    """Remove pairs of delimiters around the whole text, and unescaped dollar signs in pairs."""
-    while text[:1] in ("$", "\\", "*", "`"):
-        pair = next((pair for pair in _WRAPPERS if _wraps(text, *pair)), None)
-        if pair is None:
-            break
-        text = text[len(pair[0]) : -len(pair[1])].strip()
-    if "$" not in text or len(_DOLLAR.findall(text)) % 2:
-        return text
-    return _DOLLAR.sub("", text)
-
-
-def _wraps(text: str, start: str, end: str) -> bool:
-    inner = text[len(start) : -len(end)]
-    return bool(inner) and text.startswith(start) and text.endswith(end) and start not in inner
-
-
-def _digits(text: str) -> int:
-    return int(re.sub(r"[, ]", "", text))
-
-
-def _fraction(match: re.Match[str]) -> Rational | None:
-    top, bottom = _digits(match["top"] or match["top2"]), _digits(match["bottom"] or match["bottom2"])
-    if bottom == 0 or (match["mixed"] and top < 0):
-        return None
-    value = Fraction(top, bottom) + int(match["mixed"] or 0)
-    return Rational(-value if "-" in (match["sign"] or match["sign2"] or "") else value, fraction=True)
-
-
-def _decimal(match: re.Match[str]) -> Rational:
-    digits = (match["point"] or ".")[1:]
-    value = Fraction(_digits(match["whole"] or "0")) + Fraction(int(digits or "0"), 10 ** len(digits))
-    if repeat := match["repeat"]:
-        value += Fraction(int(repeat), (10 ** len(repeat) - 1) * 10 ** len(digits))
-    value *= Fraction(10) ** int(match["exp"] or match["exp1"] or 0)
-    return Rational(-value if match["sign"] == "-" else value, decimal=bool(match["point"]))
+def _unquoted(text: str) -> tuple[str, bool]:
+    """The cleaned text, or what one `\\text` around all of it quotes, and whether there was one."""
+    cleaned = clean(text)
+    inner = _TEXT.fullmatch(cleaned)
+    return (inner[1] if inner else cleaned).strip(), inner is not None
 
 
 def _node(text: str, depth: int) -> Node:
-    """Parse one value, or a group in brackets, a list or a ratio."""
+    """Parse one value, or a group in brackets, a list, a ratio, an interval or a column."""
     symbol, rest = _assignment(text)
     bare = _marks(rest)[0]
     if depth > 3 or number(bare):
         return _leaf(text)
     if _RATIO.fullmatch(bare):
-        return Group(":", tuple(_leaf(part.strip()) for part in bare.split(":")), symbol)
+        return Group(":", tuple(_leaf(part.strip()) for part in re.split(":|to", bare)), symbol)
+    if column := _COLUMN.fullmatch(rest):
+        rows = [row for row in column[1].split("\\\\") if row.strip()]
+        return Group("()", _items(rows, depth, False), symbol)
+    if builder := _BUILDER.fullmatch(rest):
+        return _node(builder[1].strip(), depth + 1)
+    if region := _region(text):
+        return _node(region, depth + 1)
+    return _bracketed(symbol, rest, depth) or _listed(text, symbol, rest, depth)
+
+
+def _bracketed(symbol: str, rest: str, depth: int) -> Node | None:
+    """The group or the value inside brackets around the whole text, if there are any."""
     brackets = _brackets(rest)
     inner = _split(_inside(rest, brackets)) if brackets else []
     if len(inner) > 1 or brackets == "{}":
         return Group(brackets, _items(inner, depth, brackets == "{}"), symbol)
     if brackets and inner[0]:
         return _node(inner[0] if not symbol else f"{symbol}={inner[0]}", depth + 1)
+    return None
+
+
+def _listed(text: str, symbol: str, rest: str, depth: int) -> Node:
+    """A bare list, or one value."""
+    if "," in rest and _THOUSANDS.fullmatch(rest) and "\\{" not in rest and not _CONNECTIVE.search(rest):
+        return _leaf(text.replace(",", ""))
     parts = _split(rest)
     if len(parts) > 1:
-        return Group("", _items(parts, depth, True), symbol)
+        items = _items(parts, depth, True)
+        return _point(items) or Group("", items, symbol)
     return Group("", _items([text], depth, True)) if len(_signs(text)) > 1 else _leaf(text)
+
+
+def _point(items: tuple[Node, ...]) -> Group | None:
+    """`x = 1, y = 2` is the point (1,2): a list whose values have different letters as names, in their order."""
+    names = [item.symbol for item in items]
+    if len(set(names)) < len(names) or not all(len(name) == 1 for name in names):
+        return None
+    return Group("()", tuple(sorted(items, key=lambda item: item.symbol)), f"({','.join(sorted(names))})")
+
+
+def _region(text: str) -> str:
+    """`x < 2 or x > 3` as `x \\in (-\\infty, 2) \\cup (3, \\infty)`; empty if it is not inequalities in one letter."""
+    if not _COMPARISON.search(text) and "\\infty" not in text:
+        return ""
+    parts = _OR.split(text)
+    found = [_interval(part) or ("", part if len(parts) > 1 and _is_open_ended(part) else "") for part in parts]
+    letters = {letter for letter, _ in found if letter}
+    if len(letters) > 1 or not all(interval for _, interval in found):
+        return ""
+    return "".join(f"{letter} \\in " for letter in letters) + r" \cup ".join(interval for _, interval in found)
+
+
+def _interval(text: str) -> tuple[str, str] | None:
+    """`3 < x \\le 4` as ("x", "(3,4]"); None if it is not an inequality in one letter between constants."""
+    parts = [part.strip() for part in _COMPARISON.split(text)]
+    if len(parts) == 3:
+        rising = parts[1] in _RISING
+        end = "\\infty" if rising == bool(_VARIABLE.fullmatch(parts[2])) else "-\\infty"
+        parts = [end, "<>"[not rising], *parts] if _VARIABLE.fullmatch(parts[0]) else [*parts, "<>"[not rising], end]
+    if len(parts) != 5 or not _VARIABLE.fullmatch(parts[2]):
+        return None
+    low, first, letter, second, high = parts if parts[1] in _RISING else reversed(parts)
+    if (first in _RISING) != (second in _RISING) or not all(map(_is_constant, (low, high))):
+        return None
+    return letter, f"{'(' if first in '<>' else '['}{low}, {high}{')' if second in '<>' else ']'}"
+
+
+def _is_open_ended(text: str) -> bool:
+    return "\\infty" in text and bool(_brackets(text))
+
+
+def _is_constant(text: str) -> bool:
+    return bool(text) and not re.search("[A-Za-z=|]", re.sub(r"\\[A-Za-z]+", "", text))
 
 
 def _items(parts: list[str], depth: int, bag: bool) -> tuple[Node, ...]:
@@ -284,7 +217,9 @@ def _leaf(text: str) -> Leaf:
     symbol, rest = _assignment(text)
     bare, unit, percent = _marks(rest)
     if based := _BASED.fullmatch(bare):
-        return Leaf(based[1], text, symbol, unit, based[2] or based[3], percent)
+        base = based[3] or based[4]
+        if (base := _BASES.get(base, base)).isdigit():
+            return Leaf(based[1] or based[2], text, symbol, unit, base, percent)
     return Leaf(bare, text, symbol, unit, "", percent, number(bare))
 
 
@@ -298,7 +233,7 @@ def _assignment(text: str) -> tuple[str, str]:
 
 def _marks(text: str) -> tuple[str, str, bool]:
     """Value, unit, and whether a percent sign follows."""
-    bare = re.sub(r"\s*(?:%|\\text\s*\{\s*(?:percent|%)\s*\}|(?<![A-Za-z\\])percent)$", "", text)
+    bare = _PERCENT.sub("", text)
     if bare != text:
         return bare.strip(), "", True
     bare, unit = split_unit(text, lambda head: number(head) is not None)

@@ -52,24 +52,37 @@ _SIGNS = {"/": "fraction", "!": "factorial", "|": "absolute value", "=": "relati
 _PATTERNS = {
     "code notation": re.compile(r"(?<![\w.])0[xXbBoO][0-9A-Fa-f]|\d[eE][-+]?\d|\*\*|//|\+\+"),
     "double sign": re.compile(r"[-+]\s*[-+]|[-+]\s*\(\s*[-+]"),
-    "zeroth power": re.compile(r"\^\s*(?:0(?![\d.])|\{\s*[-+]?0+\s*\})"),
+    "power of zero or one": re.compile(r"\^\s*(?:[01](?![\d.])|\{\s*(?:[-+]?0+|\+?0*1)\s*\})"),
+    "zero term": re.compile(
+        r"(?:[-+]|\\pm)\s*0(?!\s*[\d.)])|(?<![\w.}])0\s*(?:[A-Za-z(+-]|\\(?:cdot|times|pi|sqrt)(?![a-z]))"
+    ),
     "split number": re.compile(r"\d\s+\d|\d\s*\\text\s*\{\s*[\d.]|[\d.]\s*\.\s*\d*\."),
-    "numeric product": re.compile(r"\(\s*-?[\d.]+\s*\)\s*[\d(]|\d\s*\(\s*-?[\d.]+\s*\)|\}\s*(?:\(\s*-?)?\d"),
+    "numeric product": re.compile(
+        r"\(\s*-?[\d.]+\s*\)\s*[\d(]|[\d}]\s*\(\s*-?(?:[\d.]+|\d+/\d+|\\frac\{\d+\}\{\d+\})\s*\)|\}\s*\d"
+    ),
+    "number behind a letter": re.compile(r"(?<![A-Za-z\\])(?<!\\frac )[A-Za-z]\s*\d"),
+    "arithmetic with infinity": re.compile(
+        r"\\infty\s*(?:\\cdot|\\times|[-+/^\d(])|[\d)]\s*(?:(?:\\cdot|\\times)\s*)?\\infty"
+    ),
     "subscripted number": re.compile(r"[\d)\]]\s*_"),
     "ellipsis": re.compile(r"\.\s*\."),
     "stray sign": re.compile(r"[%#@?\"&`']|\\\\|\$|[€£]"),
 }
+_LOG_BASE = re.compile(r"(\\log\s*)_\s*(?:[A-Za-z0-9]|\{[^{}]*\})")
+_FRACTIONAL_POWER = re.compile(r"(?<!\d)\d*\s*\^\s*\{\s*-?\s*(?:\d+\s*/\s*\d+|\\frac\s*\{\d+\}\s*\{\d+\})\s*\}")
+_SET_OPERATION = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])")
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What an expression consists of. `unknown` are commands that no rule covers."""
+    """What an expression consists of. `unknown` are commands that no rule covers; `joints` counts set operations."""
 
     operators: frozenset[str]
     variables: frozenset[str]
     patterns: frozenset[str]
     unknown: frozenset[str]
     tower: int
+    joints: int
     decimal: bool
 
 
@@ -79,7 +92,9 @@ def profile(text: str) -> Profile:
     numbers = [leaf.number for leaf in leaves(read(text)) if leaf.number]
     plain = " , ".join(leaf.text for leaf in leaves(read(text)) if not leaf.number)
     body = re.sub(r"\\(?:begin|end)\s*\{[a-zA-Z]*matrix\}", " ", plain)
-    tokens = _TOKEN.findall(re.sub(r"\\(?:text|mathbb)\s*\{[^{}]*\}", " ", body))
+    rooted = _FRACTIONAL_POWER.sub(r"\\sqrt{}", body)
+    tokens = _TOKEN.findall(re.sub(r"\\(?:text|mathbb)\s*\{[^{}]*\}", " ", rooted))
+    body = _LOG_BASE.sub(r"\1 ", body)
     commands = frozenset(token[1:] for token in tokens if len(token) > 1 and token[0] == "\\")
     written_out = {"fraction"} if any(number.fraction for number in numbers) else set()
     return Profile(
@@ -89,6 +104,7 @@ def profile(text: str) -> Profile:
         patterns=frozenset(name for name, pattern in _PATTERNS.items() if pattern.search(body)),
         unknown=commands - _KNOWN,
         tower=_tower(plain),
+        joints=len(_SET_OPERATION.findall(plain)),
         decimal=any(number.decimal for number in numbers) or bool(re.search(r"\.\d", plain)),
     )
 
@@ -99,10 +115,17 @@ def _operators(plain: str, tokens: list[str], commands: frozenset[str]) -> froze
     labels |= {"named" for token in tokens if token in _WORD_OPERATORS}
     labels |= {"determinant"} if "vmatrix" in plain.lower() else set()
     for index, token in enumerate(tokens):
-        before, after = tokens[index - 1] if index else "", tokens[index + 1] if index + 1 < len(tokens) else ""
+        before, after = _before(tokens, index), tokens[index + 1] if index + 1 < len(tokens) else ""
         if label := _arithmetic(token, before, after):
             labels.add(label)
     return frozenset(labels)
+
+
+def _before(tokens: list[str], index: int) -> str:
+    """The token in front of a place; of a power of a letter, the letter."""
+    before = tokens[index - 1] if index else ""
+    power = index > 2 and tokens[index] != "^" == tokens[index - 2] and before[:1].isdigit()
+    return tokens[index - 3] if power and tokens[index - 3][-1:].isalpha() else before
 
 
 def _arithmetic(token: str, before: str, after: str) -> str:

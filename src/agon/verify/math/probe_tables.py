@@ -1,4 +1,4 @@
-"""Answers whose verdict is known, as tables: a line is `answer` (the gold is 42) or `gold ;; answer`."""
+"""Answers that must not be paid, as tables: a line is `answer` (the gold is 42) or `gold ;; answer`."""
 
 from __future__ import annotations
 
@@ -119,6 +119,23 @@ nan
 42+0i
 \frac{d}{dx} 42x
 f(42)
+42 squared
+42 doubled
+42 inverse
+42 five
+42 tens
+42 divided by two
+42 point five
+42 per cent
+42 pct
+42 kilo
+42\text{ less seven}
+42\text{ base nine}
+42+0
+42/1
+42x^1
+49^{1/2}
+\frac{\ln 128}{\ln 2}
 \{42\} \cup \emptyset
 """
 STRANGE_FOR_42 = (
@@ -186,148 +203,50 @@ y = -2x ;; x=-2x
 e^{2} ;; e^{3}
 (2,\infty) ;; x \ge 2
 1 \pm \sqrt{19} ;; 1+\sqrt{19}
+1 \pm \sqrt{19} ;; 1\pm\sqrt{19}\pm 0
+2\sqrt{5} ;; √52
+2\sqrt{5} ;; sqrt 52
+\frac{1}{2} ;; 0.5000005
+\frac{1}{2} ;; 1/2 squared
+\pi ;; 3.14159
+\pi ;; \pi^1
+\frac{3}{4} ;; \frac{1}{2}\cdot\frac{3}{2}
+\frac{3}{4} ;; \frac{3\cdot\frac{3}{4}}{3}
+|z|^2+i ;; z^2+i
+1.25 ;; \frac{2(\frac{1}{2})}{2}
+\frac{5}{2} ;; 2(\frac{1}{2})
+y = 2x + 3 ;; y=2x+3+y-y
+y = -2x ;; y=-x-x
+x^3+3x-6 ;; x^3+3x-6+0x
+2k ;; k2
+\infty ;; \infty\cdot 2
+(3,4] ;; 3<x\le4\le 5
+(3,4] ;; 3<x<4
+x > 2 ;; y > 2
+(-\infty, 2) \cup (3, \infty) ;; (-\infty,2)\cup(3,\infty)\cup\{5\}
+(-\infty, 2) \cup (3, \infty) ;; x\le 2 or x>3
+-2,1 ;; x=-2,y=1
+(-1,6) ;; x=6, y=-1
+58,500 ;; 58, 500
+106^\circ ;; 106 degrees Celsius
+\emptyset ;; \{\emptyset\}
+\begin{pmatrix} 1 \\ 2 \end{pmatrix} ;; \begin{pmatrix} 1 & 2 \end{pmatrix}
+204_5 ;; 204 base 6
+\text{(D)} ;; A D
 """
-PAID_FOR_42 = r"""
-42
- 42
-42.
-42.0
-42.00
-+42
-$42$
-\(42\)
-\[42\]
-$$42$$
-**42**
-(42)
-\{42\}
-x=42
-x = 42
-n=42
-y=42
-f(x)=42
-AB=42
-42_{10}
-42 apples
-42 \text{ cm}
-42\text{ square units}
-42^\circ
-\$42
-$42
-42 dollars
-\text{42}
-\mathrm{42}
-\mathbf{42}
-\left(42\right)
-4.2\times 10^{1}
-4.2 \cdot 10^1
-42,
-"""
-PAID_PAIRS = r"""
-\frac{3}{4} ;; 3/4
-\frac{3}{4} ;; 0.75
-\frac{3}{4} ;; .75
-\frac{3}{4} ;; \dfrac34
-\frac{3}{4} ;; \frac{6}{8}
-\frac{1}{3} ;; 0.333333
-\frac{1}{3} ;; 0.\overline{3}
-0.75 ;; \frac{3}{4}
-0.75 ;; 75/100
-1\frac{4}{5} ;; 1.8
-1\frac{4}{5} ;; \frac{9}{5}
-2\sqrt{3} ;; \sqrt{12}
-2\sqrt{3} ;; 2 \cdot \sqrt{3}
-2\sqrt{3} ;; 2*sqrt(3)
-2\sqrt{3} ;; 2√3
-2\sqrt{3} ;; 3.464102
-\frac{\sqrt{3}}{3} ;; \frac{1}{\sqrt{3}}
-\frac{\sqrt{3}}{3} ;; \sqrt3/3
-11\pi ;; 11 \pi
-11\pi ;; 11π
-11\pi ;; 11pi
-11\pi ;; \pi \cdot 11
-18+2\pi ;; 2\pi+18
-18+2\pi ;; 2(9+\pi)
-x^2+1 ;; 1 + x^{2}
-x^2+2x+1 ;; (x+1)^2
-x^3+3x-6 ;; x^3 + 3x - 6
-(a+5)(b+2) ;; (b+2)(a+5)
-6r^2-4r-24 ;; -24 - 4r + 6r^2
-\frac{11+9a}{20} ;; \frac{9a+11}{20}
-\frac{11+9a}{20} ;; (11+9a)/20
-1+2i ;; 2i + 1
-6 - 5i ;; -5i+6
-y = 2x + 3 ;; 2x+3
-y = 2x + 3 ;; y=3+2x
-y = 2x + 3 ;; y - 2x = 3
-5x - 7y + 11z + 4 = 0 ;; 5x-7y+11z=-4
-x=5 ;; 5
-x=5 ;; x = 5.0
-(3,4] ;; (3, 4]
-(3,4] ;; \left(3,4\right]
-(2,\infty) ;; (2, \infty)
-(2,\infty) ;; x>2
-(2,\infty) ;; x \in (2,\infty)
-[-2,7] ;; -2 \le x \le 7
-x \in [-2,7] ;; [-2,7]
-(0,9) \cup (9,36) ;; (0, 9)\cup(9, 36)
-(-\infty, 2) \cup (3, \infty) ;; (3,\infty) \cup (-\infty,2)
-3, 5, 7 ;; 7, 5, 3
-3, 5, 7 ;; \{3,5,7\}
-3, 5, 7 ;; 3,5,7
-3, 5, 7 ;; 3, 5 and 7
--2,1 ;; x = -2, x = 1
--2,1 ;; x=1 \text{ or } x=-2
-1 \pm \sqrt{19} ;; 1-\sqrt{19}, 1+\sqrt{19}
-1-\sqrt{19}, 1+\sqrt{19} ;; 1 \pm \sqrt{19}
-\{1\pm\sqrt{5},-2\} ;; -2, 1+\sqrt5, 1-\sqrt5
-(2,4) ;; (2, 4)
-(2,4) ;; (x,y)=(2,4)
-(6,31,-1) ;; \langle 6, 31, -1 \rangle
-\left( 3, \frac{\pi}{2} \right) ;; (3, \pi/2)
-58,500 ;; 58500
-58500 ;; 58,500
-58500 ;; 58{,}500
-58500 ;; 58\,500
-11,\! 111,\! 111,\! 100 ;; 11111111100
-\$32,\!348 ;; 32348
-\$32,\!348 ;; $32,348
-\$18.90 ;; 18.9
-\$18.90 ;; 18.90 dollars
-.0000672 ;; 6.72\times10^{-5}
-90^\circ ;; 90
-90^\circ ;; 90 degrees
-90^\circ ;; 90^{\circ}
-15\mbox{ cm}^2 ;; 15
-15\mbox{ cm}^2 ;; 15 \text{ square centimeters}
-5.4 \text{ cents} ;; 5.4
-\frac{270}7\text{ degrees} ;; \frac{270}{7}
-40_9 ;; 40_{9}
-40_9 ;; 40
-\text{(C)} ;; C
-\text{(C)} ;; (C)
-\text{(C)} ;; \text{C}
-\text{ellipse} ;; ellipse
-\text{Evelyn} ;; \text{evelyn}
-\cot x ;; \frac{\cos x}{\sin x}
-\cot x ;; \cot(x)
-\begin{pmatrix} -7 \\ 16 \\ 5 \end{pmatrix} ;; \begin{bmatrix}-7\\16\\5\end{bmatrix}
-\begin{pmatrix} 1/5 \\ -18/5 \end{pmatrix} ;; \begin{pmatrix} \frac15 \\ -\frac{18}{5} \end{pmatrix}
-25\% ;; 25
-\ln 2 ;; \ln(2)
-e^{2} ;; e^2
-2^{100} ;; 4^{50}
-\infty ;; inf
-\mathbb{R} ;; (-\infty,\infty)
-\frac{1}{e} ;; e^{-1}
-n! ;; n!
-\binom{n}{2} ;; \frac{n(n-1)}{2}
-p - q ;; -q + p
-3R^2 ;; 3 R^{2}
--\sqrt{3} ;; -1.732051
-5 ;; 5cm
-5 ;; 5 \text{ N}
-"""
+WRAPPED = (
+    "%s",
+    "(%s)",
+    "[%s]",
+    "{%s}",
+    "{{%s}}",
+    "x=%s",
+    "f(x)=%s",
+    r"\frac{%s}{1}",
+    "%s+0",
+    "1(%s)",
+    r"%s\text{ units}",
+)
 QUESTIONS_FORBIDDEN = (
     (r"Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)^2"),
     (r"Factor $ab+2a+5b+10$.", "(a+5)(b+2)", "ab+2a+5b+10"),
@@ -336,9 +255,15 @@ QUESTIONS_FORBIDDEN = (
     ("What percent of 50 is 21?", "42", r"4200\%"),
     ("What percent of 50 is 21?", "42", "0.42"),
     ("Find the sum.", r"\frac{1}{2}", r"50\%"),
-)
-QUESTIONS_PAID = (
-    ("What percent of 50 is 21?", "42", r"42\%"),
-    ("What percent of 50 is 21?", "42", "42 percent"),
-    (r"Is it $\frac{3}{4}$ or $\frac{2}{3}$?", r"\frac{3}{4}", r"\frac{3}{4}"),
+    (r"Write $0.75$ as a fraction.", r"\frac{3}{4}", "0.75"),
+    *(
+        (r"Simplify $\frac{(10r^3)(4r^6)}{8r^4}$.", "5r^5", wrapped % r"\frac{(10r^3)(4r^6)}{8r^4}")
+        for wrapped in WRAPPED
+    ),
+    *((r"Factor $ab+5b+2a+10$.", "(a+5)(b+2)", wrapped % "ab+5b+2a+10") for wrapped in WRAPPED),
+    *((r"Evaluate $(1+2i)6-3i$.", "6+9i", wrapped % "(1+2i)6-3i") for wrapped in WRAPPED),
+    (r"Simplify $(-k + 4) + (-2 + 3k)$.", "2k+2", "[-k + 4] + [-2 + 3k]"),
+    (r"Simplify $(-k + 4) + (-2 + 3k)$.", "2k+2", "(3k-2)+(4-k)"),
+    (r"Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)(x+1)"),
+    (r"Let $f(x) = (x+1)^2$. Expand it.", "x^2+2x+1", "(1+x)^2"),
 )

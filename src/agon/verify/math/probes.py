@@ -9,15 +9,8 @@ from collections.abc import Iterable
 
 from agon.protocols import Verifier
 from agon.types import BASE, Completion, Problem, Reason
-from agon.verify.math.probe_tables import (
-    FORBIDDEN_FOR_42,
-    FORBIDDEN_PAIRS,
-    PAID_FOR_42,
-    PAID_PAIRS,
-    QUESTIONS_FORBIDDEN,
-    QUESTIONS_PAID,
-    STRANGE_FOR_42,
-)
+from agon.verify.math.probe_spellings import PAID_FOR_42, PAID_PAIRS, QUESTIONS_PAID
+from agon.verify.math.probe_tables import FORBIDDEN_FOR_42, FORBIDDEN_PAIRS, QUESTIONS_FORBIDDEN, STRANGE_FOR_42
 
 Probe = tuple[str, str, str]
 """Question, gold, answer."""

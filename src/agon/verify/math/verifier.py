@@ -19,14 +19,17 @@ from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict
 from agon.verify.math.answer import one_answer
 from agon.verify.math.gate import Finding, limits, refuse
-from agon.verify.math.notation import Leaf, as_words, canonical, read, same_number
+from agon.verify.math.notation import Leaf, as_words, plain_words, read
 from agon.verify.math.operators import profile
+from agon.verify.math.rationals import same_number
+from agon.verify.math.restated import suspects
+from agon.verify.math.spelling import written_alike
 from agon.verify.workers.messages import Limits, Outcome
 from agon.verify.workers.pool import WorkerPool
 
 T = TypeVar("T")
-Comparison = tuple[str, str | None]
-"""Gold and answer, or a gold alone: what a worker is asked."""
+Comparison = tuple[str | None, ...]
+"""Gold, answer and suspects, or a gold alone: what a worker is asked."""
 Steps = Generator[Comparison, Outcome, Finding]
 
 _CORRECT = Finding(Reason.CORRECT, "")
@@ -107,17 +110,17 @@ class MathVerifier(Verifier):
         answer = one_answer(completion, boxed_answers=self._boxed_answers)
         finding = answer if isinstance(answer, Finding) else decide(gold, answer, problem.question)
         if finding is None and not isinstance(answer, Finding):
-            finding = yield from self._compare(gold, answer)
+            finding = yield from self._compare(gold, answer, *suspects(gold, answer, problem.question))
         assert finding is not None
         return (yield from self._with_gold(gold, finding))
 
-    def _compare(self, gold: str, answer: str) -> Steps:
-        """The finding of math-verify on a pair; remembered unless the machine failed."""
-        key = _key(gold, answer)
+    def _compare(self, *texts: str) -> Steps:
+        """The finding of math-verify on gold, answer and suspects; remembered unless the machine failed."""
+        gold, key = texts[0], _key(*texts)
         if known := self._verdicts.get(key):
             self._cached += 1
             return known
-        finding = _finding((yield gold, answer))
+        finding = _finding((yield texts))
         if finding.reason in (Reason.CORRECT, Reason.WRONG, Reason.UNPARSABLE):
             self._golds.put(_key(gold), _CORRECT)
         if finding.reason is not Reason.INFRA:
@@ -142,7 +145,7 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
     """The finding on a pair if no worker is needed for it, else None."""
     if flaw := limits(answer, gold):
         return Finding(Reason.UNPARSABLE, flaw)
-    if canonical(gold) == canonical(answer):
+    if written_alike(gold, answer):
         return _CORRECT
     if (expected := as_words(gold)) is not None:
         return _decide_words(expected, answer)
@@ -150,7 +153,8 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
         return refusal
     one, other = read(gold), read(answer)
     if isinstance(one, Leaf) and isinstance(other, Leaf) and one.number and other.number:
-        return _CORRECT if same_number(one.number, other.number) else _WRONG
+        same = same_number(one.number, other.number)
+        return None if same and suspects(gold, answer, question) else _CORRECT if same else _WRONG
     return None
 
 
@@ -158,7 +162,7 @@ def _decide_words(expected: str, answer: str) -> Finding:
     """The finding if the gold is words."""
     if as_words(answer) is None and profile(answer).operators:
         return Finding(Reason.UNPARSABLE, "mathematics where the gold is words")
-    words = as_words(answer) or canonical(answer).strip("()").lower()
+    words = as_words(answer) or plain_words(answer)
     return _CORRECT if words == expected else _WRONG
 
 
