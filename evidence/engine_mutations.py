@@ -1,0 +1,304 @@
+"""Would the tests notice? Hand-made mutations of `engine/` and `training/`, each of which must make a test fail.
+
+These are errors that a run would not show: rewards and losses look the same while the wrong weights are served, the
+wrong rows are weighed, or half of the gradient is lost. Every mutation runs the nearest tests only.
+"""
+
+from __future__ import annotations
+
+from _lib import arguments, verdict
+from _mutations import Mutation, edits, survivors
+
+EXTRA_SOURCES = ("src/agon/engine", "src/agon/training", "tests/engine", "tests/training")
+
+TRL = "tests/engine/trl/test_"
+LOSS = TRL + "learner.py::test_loss_and_gradient_equal_hand_written_autograd_over_live_rows"
+PROCESSES = TRL + "collectives.py::test_two_processes_learn_what_one_would"
+DEAD = TRL + "collectives.py::test_a_policy_that_is_dead_on_both_processes_gets_no_gradient"
+RESUME = TRL + "learner.py::test_resume_is_exact_to_the_bit"
+SCHEDULE = TRL + "learner.py::test_warmup_and_decay_are_the_stock_schedule"
+SCORES = TRL + "trainer.py::test_scores_are_those_of_peft_alone"
+ADAPTERS, BATCH, TRAPS = "tests/engine/test_adapters.py", TRL + "batch.py", TRL + "traps.py"
+HF, SERVER, LOCAL = "tests/engine/test_hf.py", "tests/engine/vllm/test_server.py", "tests/engine/vllm/test_local.py"
+CANARY, SUSPECTS = "tests/engine/vllm/test_canary.py", "tests/engine/vllm/test_suspects.py"
+LOOP, PUBLISH, RUNS = "tests/training/test_loop.py", "tests/training/test_publish.py", "tests/training/test_resume.py"
+MACHINES, CHECKS = "tests/training/test_machines.py", "tests/training/test_canary_checks.py"
+MEETINGS, RECORD = "tests/training/test_processes.py", "tests/training/test_step_record.py"
+
+LIGHT: list[Mutation] = [
+    *edits(
+        "engine/versions.py", ["tests/engine/test_versions.py"],
+        ("reload under an old name", "if version in {BASE, *self._used.values()} or folder in self._used:", "if version == BASE:"),
+        ("reload from an old folder", " or folder in self._used:", ":"),
+        ("requests go to the first version", "self._history[policy][-1] if", "self._history[policy][0] if"),
+        ("pinned versions are evicted", "kept = self._pinned | {*in_use}", "kept = {*in_use}"),
+        ("versions in use are evicted", "self._pinned | {*in_use} |", "self._pinned |"),
+        ("a name is free again when its version failed", "self._used[folder] = version\n        self._load(version, folder)",
+         "self._load(version, folder)\n        self._used[folder] = version"),
+    ),
+    *edits(
+        "training/publish.py", [PUBLISH],
+        ("publication skipped", "self.machines.sampler.publish(version, self.folder / version)", "pass"),
+        ("publication not checked", "self.machines.check(current)", "pass"),
+        ("first versions not pinned", "self.machines.sampler.pin(version, self.folder / version)", "pass"),
+        ("a policy that moved keeps its name", "if policy not in names or names[policy].digest != digest:", "if policy not in names:"),
+        ("a policy that did not move gets a new name", "if policy not in names or names[policy].digest != digest:", "if True:"),
+        ("the step before is removed", "*first.values(), *self._previous}", "*first.values()}"),
+        ("first versions are removed", "kept = {*current.values(), *first.values(),", "kept = {*current.values(),"),
+        ("every process exports", "if learner.rank == 0:", "if True:"),
+    ),
+    *edits(
+        "training/machines.py", [MACHINES, CHECKS],
+        ("rows of the version before are learnt from", "if row.completion.version != versions[stream.policy]:",
+         "if row.completion.version.policy != stream.policy:"),
+        ("versions of rows are not compared", "        check_versions(streams, versions)\n", ""),
+        ("samples of a step are not checked", "self.canary.check_samples(streams) if self.canary else []", "[]"),
+        ("a restart is not checked", "self.canary is not None and self.canary.recheck(versions)", "False"),
+    ),
+    *edits(
+        "training/schedule.py", [LOOP],
+        ("the last step is not saved", " or done == self.total", ""),
+        ("points are not saved", " or done in self.points", ""),
+        ("one step too many", "per_epoch = problems // train.problems_per_step", "per_epoch = -(-problems // train.problems_per_step)"),
+        ("max_steps ignored", "min(per_epoch * train.epochs, train.max_steps or per_epoch * train.epochs)", "per_epoch * train.epochs"),
+    ),
+    *edits(
+        "training/step_record.py", [RECORD],
+        ("dead groups counted as live", "any(rollout.advantage is not None for rollout in group)", "any(True for rollout in group)"),
+        ("ungraded rows lower the pass rate", "_mean(rollout.verdict.correct for rollout in graded)", "_mean(rollout.verdict.correct for rollout in rows)"),
+        ("challenges counted as drafts", "competitive=_stream(competitive)", "competitive=_stream([g for p in plays for g in p.standalone.groups])"),
+        ("one process is written down", "for played in plays for bout in played.bouts]", "for played in plays[:1] for bout in played.bouts]"),
+    ),
+    *edits(
+        "training/processes.py", [MEETINGS],
+        ("the error of another process is ignored", 'raise PeerError(f"process {report.rank} failed: {report.error}", fix=report.fix)', "continue"),
+        ("a signal to another process is ignored", "if any(report.stops for report in reports):", "if False:"),
+        ("different phases meet", "if len({report.phase for report in reports}) > 1:", "if False:"),
+        ("a signal counts as an error", "failure = Interrupted() if self._interrupt.asked else error", "failure = error"),
+        ("its own error is replaced by that of another", "        if failure is not None and not stops:\n            raise failure\n", ""),
+        ("reports are never deleted", 'store.delete_key(f"{self._meetings - 2}/{self.rank}")', "pass"),
+    ),
+    *edits(
+        "training/loop.py", [LOOP],
+        ("processes play the same problems", "whole[self.machines.learner.rank :: self.machines.learner.processes]", "whole"),
+        ("every epoch has the same order", 'seed_for(seed, "order", epoch, problem.id)', 'seed_for(seed, "order", problem.id)'),
+        ("the newest pair is deployed for the best", "self.state.best is None or score > (self.state.best.score or 0.0)", "True"),
+        ("the best pair is never replaced", "self.state.best is None or score > (self.state.best.score or 0.0)", "self.state.best is None"),
+        ("new versions are not published", "if version not in before.values()]", "if version in before.values()]"),
+    ),
+    *edits(
+        "training/loop.py", [CHECKS],
+        ("a restarted engine is trusted in play", "            self._recheck()\n            self.machines.rest()\n", "            self.machines.rest()\n"),
+        ("a restarted engine is trusted in evaluation", "            self._recheck()\n        counts = merge", "        counts = merge"),
+        ("samples are not checked before the update", "for warning in self.machines.check_samples(played.streams, self.state.versions):", "for warning in ():"),
+    ),
+    *edits(
+        "training/loop.py", [f"{RUNS}::test_{name}" for name in (
+            "a_run_that_died_and_resumed_equals_one_that_did_not", "weights_in_the_middle_of_a_move_are_not_saved",
+            "an_error_of_any_kind_loses_no_finished_step", "processes_that_start_from_different_adapters_are_refused")],
+        ("a resumed run forgets its state", "            self.state = resume.state\n", "            self._set(versions=self.publisher.name({}, 0))\n"),
+        ("a resumed run starts from fresh weights", "            self.machines.learner.load(resume.folder)\n", ""),
+        ("a point is evaluated again after a resume", "and all(point.step != done for point in self.state.points)", "and True"),
+        ("nothing is saved after an error", "        except Exception:\n            self._keep()\n", "        except Exception:\n"),
+        ("weights in the middle of a move are saved", "whole = learner.consistent and", "whole ="),
+        ("processes may start from different adapters", "[learner.hash(policy) for policy in Policy])}) > 1:", "[learner.hash(policy) for policy in Policy])}) > 9:"),
+    ),
+]  # fmt: skip
+"""Their tests need no model."""
+
+HEAVY: list[Mutation] = [
+    *edits(
+        "engine/trl/batch.py", [BATCH, LOSS, PROCESSES],
+        ("live rows per rank", ".view(-1, len(Policy), 3).sum(0).tolist()", ".view(-1, len(Policy), 3)[0].tolist()"),
+        ("rows of the rival", "rows[stream.policy] += map", "rows[stream.policy.rival] += map"),
+        ("a second stream replaces the first", "rows[stream.policy] += map(_row, stream.rollouts())", "rows[stream.policy] = [*map(_row, stream.rollouts())]"),
+        ("masked rows counted as live", "_longest_first(row for row in rows[policy] if row.advantage is not None)", "_longest_first(rows[policy])"),
+        ("advantages of other rows", "[row.advantage or 0.0 for row in rows]", "[row.advantage or 0.0 for row in rows[::-1]]"),
+        ("labels shifted", "_right(ids, width[1], pad) for ids in completions", "_right(ids[1:] + ids[:1], width[1], pad) for ids in completions"),
+        ("missing pad mask of prompts", "_left((1,) * len(ids), width[0], 0)", "_left((1,) * len(ids), width[0], 1)"),
+        ("missing pad mask of completions", "_right((1,) * row.live_tokens, width[1], 0)", "_right((1,) * row.live_tokens, width[1], 1)"),
+        ("prompts padded on the right", "_left(ids, width[0], pad) for ids in prompts", "_right(ids, width[0], pad) for ids in prompts"),
+        ("old log-probs of other tokens", "known = row.tokens.logprobs or ()", "known = (row.tokens.logprobs or ())[::-1]"),
+        ("a row is lost between micro-batches", "tuple(live[start:stop])", "tuple(live[start : stop - 1] or live[start:stop])"),
+        ("one column", "WIDTH = 2\n", "WIDTH = 1\n"),
+    ),
+    *edits(
+        "engine/trl/trainer.py", [LOSS, PROCESSES, DEAD, SCORES, TRL + "trainer.py::test_scores_follow_the_weights_of_their_policy_and_the_base_stays"],
+        ("window without processes", "batch.live / (self.accelerator.num_processes * len(rows))", "batch.live / len(rows)"),
+        ("window of one micro-batch", "batch.live / (self.accelerator.num_processes * len(rows))", "1.0"),
+        ("dapo divided by rows", "torch.tensor(float(batch.tokens), device", "torch.tensor(float(batch.live), device"),
+        ("dapo has a window", '1.0 if self.loss_type == "dapo" else window', "window"),
+        ("wrong adapter active", "self.pair.activate(micro.policy)", "self.pair.activate(micro.policy.rival)"),
+        ("adapter never switched", "        self.pair.activate(micro.policy)\n", ""),
+        ("score under the rival", "                self.pair.activate(policy)\n", "                self.pair.activate(policy.rival)\n"),
+        ("score of the base has an adapter", "            if policy is None:\n                logps = self._reference(inputs)",
+         "            if policy is None:\n                logps = self._logps(inputs)"),
+        ("ratio inverted", "torch.exp(gap).clamp", "torch.exp(-gap).clamp"),
+        ("ratio not truncated", ".clamp(max=self.args.vllm_importance_sampling_clip_max)", ""),
+        ("ratio of the whole sequence", "ratio = torch.exp(gap).clamp", "ratio = torch.exp(gap.sum(1, keepdim=True).expand_as(gap)).clamp"),
+        ("correction never applied", 'if self.train_config.importance == "token_truncate":', "if False:"),
+                ("tokens without log-probs spoil the loss", "gap = torch.where(known, gap, torch.zeros_like(gap))", "pass"),
+        ("old log-probs from the wrong version", "self._correct(self._current, result[0].detach())", "self._correct(self._current, self._reference(self._current.inputs))"),
+        ("KL against the policy itself", "with self.pair.base_only():\n            return self._logps(inputs)", "with torch.no_grad():\n            return self._logps(inputs)"),
+        ("beta lost", "self.beta = self.args.beta = train.beta", "self.beta = self.args.beta = 0.0"),
+        ("gradients of two processes are not averaged", "average_gradients(self.accelerator, self.pair.parameters(policy))", "pass"),
+        ("only A's gradients are averaged", "average_gradients(self.accelerator, self.pair.parameters(policy))",
+         "average_gradients(self.accelerator, self.pair.parameters(Policy.A))"),
+        ("a dead policy gets zeros", "            if metrics.batch.live:\n                average_gradients", "            if True:\n                average_gradients"),
+    ),
+    *edits(
+        "engine/trl/trainer.py", [TRAPS + "::test_trap_9_one_policy_s_gradient_does_not_shrink_the_other_s", TRAPS + "::test_trap_9_each_adapter_is_clipped_to_its_own_norm"],
+        ("joint clip", "clip_grad_norm_(self.pair.parameters(policy), self", "clip_grad_norm_([p for each in Policy for p in self.pair.parameters(each)], self"),
+        ("no clip", "self.pair.parameters(policy), self.args.max_grad_norm)", "self.pair.parameters(policy), 1e9)"),
+    ),
+    *edits(
+        "engine/trl/trainer.py", [TRAPS + "::test_trap_15_metrics_are_kept_by_policy", TRAPS + "::test_trap_19_a_masked_micro_batch_is_wider_than_one_column"],
+        ("metrics of the rival", "self.step_metrics[micro.policy].add_trl(caught", "self.step_metrics[micro.policy.rival].add_trl(caught"),
+        ("TRL's metrics are not caught", "self.step_metrics[micro.policy].add_trl(caught, micro.tokens)", "pass"),
+    ),
+    *edits(
+        "engine/trl/trainer.py", [TRAPS + "::test_trap_18_the_run_is_reported_to_nobody", TRL + "collectives.py::test_an_update_sends_nothing_before_its_end"],
+        ("telemetry", "    def _send_telemetry(self) -> None:", "    def _send_no_telemetry(self) -> None:"),
+        ("a message in every micro-batch", "with no_collectives(self.accelerator), self._metrics_of(micro):", "with self._metrics_of(micro):"),
+    ),
+    *edits(
+        "engine/trl/trainer.py", [TRL + "learner.py::test_without_importance_log_probs_are_measured_and_correct_nothing"],
+        ("correction cannot be switched off", 'if self.train_config.importance == "token_truncate":', "if True:"),
+    ),
+    *edits(
+        "engine/trl/collectives.py", [TRL + "collectives.py"],
+        ("gradients summed", 'for gradient in gradients]), "mean")', 'for gradient in gradients]), "sum")'),
+        ("a process without live rows keeps none", "if p.grad is not None else torch.zeros_like(p) for p in parameters]", "for p in parameters if p.grad is not None]"),
+    ),
+    *edits(
+        "engine/trl/metrics.py", [PROCESSES, TRL + "learner.py::test_metrics_tell_the_gap_between_sampler_and_learner"],
+        ("metrics of one process", "world.sum(0).tolist()", "world[0].tolist()"),
+        ("the largest difference of one process", "float(world[:, -1].max())", "float(world[0, -1])"),
+        ("the sign of a difference cancels", '(gap.abs() * known).sum()', '(gap * known).sum()'),
+        ("loss of all processes added up", 'self.sums["loss"] / len(world)', 'self.sums["loss"]'),
+    ),
+    *edits(
+        "engine/trl/setup.py", [SCHEDULE, SCORES, LOSS, TRL + "contract.py"],
+        ("learning-rate schedule off by one", "args.get_warmup_steps(args.max_steps), args.max_steps)", "args.get_warmup_steps(args.max_steps), args.max_steps + 1)"),
+        ("no warmup", "warmup_steps=train.warmup", "warmup_steps=0"),
+        ("temperature lost", "temperature=train.temperature", "temperature=1.0"),
+        ("weight decay", "weight_decay=0.0", "weight_decay=0.1"),
+        ("always grpo's loss", "loss_type=train.loss", 'loss_type="grpo"'),
+        ("dr_grpo divides by another length", "max_completion_length=train.max_completion_tokens", "max_completion_length=256"),
+    ),
+    *edits(
+        "engine/trl/state.py", [RESUME],
+        ("resume loses the optimizer's state", "    _load_moments(load_file(folder / OPTIMIZER), pair, optimizer)\n", ""),
+        ("resume loses the schedule", '    scheduler.load_state_dict(state["schedule"] | {"lr_lambdas": [None] * len(optimizer.param_groups)})\n', ""),
+        ("resume loses the rate", '        group["lr"] = rate\n', "        pass\n"),
+        ("moments of A for B", "state.setdefault(order.index(name), {})", 'state.setdefault(order.index(name.replace("b/", "a/", 1).replace(".b.", ".a.")), {})'),
+    ),
+    *edits(
+        "engine/trl/learner.py", [RESUME, TRL + "learner.py::test_fit_stops_on_request_and_resumes_where_it_stopped"],
+        ("resume swaps the adapters", "self.pair.load(policy, folder / policy.value)", "self.pair.load(policy, folder / policy.rival.value)"),
+        ("resume from step 0", "self.step = load_state(", "load_state("),
+        ("the trainer begins at step 0", "state.global_step = self.learner.step", "state.global_step = 0"),
+        ("a step is one late", "Update(state.global_step - 1,", "Update(state.global_step,"),
+    ),
+    *edits(
+        "engine/adapters.py", [ADAPTERS],
+        ("B's noise not applied", "        _add_noise(pair, init.b_noise_std)\n", ""),
+        ("noise in A", "pair.named_parameters(Policy.B).items():\n            if", "pair.named_parameters(Policy.A).items():\n            if"),
+        ("noise of another size", "dtype=torch.float32) * std", "dtype=torch.float32) * std * 2"),
+        ("A and B share their start", 'seed_for(seed, "lora", Policy.B)', 'seed_for(seed, "lora", Policy.A)'),
+        ("alpha lost", '"lora_alpha": lora.alpha', '"lora_alpha": lora.rank'),
+        ("dropout", '"lora_dropout": 0.0', '"lora_dropout": 0.1'),
+        ("the hash does not see weights", "        digest.update(tensor.view(torch.uint8).numpy().tobytes())\n", ""),
+        ("an inactive adapter is frozen", "                parameter.requires_grad_(True)", "                parameter.requires_grad_(policy.value in self.model.active_adapters)"),
+        ("weights stay stretched", "        finally:\n            self._set(policy, own)", "        finally:\n            pass"),
+        ("the head carries an adapter", " and module is not head", ""),
+        ("export writes the rival", "        state = self._state(policy)\n        save_file", "        state = self._state(policy.rival)\n        save_file"),
+    ),
+    *edits(
+        "engine/hf.py", [HF + "::test_log_probs_are_those_of_the_version_that_was_asked", HF + "::test_every_completion_says_which_version_made_it",
+                         HF + "::test_the_same_seed_gives_the_same_completion_whatever_shares_the_batch", HF + "::test_top_p_draws_from_the_nucleus_only",
+                         HF + "::test_a_completion_ends_at_its_stop_token_or_at_its_cap"],
+        ("hf serves the latest slot", "self._peft.set_adapter(self._slots[version])", "self._peft.set_adapter([*self._slots.values()][-1])"),
+        ("hf: rows share a seed", "manual_seed(seed) for seed in seeds]", "manual_seed(seeds[0]) for seed in seeds]"),
+        ("hf: the stop token is not learnt", "length = room if end is None else end + 1", "length = room if end is None else max(end, 1)"),
+        ("hf: log-probs of the noise", "logps.gather(1, noisy.argmax", "noisy.gather(1, noisy.argmax"),
+        ("hf: temperature ignored", "logits.float() / (sampling.temperature or 1.0)", "logits.float()"),
+        ("hf: versions mixed in a batch", "if _kind(job) == _kind(self._pending[0])][:BATCH]", "][:BATCH]"),
+    ),
+    *edits(
+        "engine/fleet.py", ["tests/engine/test_fleet.py"],
+        ("a restarted engine has no versions", "                await self._in_time(self.engine.load(version, folder))\n", "                pass\n"),
+        ("an unloaded version comes back", "        self._live.pop(version, None)\n        await self._with_retries", "        await self._with_retries"),
+        ("what cannot be a completion is used", "            drawn.check(draw, vocabulary)\n", ""),
+    ),
+    *edits(
+        "engine/vllm/canary.py", [CANARY],
+        ("canary tolerance infinite", "return min(SHARE * self.effect, max(NOISE * (self.noise or 0.0), FLOOR[self.dtype]))", 'return float("inf")'),
+        ("canary takes the best slot", "self.effect = min(effects)", "self.effect = max(effects)"),
+        ("an adapter of zeros may differ from the base", "if is_zero(self.sampler.folder_of(version)):", "if False:"),
+        ("a restarted engine is not checked", "restarted = self.sampler.restarts != self.restarts", "restarted = False"),
+        ("samples far off are learnt from", "if not mean <= limit:", "if False:"),
+        ("a wrong slope is ignored", "if slope and slope.wrong:", "if False:"),
+        ("noise without a ceiling", "if not noise <= ceiling:", "if False:"),
+    ),
+    *edits(
+        "engine/vllm/slope.py", ["tests/engine/vllm/test_slope.py"],
+        ("the slope's sign", "return 1 + sum(self.products) / total", "return 1 - sum(self.products) / total"),
+        ("a slope is never wrong", "return self.value < 0.5 and", "return False and"),
+        ("a slope is wrong without certainty", "1 - self.value > SIGNIFICANT * self.error", "True"),
+    ),
+    *edits(
+        "engine/vllm/suspects.py", [SUSPECTS],
+        ("the effect of the stretch is not divided", "effect = size(change), change / factor", "effect = size(change), change"),
+        ("the rival is not a suspect", "own - self._effect(part, part.policy.rival, None, reach)", "own - own"),
+    ),
+    *edits(
+        "engine/vllm/sampler.py", ["tests/engine/vllm/test_sampler.py"],
+        ("all requests share a seed", "Draw(rendered.ids, version, request.seed, request.sampling)", "Draw(rendered.ids, version, 0, request.sampling)"),
+        ("completions do not fit in the context", "min(draw.sampling.max_tokens, self.fleet.context - len(draw.ids))", "draw.sampling.max_tokens"),
+        ("requests of both policies go to one", "version = self._versions.resolve(request.seat)", "version = [*self._versions.live][0]"),
+    ),
+    *edits(
+        "engine/vllm/server.py", [f"{SERVER}::test_{name}" for name in (
+            "ids_go_in_and_out_and_every_setting_is_said_aloud", "a_resumed_run_never_reuses_a_name_on_a_live_server",
+            "a_servers_failure_is_retried_with_the_same_versions", "a_server_with_log_probs_of_another_distribution_is_refused",
+            "a_server_that_was_started_again_while_idle_gets_its_adapters_back")],
+        ("server: a name is used again", 'name = f"{version}+{self._nonce}"', "name = str(version)"),
+        ("server: the adapter is not asked for", '"model": self._names.get(draw.version, self._model)', '"model": self._model'),
+        ("server: the checkpoint's settings apply", "            **NEUTRAL,\n", ""),
+        ("server: seeds are not sent", '"seed": draw.seed', '"seed": 0'),
+        ("server: raw log-probs accepted", "if median(drawn.logprobs) < -1e-3:", "if False:"),
+    ),
+    *edits(
+        "engine/vllm/local.py", [LOCAL + "::test_log_probs_are_those_of_the_tokens_that_were_drawn",
+                                 LOCAL + "::test_a_draw_names_its_adapter_its_seed_and_its_distribution"],
+        ("vLLM: the adapter is not asked for", "uuid.uuid4().hex, lora_request=adapter)", "uuid.uuid4().hex, lora_request=None)"),
+        ("vLLM: adapters share a number", "LoRARequest(str(version), next(self._numbers), str(folder))", "LoRARequest(str(version), 1, str(folder))"),
+        ("vLLM: seeds are not sent", "seed=draw.seed", "seed=0"),
+        ("vLLM: temperature ignored", "temperature=draw.sampling.temperature", "temperature=1.0"),
+        ("vLLM: log-probs of other tokens", "entry[token].logprob for entry, token in zip(output.logprobs, ids, strict=True)",
+         "entry[max(entry)].logprob for entry in output.logprobs"),
+    ),
+]  # fmt: skip
+"""Their tests run models, or stand-ins for engines."""
+
+QUICK = [mutation for mutation in LIGHT if mutation.tests in ((PUBLISH,), (RECORD,))][::2]
+IMPORTS = ("agon.engine.trl.learner", "transformers.models.qwen3.modeling_qwen3", "vllm.v1.engine.exceptions")
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    chosen = QUICK if args.quick else [*HEAVY, *LIGHT]
+    missed = survivors(chosen, () if args.quick else IMPORTS)
+    verdict(
+        "every hand-made mutation of engine/ and training/ makes a test fail",
+        value=len(chosen) - len(missed),
+        goal=len(chosen),
+        holds=not missed and (args.quick or len(chosen) >= 100),
+        missed=missed,
+        quick=args.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()
