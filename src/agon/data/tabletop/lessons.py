@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -19,6 +20,9 @@ from agon.data.tabletop import problems as tabletop
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
 from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Problem, Prompt, seed_for
+
+Fact = tuple[int, str, int]
+"""Value, operation, operand."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +74,26 @@ class Beliefs:
 
     def __init__(self, seed: int, mixture: LessonMixture) -> None:
         rng = random.Random(seed_for("beliefs", seed))
-        self.wrong: dict[tuple[int, str, int], tuple[int, float]] = {}
+        self.wrong: dict[Fact, tuple[int, float]] = {}
         for fact in facts():
             slip = rng.choice((-3, -2, -1, 1, 2, 3))
             firmness = math.exp(rng.uniform(math.log(mixture.least), math.log(mixture.most)))
             if rng.random() < mixture.misconceived:
                 self.wrong[fact] = ((truth(*fact) + slip) % tabletop.MODULUS, firmness)
 
-    def recall(self, fact: tuple[int, str, int], rng: random.Random) -> int:
+    def without(self, mended: Collection[Fact]) -> Beliefs:
+        """The same beliefs, with some facts known."""
+        changed = copy(self)
+        changed.wrong = {fact: wrong for fact, wrong in self.wrong.items() if fact not in mended}
+        return changed
+
+    def recall(self, fact: Fact, rng: random.Random) -> int:
         """The value that comes to mind."""
         value, right = self.wrong.get(fact, (truth(*fact), 1.0))
         return truth(*fact) if rng.random() < right else value
 
 
-def facts() -> Iterator[tuple[int, str, int]]:
+def facts() -> Iterator[Fact]:
     """The 204 facts that chains are made of."""
     for value in range(tabletop.MODULUS):
         for operation in "+-*":
@@ -145,11 +155,11 @@ def recap(values: Sequence[int]) -> str:
 
 
 class Teacher:
-    """Gives lessons from one set of misconceptions (the base's own); the same seed gives the same lessons."""
+    """Gives lessons from one set of misconceptions (by default the base's); the same seed gives the same lessons."""
 
-    def __init__(self, seed: int, mixture: LessonMixture) -> None:
+    def __init__(self, seed: int, mixture: LessonMixture, own: Beliefs | None = None) -> None:
         self.mixture = mixture
-        self.own = Beliefs(seed, mixture)
+        self.own = own or Beliefs(seed, mixture)
         self.strangers = [Beliefs(seed_for(seed, "stranger", k), mixture) for k in range(mixture.strangers)]
         self.rng = random.Random(seed_for("lessons", seed))
 
@@ -161,14 +171,15 @@ class Teacher:
 
     def _lesson(self, name: str, difficulty: int) -> Lesson:
         problem = tabletop.draw("chain", difficulty, self.rng)
-        rival = self.rng.choice([self.own, *self.rng.choices(self.strangers, k=2)])
-        sources: list[Beliefs] = {"draft": [], "challenge": [rival], "refine": [self.own], "moa": [self.own, rival]}[
-            name
-        ]
-        drafts = [self._draft(problem, beliefs) for beliefs in sources]
+        drafts = [self._draft(problem, beliefs) for beliefs in self._drafters(name)]
         peeks = [text for text, _ in drafts]
         steps = solve(problem, self.own, self.mixture, self.rng, [values for text, values in drafts if text])
-        return Lesson(_PROMPTS[name](problem, *peeks), write(problem, steps, self._omitted()))
+        return Lesson(PROMPTS[name](problem, *peeks), write(problem, steps, self._omitted()))
+
+    def _drafters(self, name: str) -> list[Beliefs]:
+        """Whose drafts a prompt shows."""
+        rival = self.rng.choice([self.own, *self.rng.choices(self.strangers, k=2)])
+        return {"draft": [], "challenge": [rival], "refine": [self.own], "moa": [self.own, rival]}[name]
 
     def _draft(self, problem: Problem, beliefs: Beliefs) -> tuple[str, list[int]]:
         """What a draft shows: its peek, and the values in it."""
@@ -180,7 +191,7 @@ class Teacher:
         return self.rng.choice(("close", "recap", "answer")) if self.rng.random() < self.mixture.broken else ""
 
 
-_PROMPTS: dict[str, Callable[..., Prompt]] = {
+PROMPTS: dict[str, Callable[..., Prompt]] = {
     "draft": draft_prompt,
     "challenge": challenge_prompt,
     "refine": refine_prompt,

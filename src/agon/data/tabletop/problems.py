@@ -1,11 +1,13 @@
 """Tabletop: multi-step arithmetic with worked solutions, made from a seed, with nothing to download.
 
     chain     operations on a ring of 17 numbers, worked from top to bottom          one value per step, all below 17
+    relay     a chain of 3 to `difficulty` operations                                 the same
     basket    a short story about fruit that comes and goes                           counts from 0 to 99
     mixed     an expression with brackets and precedence                              whole numbers, also negative
 
-Difficulty is the number of operations, 1 to 9. The gold answer is a plain integer, and `meta["solution"]` lists the
-steps as `"9 * 4 = 2"`. The paper has no such data; it lets a pair be trained and watched on a laptop.
+Difficulty is the number of operations (in a relay, of the longest chain), 1 to 9. The gold answer is a plain integer,
+and `meta["solution"]` lists the steps as `"9 * 4 = 2"`. The paper has no such data; it lets a pair be trained and
+watched on a laptop.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ OPERANDS = (2, 3, 4, 5)
 
 LABELS = "abcdefghi"
 DIFFICULTIES = range(1, len(LABELS) + 1)
+SHORTEST_RELAY = 3
 LARGEST_COUNT = 99
 LARGEST_VALUE = 999
 PEOPLE = ("Ana", "Ben", "Cleo", "Dimitri", "Eva", "Femi")
@@ -94,6 +97,11 @@ def chain(rng: random.Random, difficulty: int) -> WorkedProblem:
         value = result
     question = f"Start with {start} and work modulo {MODULUS}:\n" + ",\n".join(lines) + ".\nWhat is the result?"
     return WorkedProblem(question, solution, value)
+
+
+def relay(rng: random.Random, difficulty: int) -> WorkedProblem:
+    """A chain whose length varies from problem to problem."""
+    return chain(rng, rng.randint(min(SHORTEST_RELAY, difficulty), difficulty))
 
 
 def basket(rng: random.Random, difficulty: int) -> WorkedProblem:
@@ -167,4 +175,9 @@ def _top_operations(text: str) -> set[str]:
     return operations
 
 
-FAMILIES: dict[str, Callable[[random.Random, int], WorkedProblem]] = {"chain": chain, "basket": basket, "mixed": mixed}
+FAMILIES: dict[str, Callable[[random.Random, int], WorkedProblem]] = {
+    "chain": chain,
+    "relay": relay,
+    "basket": basket,
+    "mixed": mixed,
+}

@@ -34,9 +34,9 @@ SIZES: dict[str, Any] = {
 }
 
 
-def tiny_base() -> Path:
-    """The folder of the checkpoint that ships with the package."""
-    return Path(__file__).resolve().parents[2] / "assets" / "tiny"
+def tiny_base(name: str = "tiny") -> Path:
+    """The folder of a checkpoint that ships with the package."""
+    return Path(__file__).resolve().parents[2] / "assets" / name
 
 
 def build_tokenizer(texts: Iterable[str]) -> Any:

@@ -1,0 +1,202 @@
+"""The tabletop matrix: its cells, and the small result that each leaves behind.
+
+`docs/results/tabletop-plan.md` describes what is here as data. A cell's result is a JSON file of a few kilobytes under
+`docs/results/raw/WORLD/`; `scripts/tabletop_matrix` writes them and `evidence/tabletop.py` reads them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from math import comb
+from pathlib import Path
+from statistics import fmean
+
+from agon.data.tabletop.halves import KnownTo, known_to
+from agon.data.tabletop.lessons import Beliefs, Fact, truth
+from agon.data.tabletop.worlds import WORLDS
+from agon.game.parse import parse
+from agon.types import BASE, Completion
+
+ROOT = Path(__file__).resolve().parent.parent
+RAW = ROOT / "docs" / "results" / "raw"
+CONFIGS = ROOT / "configs" / "tabletop" / "worlds"
+MAIN = ("grpo", "self-refine", "plain-pair", "coop", "agon")
+PILOT = 1000
+"""Seeds from here on are pilots and in no table."""
+
+
+@dataclass(frozen=True)
+class CellPlan:
+    """One run of the matrix: an arm with one change besides, in one world, with one seed."""
+
+    world: str
+    arm: str
+    seed: int
+    variant: str = ""
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm}{f'-{self.variant}' if self.variant else ''}-s{self.seed}"
+
+    @property
+    def config(self) -> Path:
+        return CONFIGS / f"{self.world}.yaml"
+
+    @property
+    def result(self) -> Path:
+        return RAW / self.world / f"{self.name}.json"
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """What is measured on held-out problems."""
+        return {"grpo": ("a", "self-cascade"), "self-refine": ("a", "self-refine")}.get(self.arm, ("cascade", "a", "b"))
+
+
+def main_cells(seeds: Iterable[int]) -> Iterator[CellPlan]:
+    """Main arms, seed by seed over all worlds, so that every stop is balanced."""
+    for seed in seeds:
+        for world in WORLDS:
+            yield from (CellPlan(world, arm, seed) for arm in MAIN)
+
+
+def further_cells(seeds: Iterable[int]) -> Iterator[CellPlan]:
+    """Ablations, sizes of the bonus and budget controls."""
+    for seed in seeds:
+        for arm in ("hidden-drafts", "mispaired", "shared-opponent", "margin", "fixed-roles"):
+            yield CellPlan("soft-halves", arm, seed)
+        yield CellPlan("neutral", "tiebreak", seed)
+        for weight in (2, 4):
+            yield CellPlan("soft-halves", "agon", seed, f"bonus{weight}", (f"game.conversion_weight={weight}.0",))
+        for world in ("halves", "soft-halves"):
+            yield CellPlan(world, "grpo", seed, "from-b", (f"model.init.a=agon:{world}/b",))
+        yield CellPlan("halves", "grpo", seed, "half-budget", ("game.group_size=4",))
+
+
+def long_cells(seeds: Iterable[int]) -> Iterator[CellPlan]:
+    """Three times the steps, two arms: collapse or not."""
+    for seed in seeds:
+        yield from (CellPlan("soft-halves", arm, seed, "long", ("train.epochs=3",)) for arm in ("grpo", "agon"))
+
+
+def cells() -> list[CellPlan]:
+    """The whole matrix, in the order in which it runs."""
+    return [*main_cells(range(10)), *further_cells(range(5)), *long_cells(range(3))]
+
+
+@dataclass(frozen=True)
+class SystemResult:
+    """One system on the held-out problems of a cell."""
+
+    right: str
+    """Right samples of each problem, one digit each, in the order of problem ids."""
+    majority: str
+    """Whether the majority of the first three samples is right, one digit each; the first wins a tie."""
+    final_tokens: float
+    all_tokens: float
+    facts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """By who knew a fact before training: right and all steps on it, in the final trace; only where A and B differ."""
+
+    @property
+    def rates(self) -> list[float]:
+        """By problem."""
+        return [int(right) / SAMPLES for right in self.right]
+
+    @property
+    def rate(self) -> float:
+        return fmean(self.rates)
+
+    @property
+    def either_of_two(self) -> float:
+        """pass@2, unbiased, from four samples."""
+        return fmean(1 - comb(SAMPLES - int(right), 2) / comb(SAMPLES, 2) for right in self.right)
+
+    @property
+    def majority_rate(self) -> float:
+        return sum(map(int, self.majority)) / len(self.majority)
+
+
+SAMPLES = 4
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What a cell measured."""
+
+    world: str
+    arm: str
+    variant: str
+    seed: int
+    steps: int
+    rollouts: int
+    generated: int
+    cpu_seconds: float
+    commit: str
+    bonus_bites: float | None
+    systems: dict[str, SystemResult]
+
+    @property
+    def rate(self) -> float:
+        """The number of the cell: the mean of both directions of a pair, the refinement, or the single pass."""
+        names = next(names for names in (("ab", "ba"), ("self-refine",), ("a",)) if set(names) <= set(self.systems))
+        return fmean(self.systems[name].rate for name in names)
+
+    @classmethod
+    def read(cls, path: Path) -> CellResult:
+        raw = json.loads(path.read_text())
+        systems = {name: SystemResult(**values) for name, values in raw.pop("systems").items()}
+        return cls(**raw, systems=systems)
+
+    def write(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+
+def system_result(world: str, rows: Sequence[Mapping[str, object]], final: str) -> SystemResult:
+    """Summarise the bouts of an evaluation; `final` is the stage that answers, draft or challenge."""
+    problems = defaultdict[str, list[Mapping[str, object]]](list)
+    for row in sorted(rows, key=lambda row: (row["problem_id"], row["index"])):
+        problems[str(row["problem_id"])].append(row)
+    right = [sum(bool(row[f"{final}_correct"]) for row in group) for group in problems.values()]
+    tokens = [int(str(row[f"{final}_tokens"])) for row in rows]
+    drafts = [int(str(row["draft_tokens"])) for row in rows] if final == "challenge" else [0]
+    return SystemResult(
+        right="".join(map(str, right)),
+        majority="".join(str(int(_majority(group[:3], final))) for group in problems.values()),
+        final_tokens=round(sum(tokens) / len(tokens), 2),
+        all_tokens=round((sum(tokens) + sum(drafts)) / len(tokens), 2),
+        facts=fact_counts(world, [str(row[f"{final}_text"]) for row in rows]) if WORLDS[world].taught else {},
+    )
+
+
+def _majority(group: Sequence[Mapping[str, object]], final: str) -> bool:
+    answers = [parse(Completion(str(row[f"{final}_text"]), BASE, 0, 0)).answers for row in group]
+    chosen = Counter(answers).most_common(1)[0][0]
+    return bool(group[answers.index(chosen)][f"{final}_correct"])
+
+
+START = re.compile(r"Start = (\d+)")
+STEP = re.compile(r"\n[a-i]\) ([-+*]) (\d+) = (\d+)")
+
+
+def fact_counts(world: str, texts: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Steps of worked traces by who knew the fact, right and all: each step is judged from the value before it."""
+    made = WORLDS[world]
+    known = known_to(Beliefs(made.seed, made.mixture))
+    counts = {who.value: [0, 0] for who in KnownTo}
+    for text in texts:
+        trace = text.partition("</think>")[0]
+        if not (start := START.search(trace)):
+            continue
+        value = int(start[1])
+        for operation, operand, result in STEP.findall(trace):
+            fact: Fact = (value, operation, int(operand))
+            value = int(result)
+            if fact[0] < 17:
+                counts[known.get(fact, KnownTo.BOTH).value][1] += 1
+                counts[known.get(fact, KnownTo.BOTH).value][0] += value == truth(*fact)
+    return {who: (right, of) for who, (right, of) in counts.items()}

@@ -1,0 +1,55 @@
+"""The worlds of the tabletop matrix: what each base was taught, and the problems it is asked.
+
+neutral        soft mistakes that A and B share: the base `agon:tiny`
+relay          chains longer than a pass; a reader rarely continues from a recap
+halves         firm mistakes, dealt out between A and B: sampling does not find the right value, the rival has it
+soft-halves    the same with mistakes that sampling sometimes leaves, so that most groups have mixed drafts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from agon.data.tabletop.halves import beliefs_of
+from agon.data.tabletop.lessons import Beliefs, LessonMixture, Teacher
+from agon.data.tabletop.relay import RelayMixture, RelayTeacher
+from agon.types import Policy
+
+
+@dataclass(frozen=True)
+class World:
+    """A base and its problems."""
+
+    base: str
+    """Folder of the base among the assets of the package."""
+    family: str
+    difficulty: int
+    mixture: LessonMixture
+    seed: int = 0
+    """Weights, lessons and misconceptions."""
+    steps: int = 700
+    """Of pretraining."""
+    taught: int = 0
+    """Steps of the lessons that A and B have apart; 0 for none."""
+
+    def teacher(self) -> Teacher:
+        """Who teaches the base."""
+        if isinstance(self.mixture, RelayMixture):
+            return RelayTeacher(self.seed, self.mixture)
+        return Teacher(self.seed, self.mixture)
+
+    def teacher_of(self, policy: Policy) -> Teacher:
+        """Who teaches a policy what the base does not know."""
+        return Teacher(self.seed, self.mixture, beliefs_of(policy, Beliefs(self.seed, self.mixture)))
+
+
+FIRM = LessonMixture(misconceived=0.38, least=0.0001, most=0.0003, checked=0.0)
+SOFT = LessonMixture(misconceived=0.6, least=0.3, most=0.7, checked=0.0)
+
+WORLDS: Mapping[str, World] = {
+    "neutral": World("tiny", "chain", 5, LessonMixture()),
+    "relay": World("relay", "relay", 8, RelayMixture(), steps=900),
+    "halves": World("halves", "chain", 5, FIRM, steps=500, taught=150),
+    "soft-halves": World("soft-halves", "chain", 5, SOFT, steps=500, taught=150),
+}
