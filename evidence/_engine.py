@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from agon.config import Init, Lora
+from agon.protocols import Stretch
 from agon.types import Message, Policy, Prompt, Quote, Version
 
 TINY: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "head_dim": 32}
@@ -60,13 +61,14 @@ class Bench:
             for parameter in self.pair.parameters(policy):
                 parameter += size * torch.randn(parameter.shape, generator=generator)
 
-    def score(self, policy: Policy | None, rows: Any) -> list[list[float]]:
-        """Log-probs of completions under a policy as it is now, by transformers and PEFT."""
+    def score(self, policy: Policy | None, rows: Any, stretch: Stretch | None = None) -> list[list[float]]:
+        """Log-probs of completions under a policy, as it is now or stretched, by transformers and PEFT."""
         if policy is None:
             with self.pair.base_only():
                 return self._forward(rows)
         self.pair.activate(policy)
-        return self._forward(rows)
+        with self.pair.stretched(policy, stretch) if stretch else nullcontext():
+            return self._forward(rows)
 
     def _forward(self, rows: Any) -> list[list[float]]:
         import torch

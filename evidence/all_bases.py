@@ -52,7 +52,7 @@ SETTINGS = [
 FAILED: dict[str, Any] = {
     **{"class": "-", "modules": 0, "steps": 0, "checked": 0, "gap": 1e9, "a moved": False, "b moved": False}
 }
-CLAIM = "cut copies of the five bases of the scaling table, laid out as published, train on vLLM; the canary agrees"
+CLAIM = "cut copies of the five bases of the scaling table, random weights, take two steps on vLLM; the canary agrees"
 
 
 def odd(problem: Problem, completion: Completion) -> bool:

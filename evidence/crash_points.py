@@ -75,7 +75,7 @@ def main() -> None:
     skipped = damaged(cases)
     print(f"{skipped} of {cases} damaged newest checkpoints ({len(DAMAGES)} kinds) were skipped and named")
     verdict(
-        "a run stopped at any change to the disk resumes to the same files; a damaged newest checkpoint is skipped",
+        "a scripted run stopped at any change to the disk resumes to the same files; damaged checkpoints are skipped",
         {"differing": len(failures), "skipped": skipped},
         {"differing": 0, "skipped": cases},
         holds=not failures and skipped == cases,

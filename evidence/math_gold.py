@@ -20,8 +20,9 @@ from collections.abc import Iterator
 from _lib import arguments, data_dir, verdict
 from agon.types import Reason, Verdict
 from agon.verify import Verifier, load_verifier
-from agon.verify.math.notation import as_words, canonical
+from agon.verify.math.notation import as_words
 from agon.verify.math.probes import forbidden, paid, row
+from agon.verify.math.spelling import canonical
 from agon.verify.workers.messages import Limits
 from agon.verify.workers.pool import WorkerPool
 

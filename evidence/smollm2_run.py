@@ -37,7 +37,7 @@ ROUNDING = 2.0
 """Engine and learner both round to bfloat16, each in its own order: on average they may differ by this many times what
 bfloat16 differs from float32 in one and the same implementation."""
 ROWS = 24
-CLAIM = "SmolLM2-135M trains on vLLM: live groups, flat memory, engine and learner agree after every publication"
+CLAIM = "SmolLM2-135M runs 32 steps on vLLM: live groups, flat memory, engine and learner agree after every publication"
 QUICK = [
     *("model.name=agon:tiny", "verifier=math", "train.max_steps=4", "train.temperature=1.0"),
     *("data.train.preset=tabletop", "data.dev.preset=tabletop", "data.held_out.preset=tabletop"),

@@ -50,7 +50,7 @@ def main() -> None:
     print(f"both policies {sum(a for a, _ in rows) / pairs:.2f} s, stock {sum(b for _, b in rows) / pairs:.2f} s")
     print(f"ratio {ratio:.3f} (95% interval {low:.3f} to {high:.3f})")
     verdict(
-        "learner seconds for both streams against a stock TRL GRPO step on the same tokens",
+        "learner seconds for both streams against a stock TRL GRPO step on the same rows of equal length, float32, CPU",
         round(ratio, 4),
         f"upper end of the interval at most {AIM}",
         holds=high <= AIM,

@@ -54,7 +54,7 @@ def main() -> None:
             name: report(name, [measure(table, x, n) for n, x in enumerate(rows)]) for name, rows in kinds.items()
         }
     verdict(
-        "wall time of draft + challenge, streaming, against the critical-path bound of the same requests",
+        "wall time of draft + challenge, streaming, against the critical-path bound at the same lengths, on a CPU",
         {name: result["of bound"][0] for name, result in results.items()},
         f"upper ends of the intervals at most {AIM}",
         holds=all(result["of bound"][2] <= AIM for result in results.values()),

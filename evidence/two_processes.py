@@ -153,7 +153,7 @@ def main() -> None:
     stressed = [row["weights"] for job, row in rows.values() if job.stress]
     apart = max(row["ranks"] for _, row in rows.values())
     verdict(
-        "two processes equal one at the same global batch (largest weight difference, by optimizer)",
+        "two gloo processes equal one at the same global batch, completions given (largest weight difference)",
         worst,
         GOALS,
         holds=all(worst[o] <= GOALS[o] for o in GOALS) and apart == 0.0,

@@ -2,6 +2,7 @@
 
     agon                            two policies, the rival's draft shown, paired per rollout, stack adv, roles rotate
     |-- coop                        stack coop
+    |   |-- plain-pair              show_draft false: two policies trained apart, each on plain rollouts (ours)
     |   `-- self-refine             opponent self: one policy reads its own draft, both streams train it
     |       `-- grpo                opponent none: no second stage, all 2N rollouts plain
     |-- margin                      stack margin
@@ -63,6 +64,7 @@ ARMS: Mapping[str, Arm] = {
             {"pairing": "next_draft"},
             "shown a_i, paid on another draft: pressure without difficulty",
         ),
+        Arm("plain-pair", "coop", {"show_draft": False}, "two policies trained apart, each on plain rollouts"),
         Arm("self-refine", "coop", {"opponent": "self"}, "one policy reads its own draft"),
         Arm("grpo", "self-refine", {"opponent": "none"}, "plain GRPO with 2N rollouts"),
     )

@@ -166,6 +166,13 @@ class Reason(StrEnum):
     AMBIGUOUS = "ambiguous"
     UNPARSABLE = "unparsable"
     TIMEOUT = "timeout"
+    NO_PROGRAM = "no_program"
+    COMPILE_ERROR = "compile_error"
+    RUNTIME_ERROR = "runtime_error"
+    WRONG_OUTPUT = "wrong_output"
+    TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
     BAD_GOLD = "bad_gold"
     INFRA = "infra"
 
@@ -210,8 +217,13 @@ class Reward:
         return replace(self, tiebreak=value)
 
     @property
+    def bonus(self) -> float:
+        """What the rival's outcome adds."""
+        return self.conversion + self.margin + self.tiebreak
+
+    @property
     def total(self) -> float:
-        return self.correctness + self.format + self.conversion + self.margin + self.tiebreak
+        return self.correctness + self.format + self.bonus
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ NOT_ENTRIES = {"recipes", "assets", "py.typed", "__pycache__"}
 STDLIB_NAMES = {
     "types": "the nouns of the game; imported as agon.types only",
     "math": "a folder, verify/math, whose modules say what they are",
+    "code": "a folder, verify/code, likewise",
 }
 """Names of the standard library that a module may have, with the reason."""
 REPEATED_MODULES = {

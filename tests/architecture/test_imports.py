@@ -19,7 +19,7 @@ SLOW_TO_IMPORT = (*HEAVY, "datasets", "pandas", "numpy", "scipy", "matplotlib", 
 
 FLOORS = (
     {"types", "errors"},
-    {"game", "protocols", "arms", "interrupt"},
+    {"game", "protocols", "arms", "interrupt", "sandbox"},
     {"algorithm", "config", "data", "verify", "diagnose"},
     {"rundir"},
     {"formatting", "engine"},

@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {
-    "cpu": ["train", "data", "eval", "plot", "dev"],
-    "gpu": ["train", "data", "eval", "plot", "vllm", "qwen3-5"],
+    "cpu": ["train", "data", "eval", "plot", "sandbox", "dev"],
+    "gpu": ["train", "data", "eval", "plot", "sandbox", "vllm", "qwen3-5"],
 }
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)(.*\n(?: +\S.*\n)*)", re.MULTILINE)
 
@@ -56,13 +56,9 @@ def test_both_sets_verify_with_the_same_sympy() -> None:
 
 def test_what_is_installed_is_what_is_locked() -> None:
     """Or CI would test another set than the one that it names."""
-    installed = {
-        canonicalize_name(found.metadata["Name"]): found.version for found in importlib.metadata.distributions()
-    }
-    expected = locked("cpu")
     differing = {
-        package: (installed.get(package), version)
-        for package, version in expected.items()
-        if (installed.get(package) or "").split("+")[0] != version
+        package: (found, version)
+        for package, version in locked("cpu").items()
+        if (found := importlib.metadata.version(package).split("+")[0]) != version
     }
     assert differing == {}, "run scripts/setup"

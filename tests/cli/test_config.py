@@ -86,6 +86,7 @@ save
   keys:
     save.every
     save.keep
+    save.pair
 """
 
 

@@ -217,6 +217,19 @@ def test_a_file_that_is_named_again_is_read(run: Path, secret: Path, capsys: pyt
     assert (run / "evals" / "held_out-1").is_dir()
 
 
+@pytest.mark.parametrize("where", ["held_out-1", "held_out-1/a.jsonl", "held_out-1/a.json"])
+def test_nothing_is_written_through_links_below_a_run(
+    run: Path, where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "file").write_text("no end of line")
+    link = run / "evals" / where
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "mine" / ("file" if "." in where else ""))
+    assert "is a link" in refused(capsys, str(run), "--limit", "1", "--system", "a", "--fresh")
+    assert [(path.name, path.read_text()) for path in (tmp_path / "mine").iterdir()] == [("file", "no end of line")]
+
+
 def test_a_runs_config_reads_no_other_config(run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("verifier: math\n")
     path = run / "config.yaml"

@@ -22,6 +22,16 @@ def test_adapters_leave_as_they_are(tmp_path: Path) -> None:
     assert read_pair(tmp_path / "out").info == read_pair(path).info
 
 
+def test_nothing_but_the_adapters_leaves(tmp_path: Path) -> None:
+    path = make_run_with_pair(tmp_path)
+    (tmp_path / "secret").write_text("mine")
+    (path / "pair" / "a" / "extra").symlink_to(tmp_path / "secret")
+    (path / "pair" / "a" / "plain").write_text("mine")
+    assert main(["export", str(path), "--to", "peft", "-o", str(tmp_path / "out")]) == 0
+    left = {file.name for file in (tmp_path / "out" / "a").iterdir()}
+    assert left == {"adapter_config.json", "adapter_model.safetensors"}
+
+
 def test_an_existing_folder_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = make_run_with_pair(tmp_path)
     (tmp_path / "out").mkdir()

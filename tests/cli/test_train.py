@@ -1,4 +1,4 @@
-"""What `agon train` prints at its end."""
+"""What `agon train` prints at its end, and what it asks before it resumes a run that may be a stranger's."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from agon.cli import main
+from agon.config import Config, resolved
+from agon.errors import ConfigError, InputError
 from agon.rundir import RunDir
+from agon.rundir.own import remember
 from agon.training import run as module
 from tests.rundir.helpers import runs
+from tests.rundir.helpers.runs import CONFIG
 from tests.training.helpers.records import POINT
 
 
@@ -55,3 +59,43 @@ def test_only_the_first_process_prints(
     monkeypatch.setenv("RANK", "1")
     assert main(["train", "some.yaml"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run whose config names code and a server, on a machine where nothing was ever started."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    sampler = {"engine": "vllm", "url": "http://203.0.113.5:8000", "network": "0.0.0.0/0"}
+    raw = resolved(CONFIG) | {"verifier": "evil_module:judge", "sampler": sampler}
+    return RunDir.create(tmp_path, "theirs", Config.model_validate(raw)).path
+
+
+def test_a_strangers_run_is_resumed_only_with_what_it_names_named_again(
+    stranger: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checked = list[str]()
+
+    def check_verifier(name: str) -> None:
+        checked.append(name)
+        raise ConfigError("no further")
+
+    monkeypatch.setattr(module, "check_verifier", check_verifier)
+    with pytest.raises(InputError, match="evil_module:judge is code") as refused:
+        module.train(stranger, resume=True)
+    assert checked == []
+    command, _, repeated = refused.value.fix.partition("--resume ")
+    assert command.endswith(f"agon train {stranger} ")
+    assert repeated.split()[:2] == ["verifier=evil_module:judge", "sampler.url=http://203.0.113.5:8000"]
+    with pytest.raises(ConfigError, match="no further"):
+        module.train(stranger, *repeated.split(), resume=True)
+    remember(stranger / "config.yaml")
+    with pytest.raises(ConfigError, match="no further"):
+        module.train(stranger, resume=True)
+    assert checked == ["evil_module:judge"] * 2
+
+
+def test_a_strangers_run_reads_no_other_config(stranger: Path) -> None:
+    file = stranger / "config.yaml"
+    file.write_text(file.read_text() + "extends: ../secret.yaml\n")
+    with pytest.raises(InputError, match="extends"):
+        module.train(stranger, resume=True)

@@ -97,7 +97,10 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
     ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
     ("game.wait_for_all_drafts", "game.opponent"): {"arm": "grpo", "game": {"wait_for_all_drafts": True}},
+    ("sampler.url",): {"sampler": {"url": "http://user:secret@localhost"}},
+    ("sampler.network",): {"sampler": {"network": "10.0.0.1/8"}},
     ("sampler.url", "sampler.engine"): {"sampler": {"engine": "hf", "url": "http://localhost"}},
+    ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {
         "sampler": {"max_model_len": 4096},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -83,7 +84,8 @@ save:
 eval: 4
 report_to: [wandbb]
 """
-    arms = "agon, coop, margin, fixed-roles, tiebreak, hidden-drafts, shared-opponent, mispaired, self-refine, grpo"
+    arms = "agon, coop, margin, fixed-roles, tiebreak, hidden-drafts, shared-opponent, mispaired"
+    arms += ", plain-pair, self-refine, grpo"
     assert faults(write(tmp_path, text), "train.epochs=many", "save.every") == [
         "run.yaml:1: schema: should be 1, not 2",
         f"run.yaml:2: arm: there is no arm 'cop'; choose one of: {arms}; did you mean coop?",
@@ -171,3 +173,32 @@ def test_origins_say_where_each_value_comes_from(minimal: Path) -> None:
     assert origins["game.stack"] == "arm coop"
     assert origins["game.group_size"] == origins["train.epochs"] == "default"
     assert config.game.stack == "coop"
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("sampler.network=banana", "is not a network"),
+        ("sampler.network=10.0.0.1/8", "is not a network"),
+        ("sampler.url=http://user:secret@127.0.0.1:8000", "holds a password"),
+        ("train.seed=" + "9" * 5000, "should be a valid integer"),
+    ],
+)
+def test_values_that_would_fail_later_are_refused_now(minimal: Path, override: str, reason: str) -> None:
+    (fault,) = faults(minimal, override)
+    assert reason in fault
+    assert "secret" not in fault
+    assert len(fault) < 400
+
+
+@pytest.mark.parametrize("overrides", [["\udc80=1"], []])
+def test_a_key_that_is_not_unicode_is_a_mistake(tmp_path: Path, overrides: list[str]) -> None:
+    text = MINIMAL if overrides else MINIMAL + '"\\ud800": 1\n'
+    assert len(faults(write(tmp_path, text), *overrides)) == 1
+
+
+def test_thousands_of_unknown_keys_are_listed_in_no_time(tmp_path: Path) -> None:
+    text = MINIMAL + "".join(f"unknown_{n}: 1\n" for n in range(5000))
+    started = time.process_time()
+    assert len(faults(write(tmp_path, text))) == 5000
+    assert time.process_time() - started < 6

@@ -12,7 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from agon.diagnose import Columns, Diagnosis, diagnose, read
+from agon.diagnose.findings import findings
 from agon.errors import DataError
+from agon.game.bonus import bonus_groups
 from agon.game.rules import Game
 from agon.rundir import bouts
 from tests.game import helpers as world
@@ -126,6 +128,17 @@ def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Pa
     assert kinds(competitive)["conversion"] == "rescaling"
     _, varying = played(tmp_path / "varying", Game(group_size=8, show_draft=False, pairing="shared"))
     assert kinds(varying)["conversion"] == "signal"
+    assert varying.bonus_bites == 0.0
+    assert any("normalised away nearly everywhere" in sentence for sentence in findings(varying))
+
+
+def test_the_share_of_groups_in_which_the_bonus_bites_is_the_one_that_the_game_counts(tmp_path: Path) -> None:
+    standalone, competitive = played(tmp_path, Game(group_size=8))
+    plays = [world.run(world.problems(8), step, Game(group_size=8))[0] for step in range(6)]
+    counted = sum(bonus_groups(play.competitive.groups) for play in plays if play.competitive)
+    assert 0 < counted < 48
+    assert (standalone.bonus_bites, competitive.bonus_bites) == (None, counted / 48)
+    assert played(tmp_path / "coop", Game(group_size=8, stack="coop"))[1].bonus_bites is None
 
 
 def test_the_margin_stack_echoes_correctness(tmp_path: Path) -> None:

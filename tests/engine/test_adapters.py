@@ -13,7 +13,7 @@ from peft import PeftModel
 from agon.config import Init, Lora
 from agon.engine.adapters import AdapterPair, build_pair, linear_targets
 from agon.engine.synthetic import random_base
-from agon.errors import CheckpointError, ConfigError
+from agon.errors import CheckpointError, ConfigError, RunDirError
 from agon.protocols import Stretch
 from agon.types import Policy
 
@@ -44,6 +44,26 @@ def test_the_noise_of_b_has_the_size_that_the_config_says() -> None:
     )
     assert float(found.std()) == pytest.approx(0.5, rel=0.05)
     assert float(found.mean()) == pytest.approx(0.0, abs=0.03)
+
+
+def test_a_and_b_start_from_different_matrices() -> None:
+    a, b = (list(pair_of(noise=0.0).named_parameters(policy).values()) for policy in Policy)
+    drawn = [(one, two) for one, two in zip(a, b, strict=True) if one.any()]  # lora_B is zero in both
+    assert len(drawn) == len(a) // 2
+    assert not any(torch.equal(one, two) for one, two in drawn)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_an_adapter_adds_b_times_a_scaled_by_alpha_over_rank(policy: Policy) -> None:
+    pair = pair_of(lora=Lora(rank=4, alpha=12))
+    pair.activate(policy)
+    layer = pair.model.get_submodule("base_model.model.model.layers.0.mlp.up_proj")
+    down, up = (getattr(layer, name)[policy.value].weight for name in ("lora_A", "lora_B"))
+    torch.nn.init.normal_(up)
+    x = torch.randn(3, down.shape[1], generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = layer.base_layer(x) + 12 / 4 * x @ down.T @ up.T
+        torch.testing.assert_close(layer.train()(x), expected)
 
 
 def test_the_same_seed_gives_the_same_pair_whatever_was_drawn_before() -> None:
@@ -235,3 +255,25 @@ def test_a_stretch_from_an_adapter_of_another_shape_is_refused_and_changes_nothi
     with pytest.raises(CheckpointError), pair.stretched(Policy.A, Stretch(tmp_path / "origin", 2.0)):
         pass
     assert pair.hash(Policy.A) == before
+
+
+def test_policies_start_from_the_folders_that_the_config_names(tmp_path: Path) -> None:
+    trained = pair_of(noise=0.5)
+    hashes = {policy: trained.export(policy, tmp_path / policy.value) for policy in Policy}
+    swapped = Init(a=str(tmp_path / "b"), b=str(tmp_path / "a"))
+    pair = build_pair(random_base(), LORA, swapped, 1)
+    assert pair.hash(Policy.A) == hashes[Policy.B]
+    assert pair.hash(Policy.B) == hashes[Policy.A]
+    half = build_pair(random_base(), LORA, Init(b=str(tmp_path / "b")), 0)
+    assert half.hash(Policy.A) == pair_of(seed=0).hash(Policy.A)
+
+
+def test_an_adapter_with_a_different_scale_or_more_than_lora_is_no_start(tmp_path: Path) -> None:
+    pair_of().export(Policy.B, tmp_path)
+    init = Init(b=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"has rank 4 and alpha 8, model.lora has 4 and 4"):
+        build_pair(random_base(), Lora(rank=4, alpha=4), init, 0)
+    settings = tmp_path / "adapter_config.json"
+    settings.write_text(settings.read_text().replace('"use_dora": false', '"use_dora": true'))
+    with pytest.raises(RunDirError, match="use_dora"):
+        build_pair(random_base(), LORA, init, 0)

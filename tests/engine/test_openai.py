@@ -134,6 +134,13 @@ def test_what_is_not_a_url_is_refused(url: str) -> None:
         sampler(url)
 
 
+def test_a_password_in_a_url_is_refused_and_not_repeated() -> None:
+    with pytest.raises(EngineError, match="holds a password") as refused:
+        sampler("http://user:secret@127.0.0.1:8000/v1")
+    assert "secret" not in str(refused.value)
+    assert "AGON_API_KEY" in refused.value.fix
+
+
 @pytest.mark.parametrize("value", [b"no json", [], {"choices": []}, {"choices": [{"message": {}}]}, b"[" * 100_000])
 def test_an_answer_that_is_not_a_completion_is_asked_for_again_and_then_an_error(quick: None, value: Any) -> None:
     values = [value]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from agon.engine import render
 from agon.engine.render import Renderer
 from agon.errors import EngineError
 from agon.game.prompts import challenge_prompt, draft_prompt
@@ -202,9 +203,14 @@ def test_the_hash_follows_the_template() -> None:
         "{{ messages[9].x.y }}",
         "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
         "{% if %}",
+        "{{ 10**10**10 }}",
+        "{{ 'x' * 10000000000 }}",
+        "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+        "{% for i in range(99999) %}{{ messages }}{% endfor %}",
     ],
 )
-def test_a_template_that_fails_is_an_error_with_a_fix(template: str) -> None:
+def test_a_template_that_fails_is_an_error_with_a_fix(template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "TEMPLATE_SECONDS", 0.5)
     tokenizer = qwen3()
     tokenizer.chat_template = template
     with pytest.raises(EngineError, match="chat template") as refused:

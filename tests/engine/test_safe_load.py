@@ -70,6 +70,28 @@ def test_a_base_that_loading_changed_is_an_error(adapter: Path, monkeypatch: pyt
         add_adapter(load_model(str(tiny_base()), "float32"), adapter, "one")
 
 
+def test_a_sampler_hashes_its_base_once_per_publication(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = list[str]()
+
+    def counting(model: object) -> str:
+        hashed.append(base_digest(model))
+        return hashed[-1]
+
+    monkeypatch.setattr(safe_load, "base_digest", counting)
+    sampler = HFSampler(str(tiny_base()))
+    folders = [Path(shutil.copytree(plain, tmp_path / str(step))) for step in range(4)]
+    for step in range(3):
+        sampler.publish(Version(f"a@{step}-x"), folders[step])
+    assert len(hashed) == 3
+    with torch.no_grad():
+        sampler._model.get_input_embeddings().weight[0, 0] += 1
+    with pytest.raises(EngineError, match="changed the base"):
+        sampler.publish(Version("a@3-x"), folders[3])
+    sampler.close()
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_refused(adapter: Path, value: float) -> None:
     tensors = load_file(adapter / WEIGHTS)
@@ -117,6 +139,18 @@ def test_code_of_a_base_never_runs_whatever_is_typed(
             attempt()
         assert "code" in refused.value.fix
     assert not (tmp_path / "ran").exists()
+
+
+DAMAGED = {"config.json": b"[]", "model.safetensors": bytes(64), "tokenizer.json": b'{"model": 3}'}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_base_is_an_error_with_a_fix(name: str, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(tiny_base(), tmp_path / "base"))
+    (folder / name).write_bytes(DAMAGED[name])
+    with pytest.raises(ConfigError, match="cannot load the base") as refused:
+        HFSampler(str(folder))
+    assert refused.value.fix
 
 
 def test_pickled_weights_of_a_base_are_refused(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,17 @@ def test_results_files_and_runs_can_be_compared(tmp_path: Path) -> None:
     first, second = result("grpo", {1, 2}), result("agon", {2, 3})
     write_record(tmp_path / "second.json", second)
     assert compare(first, tmp_path / "second.json") == compare(first, second) == compare_results([first, second])
+
+
+def test_a_hostile_name_breaks_neither_the_table_nor_the_terminal() -> None:
+    odd = result("agon\n| x | <b>\x1b[2J\u202e|", {2, 3})
+    found = compare_results([result("grpo", {1, 2}), odd])
+    for text in (str(found), found.markdown()):
+        assert not any(unicodedata.category(letter) in {"Cc", "Cf"} for letter in text.replace("\n", ""))
+    assert len(str(found).splitlines()) == len(
+        str(compare_results([result("grpo", {1}), result("x", {2})])).splitlines()
+    )
+    rows = [line for line in found.markdown().splitlines() if line.startswith("|")]
+    assert len(rows) == 4 + 3
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows[:4]} == {5}
+    assert "<b>" not in found.markdown()

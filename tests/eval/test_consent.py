@@ -10,6 +10,7 @@ import pytest
 from agon.config import Config
 from agon.errors import InputError
 from agon.eval.consent import check_consent
+from agon.rundir.own import remember
 
 RUN = Path("runs/x")
 HASHES = dict.fromkeys(("train", "dev", "held_out"), "0")
@@ -66,6 +67,15 @@ def test_a_file_is_named_again_unless_the_run_knows_its_problems() -> None:
     check(told)
     check(told, *(f"data.{part}.path=/private/secret.csv" for part in HASHES), hashes={})
     check(told, hashes={}, data="math-500")
+
+
+def test_a_run_of_ones_own_needs_no_consent(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text("arm: agon\n")
+    told = config(verifier="os:system", sampler={"url": "http://h"}, data=files("../x.csv"))
+    with pytest.raises(InputError, match="os:system is code"):
+        check_consent(tmp_path, told, (), {})
+    remember(tmp_path / "config.yaml")
+    check_consent(tmp_path, told, (), {})
 
 
 def test_all_that_is_needed_is_said_at_once() -> None:

@@ -95,7 +95,8 @@ def test_what_is_measured_in_each_arm() -> None:
     cascade = ["a", "b", "ab", "ba", "first-ab", "first-ba"]
     assert names.pop("grpo") == ["a"]
     assert names.pop("self-refine") == ["a", "self-refine"]
-    assert names.pop("hidden-drafts") == names.pop("shared-opponent") == ["a", "b"], "no draft to read: single pass"
+    hidden = [names.pop(name) for name in ("plain-pair", "hidden-drafts", "shared-opponent")]
+    assert hidden == [["a", "b"]] * 3, "no draft to read: single pass"
     assert set(map(tuple, names.values())) == {tuple(cascade)}
 
 

@@ -21,15 +21,21 @@ LEFT_OUT = {
         ("cli_start", "sampler_ratio", "streaming_ratio", "publish_ratio", "step_ratio"),
         "a few timings, which other work here upsets",
     ),
+    **(
+        {}
+        if which("bwrap")
+        else dict.fromkeys(("sandbox_hostile", "reward_hacks", "sandbox_cost"), "needs bubblewrap, which is not here")
+    ),
     "engine_faults": "starts several engines, a minute each",
     "all_bases": "a training on a real engine; tests/engine/vllm/test_composite.py starts one over a composite base",
     "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",
     "demo_learns": "a whole training, minutes on busy cores; tests/cli/test_demo.py runs the demo for two steps",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
+    "engine_mutations": "runs tests that run here anyway, once for every mutation",
 }
 """Scripts that only `scripts/prove --quick` runs, with the reason."""
 
-NEED_DATA = ("math_gold", "math_poison")
+NEED_DATA = ("math_forms", "math_gold", "math_poison")
 """Scripts that read real data sets; see CONTRIBUTING.md for where they look."""
 
 SCRIPTS = sorted(path.stem for path in (ROOT / "evidence").glob("[!_]*.py"))

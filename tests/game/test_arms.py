@@ -10,6 +10,7 @@ from agon.errors import ConfigError
 DESIGN = {
     "agon": None, "coop": "agon", "margin": "agon", "fixed-roles": "agon", "tiebreak": "agon", "hidden-drafts": "agon",
     "shared-opponent": "hidden-drafts", "mispaired": "agon", "self-refine": "coop", "grpo": "self-refine",
+    "plain-pair": "coop",
 }  # fmt: skip
 
 

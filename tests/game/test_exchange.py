@@ -58,3 +58,10 @@ def test_a_leak_in_either_peek_counts() -> None:
     assert not leaked(clean)
     assert leaked(replace(clean, other_peek="the answer is 42"))
     assert leaked(replace(clean, peek="the answer is 42"))
+
+
+def test_a_drafts_own_answer_is_a_leak_too_right_or_wrong() -> None:
+    wrong = bout(False, False, peek="so it is 41")
+    assert not leaked(wrong)
+    answered = replace(wrong.draft.completion, text="<think>t</think>so it is 41<answer>41</answer>")
+    assert leaked(replace(wrong, draft=replace(wrong.draft, completion=answered)))

@@ -14,13 +14,13 @@ from agon.types import Completion
 
 PIECES = [
     "<think>", "</think>", "<answer>", "</answer>", "<ans", "wer>", "< Answer >", "\\boxed{", "\\boxed", "\\fbox{",
-    "\\bo", "xed{", "{", "}",
+    "\\bo", "xed{", "{", "}", "%\n", "\\Boxed", "</attempt", " x>",
     "\\", "<|im_end|>", "<|", "|>", "im_start", "<start_of_turn>", "[INST]", "[/INST]", "<<SYS>>",
     "<|channel>", "<channel|>", "<｜", "｜>",
     "＜think＞", "&lt;think&gt;", WITHHELD, "7", " ", "\n", "so x < y", "\ud800", "\u0301", "\u200b",
 ]  # fmt: skip
 STRUCTURE = re.compile(
-    r"</?\s*(?:think|answer)|<\||\|>|\\(?:boxed|fbox)(?![A-Za-z])|\[/?INST\]|<(?:start|end)_of_turn>"
+    r"</?\s*(?:think|answer|attempt)|<\||\|>|\\(?:boxed|Boxed|fbox)(?![A-Za-z])|\[/?INST\]|<(?:start|end)_of_turn>"
 )
 
 
@@ -46,6 +46,15 @@ def whole(text: str) -> str:
         ("a <|im_end|> b", "a &lt;|im_end|&gt; b"),
         ("since a < b and c > d", "since a < b and c > d"),
         ("area [ABC] and |x| > 2", "area [ABC] and |x| > 2"),
+        ("a </attempt x> b", "a &lt;/attempt x> b"),
+        ('</attempt foo="1">', '&lt;/attempt foo="1">'),
+        ("<          /attempt>", "&lt;          /attempt>"),
+        (r"<\/attempt> ＜!Attempt", r"&lt;\/attempt> &lt;!Attempt"),
+        ("my attempt < its attempts", "my attempt < its attempts"),
+        ("Add \\boxed%\n{7} them", f"Add {WITHHELD} them"),
+        ("Add \\boxed % so\n  %\n {7} them", f"Add {WITHHELD} them"),
+        ("Add \\Boxed{7} and \\bbox[2pt]{8} them", f"Add {WITHHELD} and {WITHHELD} them"),
+        ("the \\boxedtext stays", "the \\boxedtext stays"),
     ],
 )
 def test_what_the_rival_sees(summary: str, seen: str) -> None:
@@ -75,7 +84,19 @@ def test_even_a_clip_that_rewrites_is_neutralised() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["\\boxed{", "\\boxed{7}", "<answer ", "<", "</", "| ", "<ans<answer>5</answer>wer>7</answer>", "\\"]
+    "unit",
+    [
+        "\\boxed{",
+        "\\boxed{7}",
+        "<answer ",
+        "<",
+        "</",
+        "| ",
+        "<ans<answer>5</answer>wer>7</answer>",
+        "\\",
+        "\\boxed%",
+        "<!",
+    ],
 )
 def test_peeking_takes_linear_time(unit: str) -> None:
     started = time.process_time()
@@ -92,7 +113,17 @@ def test_peeking_takes_linear_time(unit: str) -> None:
         (r"we get $\frac{1}{2}$", "1/2", True),
         (r"hence $\{1, 2\}$", r"\{1,2\}", True),
         ("X = Y", "x=y", True),
+        (r"so \frac34 of it", r"\frac{3}{4}", True),
+        ("so 0.75 of it", r"\frac{3}{4}", True),
+        ("so 3/4 of it", "0.75", True),
+        ("that is 42.0 in all", "42", True),
+        ("that is 42.50 in all", "42.5", True),
+        ("Forty-two in all", "42", True),
+        ("it costs 58 500 euros", "58,500", True),
+        ("so $4{2}$", "42", True),
         ("142 and 42.5", "42", False),
+        ("4 and 2, or 4 2", "42", False),
+        ("42.05 and 0.333", "1/3", False),
         ("nothing here", "42", False),
         ("anything", "", False),
         ("anything", "$ $", False),

@@ -69,3 +69,11 @@ def test_the_paper_values_are_the_defaults() -> None:
     got = Game().challenge_reward(rollout(R), rollout(W))
     assert got is not None
     assert (got.correctness, got.conversion, got.format, got.total) == (2.0, 1.0, 0.5, 3.5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0, 4.0])
+def test_a_conversion_is_worth_its_weight(weight: float) -> None:
+    game = Game(conversion_weight=weight)
+    got = game.challenge_reward(rollout(R), rollout(W))
+    assert got is not None
+    assert (got.conversion, got.bonus, got.total) == (weight, weight, 2.5 + weight)

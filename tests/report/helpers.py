@@ -195,6 +195,7 @@ def step_record(step: int) -> StepRecord:
     )  # fmt: skip
     return StepRecord(
         step=step, drafter=Policy.A, challenger=Policy.B, standalone=stream, competitive=stream, update={}, ungraded=0,
+        bonus_groups=step % 2,
         versions={policy: Version.of(policy, step, "0") for policy in Policy},
         ledger={"draft/a": Entry(64, 4000, 900), "challenge/b": Entry(64, 3000, 2000)},
     )  # fmt: skip

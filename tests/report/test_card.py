@@ -52,6 +52,12 @@ def test_the_code_of_a_card_compiles_and_loads_the_drafter_first(info, form: str
     assert ("tiny_base()" in code) == (info is INFO and form == "peft")
 
 
+def test_a_base_that_ships_is_loaded_by_its_name() -> None:
+    code = use(INFO.model_copy(update={"base": "agon:halves"}), "peft")
+    assert "tiny_base('halves')" in code
+    assert "agon:halves" not in code
+
+
 @pytest.mark.parametrize(("low", "overlaps"), [(0.2, True), (0.99, False)])
 def test_a_pair_that_is_not_clearly_better_than_one_policy_has_a_caveat(
     low: float, overlaps: bool, run: MeasuredRun

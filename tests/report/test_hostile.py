@@ -55,6 +55,13 @@ def printable(text: str) -> bool:
     return not any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in text.replace("\n", ""))
 
 
+def test_a_run_whose_name_is_not_unicode_is_shown(tmp_path: Path) -> None:
+    bout = {"plain": ("<think>t</think>so<answer>4</answer>", "4")}
+    run = make_match(tmp_path, bouts=bout, text="why").path.rename(tmp_path / "run\udcff")
+    assert main(["view", str(run)]) == 0
+    assert "run\ufffd" in (run / "report.html").read_text(encoding="utf-8")
+
+
 def test_an_evaluation_with_lone_surrogates_is_shown(tmp_path: Path) -> None:
     row = {"problem_id": "p", "question": "\udfff", "answer": "4", "index": 0, "drafter": "a"}
     draft = {"text": "\ud800", "opened": False, "version": "a@000001-0", "prompt_tokens": 1, "tokens": 1}

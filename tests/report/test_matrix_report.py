@@ -14,7 +14,15 @@ from agon.arms import resolve
 from agon.engine.scripted import ScriptedSampler
 from agon.game.rules import Game
 from agon.report.collect import HELD_OUT, read_run
-from agon.report.matrix_report import CellBudget, CellReport, CellStatus, MatrixReport, matched, write_matrix_report
+from agon.report.matrix_report import (
+    CellBudget,
+    CellReport,
+    CellStatus,
+    MatrixReport,
+    matched,
+    matrix_report,
+    write_matrix_report,
+)
 from agon.rundir import RunDir
 from agon.rundir.records import read_record
 from agon.types import Problem
@@ -121,3 +129,19 @@ def test_a_budget_is_matched_when_problems_and_rollouts_are_the_same() -> None:
     assert not matched([cell(0, "pq", [8, 16])])
     assert not matched([cell(0, "pq", [16]), cell(0, "pr", [16])])
     assert not matched([cell(0, "pq", [16]), cell(0, "pq", [16], plays=3)])
+
+
+def test_agon_is_compared_with_coop_beside_the_share_of_groups_in_which_the_bonus_bites(tmp_path: Path) -> None:
+    folders = make_study(tmp_path, {"grpo": 2, "coop": 2, "agon": 2})
+    for folder in folders:
+        write_bouts(folder, folder.name.split("-")[0])
+    systems = {"grpo": "a", "coop": "cascade", "agon": "cascade"}
+    made = [status(f, f.name.split("-")[0], int(f.name[-1]), systems[f.name.split("-")[0]]) for f in folders]
+    report = write_matrix_report(made, tmp_path)
+    assert report.competition is not None
+    assert [pair.second for pair in report.competition.pairs] == ["agon cascade"]
+    assert report.competition.sides[0].label == "coop cascade"
+    shares = {cell.bonus_bites for cell in report.cells if cell.arm == "agon"}
+    assert shares == {(STEPS // 2) / (8 * STEPS)}
+    assert "## Competition: agon against coop" in report.markdown()
+    assert matrix_report(made[:2], []).competition is None

@@ -13,7 +13,7 @@ from agon.report.collect import HELD_OUT, MeasuredRun, collect
 from agon.report.methods import BY_KEY, METHODS, cell, limits
 from agon.report.tables import MAIN, ablation_table, main_table, scaling_table, transfer_table
 
-from .helpers import N, make_study
+from .helpers import STEPS, N, make_study
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
@@ -54,6 +54,11 @@ def test_a_difference_is_that_of_its_cells(runs: list[MeasuredRun]) -> None:
     assert value == pytest.approx(100 * (a - c), abs=0.051)
     assert value - low == pytest.approx(100 * math.hypot(a - a_low, c_high - c), abs=0.11)
     assert high - value == pytest.approx(100 * math.hypot(a_high - a, c - c_low), abs=0.11)
+
+
+def test_a_difference_from_agon_says_where_its_bonus_bites(runs: list[MeasuredRun]) -> None:
+    row = rows_of(ablation_table(runs, runs[0].setting))["Competition (reward)"]
+    assert row[3] == f"{100 * (STEPS // 2) / (8 * STEPS):.0f}% of groups"
 
 
 def test_the_tables_hold_the_papers_numbers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 from contextlib import suppress
@@ -13,11 +14,13 @@ import pytest
 import yaml
 
 from agon.config import Config, resolved
-from agon.errors import AgonError, CheckpointError, RunDirError
-from agon.rundir import RunDir
+from agon.errors import AgonError, CheckpointError, RunDirError, RunError
+from agon.rundir import RunDir, directory, read_bouts
 from agon.rundir.files import weights_hash
+from agon.rundir.jsonl import whole_lines
 from agon.rundir.manifest import Seeds, SplitFacts, config_hash
 from agon.rundir.records import RunState
+from agon.types import Policy
 from tests.rundir.helpers import runs
 from tests.rundir.helpers.runs import CONFIG
 
@@ -109,6 +112,36 @@ def test_a_run_with_links_is_refused_and_nothing_is_written_through_them(
     )
 
 
+@pytest.mark.parametrize("name", ["steps.jsonl", "manifest.json", "odd", "\udcff\n"])
+def test_a_pipe_in_a_run_is_refused_and_never_waited_for(name: str, run: RunDir) -> None:
+    (run.path / name).unlink(missing_ok=True)
+    os.mkfifo(run.path / name)
+    with pytest.raises(RunDirError, match=r"neither a file nor a folder|no manifest\.json"):
+        RunDir.open(run.path)
+
+
+def test_pipes_below_a_run_are_never_waited_for(run: RunDir) -> None:
+    run.bouts.mkdir(exist_ok=True)
+    os.mkfifo(run.bouts / "step_000009.parquet")
+    os.mkfifo(run.path / "pipe.jsonl")
+    for attempt in (lambda: read_bouts(run), lambda: whole_lines(run.path / "pipe.jsonl")):
+        with pytest.raises(RunDirError, match="neither a file nor a folder"):
+            attempt()
+    (run.checkpoints / "step_000004" / "MANIFEST.json").unlink()
+    os.mkfifo(run.checkpoints / "step_000004" / "MANIFEST.json")
+    assert run.checkpoint(4) is None
+
+
+def test_points_that_find_no_room_are_an_error_with_a_fix(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(directory, "write_json", full)
+    with pytest.raises(RunError, match=r"points\.json was not written.*No space") as failed:
+        run.write_points(())
+    assert "--resume" in failed.value.fix
+
+
 def test_a_config_runs_no_code(run: RunDir) -> None:
     (run.path / "config.yaml").write_text("x: !!python/object/apply:os.mkdir [made]")
     with pytest.raises(RunDirError, match=r"cannot read .*config\.yaml"):
@@ -158,6 +191,15 @@ def test_another_base_in_the_folder_of_the_first_is_refused(tmp_path: Path) -> N
     (base / "model.safetensors").write_bytes(b"other")
     with pytest.raises(RunDirError, match="base_hash changed"):
         run.check_manifest(run.manifest.model_copy(update={"base_hash": weights_hash(base)}))
+
+
+def test_adapters_other_than_those_it_started_from_are_refused(tmp_path: Path) -> None:
+    run = RunDir.create(tmp_path, "run", CONFIG, init_hashes={Policy.A: "5f"})
+    assert run.manifest.init_hashes == {Policy.A: "5f"}
+    assert run.check_manifest(run.manifest) == []
+    for hashes in ({}, {Policy.A: "2f"}):
+        with pytest.raises(RunDirError, match="init_hashes"):
+            run.check_manifest(run.manifest.model_copy(update={"init_hashes": hashes}))
 
 
 def test_other_data_or_seeds_are_refused_by_name(run: RunDir) -> None:

@@ -53,6 +53,15 @@ def test_a_second_trainer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -
         assert f"kill {other.pid}" in refused.value.fix
 
 
+def test_a_full_disk_hides_the_pid_and_not_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with locked(tmp_path / ".lock"), pytest.raises(RunDirError, match="in use by process unknown"):
+        locked(tmp_path / ".lock").__enter__()
+
+
 def test_kill_9_frees_the_lock(tmp_path: Path) -> None:
     with holder(tmp_path / ".lock") as other:
         assert line(other) == "held"

@@ -105,6 +105,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
         "no version of adapter A",
     ),
     "a base that is code": (lambda path: facts(path, base={"x": 1}), "base: Input should be a valid string"),
+    "a base without a name": (lambda path: facts(path, base=""), "base: String should have at least 1 character"),
     "an unknown direction": (lambda path: facts(path, direction="aa"), "direction: Input should be"),
     "a newer schema": (lambda path: facts(path, schema=2), "schema 2"),
     "facts that are a list": (lambda path: (path / "agon.json").write_text("[]") and None, "cannot read"),

@@ -31,6 +31,12 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
         ('{"schema": 9, "bytes": 3}', "schema 9"),
         ('{"schema": 1, "bytes": "many"}', "bytes: Input should be a valid integer"),
         ('{"schema": 1, "byts": 3}', "byts: Extra inputs"),
+        ('{"schema": 1, "bytes": "3"}', "bytes: Input should be a valid integer"),
+        ('{"schema": 1, "bytes": true}', "bytes: Input should be a valid integer"),
+        ('{"schema": 1, "bytes": 3.0}', "bytes: Input should be a valid integer"),
+        ('{"schema": 1, "bytes": NaN}', "cannot read"),
+        ('{"schema": 1, "bytes": 1e400}', "cannot read"),
+        ('{"schema": 1, "bytes": ' + "9" * 5000 + "}", "cannot read"),
         ("[" * 100_000, "cannot read"),
     ],
 )

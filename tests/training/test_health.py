@@ -157,3 +157,15 @@ def test_noise_growth_and_plateaus_are_not_a_collapse() -> None:
             records = wave(level, 150, seed)
             alarms += sum(bool(warnings(records[:end])) for end in range(5, 151, 5))
     assert alarms == 0
+
+
+def bonus(groups: int | None) -> Change:
+    return lambda entry: changed(entry, bonus_groups=groups)
+
+
+def test_a_bonus_that_is_normalised_away_is_reported_after_a_hundred_groups() -> None:
+    assert not warnings(history(12, bonus(0)))
+    (sentence,) = warnings(history(13, bonus(0)))
+    assert sentence.startswith("The bonus changes the advantages of fewer than one group in twenty")
+    assert not warnings(history(13, bonus(1)))
+    assert not warnings(history(13, bonus(None)))

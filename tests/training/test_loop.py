@@ -156,6 +156,18 @@ def test_held_out_chooses_no_direction(tmp_path: Path) -> None:
         assert (point.held_out["ab"].pass_rate, point.held_out["ba"].pass_rate) == (0.0, 1.0)
 
 
+def test_a_better_pair_replaces_the_deployed_one_and_an_equal_one_does_not(tmp_path: Path) -> None:
+    settings = config(save__pair="best")
+    run = directory(tmp_path, "x", settings)
+    one = training(
+        run, settings, answer=lambda request: RIGHT if one.machines.learner.step >= 3 else half_right(request)
+    )
+    assert one.go()
+    first, second, last = run.points
+    assert first.score < second.score == last.score == 1.0
+    assert read_pair(run.path).info.step == 3
+
+
 def test_without_evaluation_points_the_newest_pair_is_deployed(tmp_path: Path) -> None:
     settings = config(eval__points=0)
     run = directory(tmp_path, "x", settings)
@@ -169,6 +181,13 @@ def test_the_schedule_evaluates_at_the_start_and_at_the_end() -> None:
     assert schedule.total == 15, "a last batch that is not full is left out"
     assert sorted(schedule.points) == [0, 5, 10, 15]
     assert [done for done in range(1, 16) if schedule.saves(done)] == [2, 4, 5, 6, 8, 10, 12, 14, 15]
+
+
+def test_the_last_step_is_saved_whatever_the_interval_and_max_steps_ends_a_run() -> None:
+    schedule = Schedule.of(config(eval__points=0, save__every=4, train__max_steps=7), 31)
+    assert (schedule.steps_per_epoch, schedule.total) == (15, 7)
+    assert [done for done in range(1, 8) if schedule.saves(done)] == [4, 7]
+    assert Schedule.of(config(train__max_steps=99), 31).total == 15
 
 
 # -- sick runs --------------------------------------------------------------------------------------------------------

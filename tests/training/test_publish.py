@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from agon.engine.scripted import ScriptedSampler
+from agon.errors import EngineError
 from agon.protocols import alone
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
-from agon.types import Policy
+from agon.types import Policy, Version
 from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, half_right
 
 
@@ -37,3 +42,43 @@ def test_folders_of_the_step_before_and_of_the_first_versions_stay(tmp_path: Pat
         made.publish([current[Policy.A]], current, first)
     kept = {folder.name for folder in (tmp_path / "published").iterdir()}
     assert kept == {*first.values(), *before.values(), *current.values()}
+
+
+class Refuses:
+    """A canary that finds the engine wrong; it keeps what it was asked about and what was published by then."""
+
+    def __init__(self, sampler: ScriptedSampler) -> None:
+        self.sampler, self.asked, self.published = sampler, dict[Policy, Version](), set[Version]()
+
+    def check(self, versions: Mapping[Policy, Version]) -> None:
+        self.asked, self.published = dict(versions), set(self.sampler.published)
+        raise EngineError("the engine samples from a different policy", fix="report this")
+
+
+def test_every_publication_is_checked_after_the_engine_has_it(tmp_path: Path) -> None:
+    made = publisher(tmp_path)
+    canary = Refuses(made.machines.sampler)  # type: ignore[arg-type]
+    made.machines = replace(made.machines, canary=canary)  # type: ignore[arg-type]
+    current = made.name({}, 0)
+    with pytest.raises(EngineError, match="a different policy"):
+        made.publish(current.values(), current, current)
+    assert canary.asked == current
+    assert canary.published >= set(current.values())
+
+
+def test_first_versions_stay_live_in_an_engine_that_did_not_publish_them(tmp_path: Path) -> None:
+    """After a resume the first versions are not published again: they are pinned from their folders."""
+    made = publisher(tmp_path)
+    first = {policy: Version.of(policy, 0, "first") for policy in Policy}
+    current = made.name({}, 7)
+    made.publish(current.values(), current, first)
+    assert made.machines.sampler.published >= {*first.values(), *current.values()}  # type: ignore[attr-defined]
+
+
+def test_the_first_process_alone_exports(tmp_path: Path) -> None:
+    made = publisher(tmp_path / "published")
+    made.machines.learner.rank = 1  # type: ignore[misc]
+    current = made.name({}, 0)
+    made.publish(current.values(), current, current)
+    assert not (tmp_path / "published").exists()
+    assert made.machines.sampler.latest == current  # type: ignore[attr-defined]

@@ -37,6 +37,14 @@ def test_a_step_counted_by_hand() -> None:
     assert record.ungraded == 0
 
 
+def test_a_group_whose_rewards_are_all_equal_is_not_live() -> None:
+    played, _ = run(problems(2), 0, Game(group_size=4), drafts_right_at_0)
+    record = step_record([played], UPDATES)
+    assert record.competitive is not None
+    assert (record.standalone.groups, record.standalone.live_groups) == (2, 1), "all drafts of the second are wrong"
+    assert (record.competitive.groups, record.competitive.live_groups) == (2, 1), "and all of its challenges right"
+
+
 def test_a_record_comes_back_from_its_line_as_it_was() -> None:
     played, _ = run(problems(2), 0, Game(group_size=4), drafts_right_at_0)
     record = step_record([played], UPDATES)
@@ -64,3 +72,12 @@ def test_rows_without_a_verdict_are_counted_and_left_out() -> None:
     record = step_record([played], {})
     assert record.ungraded == 4
     assert (record.standalone.graded, record.standalone.pass_rate) == (1, 1.0)
+
+
+def test_groups_in_which_the_bonus_bites_are_counted_where_one_is_paid() -> None:
+    mixed, _ = run(problems(1), 0, Game(group_size=4), lambda request: RIGHT if request.seat == "b" else WRONG)
+    assert step_record([mixed], {}, pays_bonus=True).bonus_groups == 0
+    half = iter([RIGHT, WRONG, WRONG, WRONG])
+    played, _ = run(problems(1), 0, Game(group_size=4), lambda request: RIGHT if request.seat == "b" else next(half))
+    assert step_record([played], {}, pays_bonus=True).bonus_groups == 1
+    assert step_record([played], {}).bonus_groups is None

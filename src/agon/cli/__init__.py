@@ -30,6 +30,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "init": Command("init", "write a commented config to start from"),
         "config": Command("config", "show, explain and compare configs; print their JSON Schema"),
         "data": Command("data", "show problems, check their golds, show the splits of a run"),
+        "sandbox": Command("sandbox", "prove the sandbox for programs on this machine, or serve it to a cluster"),
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
     "run": {

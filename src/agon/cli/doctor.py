@@ -82,6 +82,7 @@ def checks() -> Iterator[Check]:
     yield from (package(name, kind) for name in PINNED[kind])
     yield from map(optional, OPTIONAL)
     yield verifier("math")
+    yield sandbox()
 
 
 def lines(check: Check) -> list[str]:
@@ -157,6 +158,24 @@ def verifier(name: str) -> Check:
         return Check(f"verifier {name}", "ok", "agrees with every known verdict")
 
     return guarded(f"verifier {name}", probe)
+
+
+def sandbox() -> Check:
+    """The sandbox for programs, with its probes; `missing` where this machine cannot run it as it is."""
+    from agon.errors import InputError
+
+    try:
+        from agon.sandbox.leaks import checked_sandbox
+        from agon.sandbox.settings import SandboxSettings
+
+        room = checked_sandbox(SandboxSettings(workers=2))
+    except InputError as error:
+        status: Status = "failed" if "leaks" in error.message else "missing"
+        return Check("sandbox", status, f"{error.message} (needed for verifier code)", error.fix)
+    try:
+        return Check("sandbox", "ok", f"no probe leaks; memory: {room.describe()['memory']}")
+    finally:
+        room.close()
 
 
 def guarded(name: str, probe: Callable[[], Check]) -> Check:

@@ -47,11 +47,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _adapters(pair: PairDir, folder: Path) -> None:
     """Copy both adapters and the facts about them."""
-    from agon.rundir.pair import FACTS
+    from agon.rundir.pair import FACTS, copy_adapter
     from agon.types import Policy
 
     for policy in Policy:
-        shutil.copytree(pair.adapter(policy), folder / policy.value)
+        copy_adapter(pair.adapter(policy), folder / policy.value)
     shutil.copyfile(pair.path / FACTS, folder / FACTS)
 
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from agon.arms import ARMS, resolve
 from agon.config.rules import broken_rules
 from agon.game.rules import Game
+from agon.sandbox.settings import SandboxSettings
 from agon.types import Sampling
 
 # strict: a quoted number is a string, and 1 is not true
@@ -58,10 +59,13 @@ class Lora(Frozen):
 
 
 class Init(Frozen):
-    """How the two adapters start: different, but only by noise."""
+    """How the two adapters start: by default different, but only by noise."""
 
-    a: Literal["zero"] = "zero"
-    """A starts as the base itself: the standard LoRA zero-init."""
+    a: str = Field(default="zero", min_length=1)
+    """`zero`: A starts as the base itself, the standard LoRA zero-init. Or a PEFT folder with the adapter that A starts
+    from, of the rank, alpha and targets in `model.lora`."""
+    b: str = Field(default="noise", min_length=1)
+    """`noise`: B starts as noise around zero. Or a PEFT folder, as for A."""
     b_noise_std: Weight = 1.0e-3
     """Our choice: B starts as Gaussian noise around zero, of a size the paper does not give: large enough to make B
     different from A, too small to make it weaker."""
@@ -71,7 +75,8 @@ class Model(Frozen):
     """The frozen base and the adapters over it."""
 
     name: str = Field(min_length=1)
-    """The base: a Hub id, a local folder, or `agon:tiny`, which ships with the package and runs on a CPU."""
+    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny` or
+    `agon:halves`."""
     revision: str | None = None
     """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
@@ -138,6 +143,8 @@ class GameConfig(Frozen):
     """Whether A and B swap drafting and challenging at every step."""
     tiebreak_weight: Weight = 0.0
     """Gamma: what being right in fewer tokens than a right rival is worth (0.5 in the density study)."""
+    conversion_weight: Weight = 1.0
+    """What a conversion is worth: solving what the rival could not, in addition to the 2 for correctness."""
     wait_for_all_drafts: Switch = False
     """Our choice: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
     comparison."""
@@ -206,6 +213,28 @@ class SamplerConfig(Frozen):
     """Our choice: context length of the engine; null derives it from the caps on peek and completion."""
 
 
+class SandboxConfig(Frozen):
+    """Where programs run that the verifier `code` judges; docs/sandbox.md says what each backend stops."""
+
+    backend: Literal["bwrap", "landlock", "http", "unsafe"] = "bwrap"
+    """Our choice: `bwrap` (bubblewrap), `landlock` where containers forbid user namespaces, `http` for a service that
+    speaks SandboxFusion's protocol, `unsafe` for programs that you trust."""
+    memory: Literal["cgroup", "per_process"] = "cgroup"
+    """Our choice: bound the memory of a whole program, which needs a writable cgroup; `per_process` accepts that many
+    processes together are not bounded."""
+    workers: Positive | None = None
+    """Our choice: programs that run at once; null is one per core, or 64 for `http`."""
+    url: str | None = None
+    """Our choice: the service of backend `http`, such as http://10.0.0.7:8080; its key is read from
+    AGON_SANDBOX_KEY."""
+    time_factor: Number = Field(default=2.0, gt=0, le=100)
+    """Our choice: multiplies a problem's time limit, which was set for other machines and mostly faster languages."""
+
+    def settings(self) -> SandboxSettings:
+        """These values, as the sandbox takes them."""
+        return SandboxSettings(**self.model_dump())
+
+
 class Eval(Frozen):
     """How a policy or a pair is measured."""
 
@@ -254,14 +283,16 @@ class Config(Frozen):
     data: Data
     """Three splits that never share a problem."""
     verifier: VerifierName
-    """What decides correctness: `math`, your own function as `package.module:function`, or `code`, which is not part of
-    this version."""
+    """What decides correctness: `math`, your own function as `package.module:function`, or `code`, which cannot be
+    trained on yet."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
     train: Train = Train()
     """One pass of learning."""
     sampler: SamplerConfig = SamplerConfig()
     """What draws completions."""
+    sandbox: SandboxConfig = SandboxConfig()
+    """Where programs run that the verifier `code` judges."""
     eval: Eval = Eval()
     """How a policy or a pair is measured."""
     save: Save = Save()

@@ -123,7 +123,7 @@ class _Loader(yaml.SafeLoader):
 _PLAIN: tuple[tuple[re.Pattern[str], Callable[[str], Any]], ...] = (
     (re.compile(r"|~|null|Null|NULL"), lambda text: None),
     (re.compile(r"true|True|TRUE|false|False|FALSE"), lambda text: text.lower() == "true"),
-    (re.compile(r"[-+]?\d+(_\d+)*"), lambda text: int(text)),
+    (re.compile(r"(?=.{1,99}$)[-+]?\d+(_\d+)*"), lambda text: int(text)),
     (re.compile(r"[-+]?(\d+(_\d+)*\.?\d*|\.\d+)([eE][-+]?\d+)?"), lambda text: float(text)),
     (re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"), lambda text: float(text.replace(".", ""))),
 )

@@ -5,6 +5,7 @@ A table instead of validators: a rule is checked when its own fields are valid, 
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,14 @@ class Rule:
     keys: tuple[str, ...]
     holds: Callable[..., bool]
     reason: str
+
+
+def _is_network(text: str) -> bool:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 SPLITS = ("train", "dev", "held_out")
@@ -66,6 +75,16 @@ RULES = (
         "there is no second stage to delay when game.opponent is none",
     ),
     Rule(
+        ("sampler.url",),
+        lambda url: url is None or "@" not in url,
+        "holds a password, which the run would store; put a key in AGON_API_KEY instead",
+    ),
+    Rule(
+        ("sampler.network",),
+        lambda network: network is None or _is_network(network),
+        "is not a network; write it like 10.0.0.0/8",
+    ),
+    Rule(
         ("sampler.url", "sampler.engine"),
         lambda url, engine: url is None or engine == "vllm",
         "only engine vllm samples from a server",
@@ -89,6 +108,11 @@ RULES = (
         ("eval.direction", "game.opponent"),
         lambda direction, opponent: opponent == "rival" or direction in {"dev", "ab"},
         "one policy has no second direction; leave it out",
+    ),
+    Rule(
+        ("sandbox.url", "sandbox.backend"),
+        lambda url, backend: (url is not None) == (backend == "http"),
+        "belongs to backend http, which needs it",
     ),
     Rule(
         ("verifier", "data.train.preset"),

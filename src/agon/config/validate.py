@@ -18,6 +18,8 @@ from agon.config.rules import broken_rules
 from agon.errors import ConfigError
 
 COMMAND_LINE = Place("command line")
+SUGGESTIONS = 20
+"""Unknown keys for which a similar one is looked for: a file with more is not a misspelt config."""
 
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
@@ -89,11 +91,14 @@ def _validate(written: Written, file: str) -> Config | None:
         for detail in error.errors():
             if detail["loc"]:
                 key = _key_of(detail, written.values)
-                if not any(key[: len(b)] == b for b in bad):
-                    written.report(_place_of(written, key, file), f"{'.'.join(key)}: {_describe(detail, key)}")
+                if not any(key[:depth] in bad for depth in range(1, len(key) + 1)):
+                    text = _describe(detail, key, suggest=len(bad) < SUGGESTIONS)
+                    written.report(_place_of(written, key, file), f"{'.'.join(key)}: {text}")
                 bad.add(key)
     _check_presets(written)
     _check_rules(written, bad, file)
+    if config is None and not written.faults:
+        written.report(Place(file), "has a key that is not Unicode text")
     return config
 
 
@@ -157,21 +162,29 @@ def _key_of(detail: ErrorDetails, values: dict[str, Any]) -> Key:
     return loc
 
 
-def _describe(detail: ErrorDetails, key: Key) -> str:
+def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        return "unknown key" + suggest_key(key)
+        return "unknown key" + (suggest_key(key) if suggest else "")
     if kind == "missing":
         return "is required"
     if kind == "value_error":
         return str(detail["ctx"]["error"]) + (did_you_mean(value, ARMS) if key == ("arm",) else "")
     if kind == "string_pattern_mismatch":
-        return f"should be math, code or package.module:function, not {value!r}" + did_you_mean(value, ("math", "code"))
+        return f"should be math, code or package.module:function, not {_shown(value)}" + did_you_mean(
+            value, ("math", "code")
+        )
     if kind in {"model_type", "dict_type", "model_attributes_type"}:
-        return f"should be a section of keys and values, not {value!r}"
-    text = detail["msg"].replace("Input should", "should") + f", not {value!r}"
+        return f"should be a section of keys and values, not {_shown(value)}"
+    text = detail["msg"].replace("Input should", "should") + f", not {_shown(value)}"
     if kind == "literal_error":
         return text + did_you_mean(value, detail["ctx"]["expected"].replace("'", "").replace(" or ", ", ").split(", "))
     if kind == "bool_type":
         return text + "; write true or false"
     return text
+
+
+def _shown(value: object) -> str:
+    """A value as it was written, as far as a line has room."""
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from agon.diagnose.dead import Cause, causes
-from agon.diagnose.groups import Group, GroupLog, Scale, normalise, totals, varies
+from agon.diagnose.groups import Group, GroupLog, Scale, column, normalise, totals, varies
 from agon.diagnose.terms import Term, terms
+from agon.game.bonus import bites
 
 AGREES = 0.01
 """Logged advantages this close to ours agree: trainers add an epsilon and log in float32."""
@@ -27,6 +28,8 @@ class Diagnosis:
     unexplained_groups: float
     dead: Mapping[Cause, int]
     terms: tuple[Term, ...]
+    bonus_bites: float | None = None
+    """Of a log of Agon's challenges that pays a bonus: the share of groups whose advantages it changes."""
 
     @property
     def dead_groups(self) -> int:
@@ -54,7 +57,20 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         unexplained_groups=_unexplained(log),
         dead=dict(causes(log).most_common()),
         terms=terms(log, chosen),
+        bonus_bites=_bonus_bites(log),
     )
+
+
+def _bonus_bites(log: GroupLog) -> float | None:
+    """As the game counts it; None where the log does not say which term is correctness and which are the bonus."""
+    if not log.bonus:
+        return None
+    correct = log.terms.index(log.correctness)
+    bonus = [log.terms.index(name) for name in log.bonus]
+    biting = [
+        bites(column(group, correct), [sum(row.terms[k] for k in bonus) for row in group]) for group in log.graded
+    ]
+    return sum(biting) / len(log.groups) if log.groups else None
 
 
 def _agree(log: GroupLog, scale: Scale) -> bool | None:

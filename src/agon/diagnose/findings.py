@@ -43,7 +43,7 @@ LITTLE = 0.05
 def findings(diagnosis: Diagnosis) -> list[str]:
     """Every finding as a short text, those that question the log itself first."""
     about_terms = (sentence for term in diagnosis.terms for sentence in _about_term(term))
-    return [*_about_log(diagnosis), *_about_dead(diagnosis), *about_terms]
+    return [*_about_log(diagnosis), *_about_dead(diagnosis), *_about_bonus(diagnosis), *about_terms]
 
 
 def _about_log(diagnosis: Diagnosis) -> Iterator[str]:
@@ -65,6 +65,16 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[str]:
     if dead := diagnosis.dead_groups:
         share = dead / diagnosis.groups
         yield f"{dead} of {diagnosis.groups} groups ({share:.0%}) are dead: their tokens teach nothing."
+
+
+def _about_bonus(diagnosis: Diagnosis) -> Iterator[str]:
+    if (share := diagnosis.bonus_bites) is None:
+        return
+    if share < LITTLE:
+        what = "normalised away nearly everywhere: the run learns what it would learn without it"
+    else:
+        what = "in the others it only stretches the rewards, which normalisation divides out"
+    yield f"The bonus bites in {share:.1%} of the groups (their advantages would be different without it); {what}."
 
 
 def _about_term(term: Term) -> Iterator[str]:

@@ -39,6 +39,9 @@ class GroupLog:
     name: str
     terms: tuple[str, ...]
     groups: tuple[Group, ...]
+    correctness: str = ""
+    bonus: tuple[str, ...] = ()
+    """In a log of Agon's challenges: which term is correctness, and which are paid for the rival's outcome."""
 
     @cached_property
     def resolution(self) -> float:

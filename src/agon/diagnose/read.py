@@ -212,7 +212,8 @@ def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
     if challenges:
         bonus = tuple(name for name in ("conversion", "margin", "tiebreak") if _pays(challenges, name))
         columns = replace(_stream("challenge_", ("correctness", "format", *bonus)), opponent="opponent")
-        logs.append(_log("competitive", challenges, columns))
+        log = _log("competitive", challenges, columns)
+        logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:]))
     return logs
 
 

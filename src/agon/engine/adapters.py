@@ -1,7 +1,8 @@
 """The pair in memory: one frozen base, one PeftModel, adapters `a` and `b`.
 
 A starts as the base (lora_B is zero). B starts with Gaussian noise in lora_B: the paper says "small Gaussian noise
-around the zero matrix" and gives no size. Adapters are float32 masters whatever the dtype of the base.
+around the zero matrix" and gives no size. Either may start from an adapter on disk instead (`model.init`). Adapters are
+float32 masters whatever the dtype of the base.
 
 PEFT's `set_adapter`, `add_adapter`, `disable_adapter` and `load_adapter` all freeze the inactive adapter. Here both
 stay trainable at all times: parameter lists are explicit and the flags are restored after every switch. Files are
@@ -24,8 +25,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from agon.config import Init, Lora
+from agon.engine.shipped import init_folders
 from agon.errors import CheckpointError, ConfigError
 from agon.protocols import Stretch
+from agon.rundir.adapter import check_adapter
 from agon.types import Policy, seed_for
 
 WEIGHTS = "adapter_model.safetensors"
@@ -118,7 +121,7 @@ class AdapterPair:
         if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in mine.items()}:
             raise CheckpointError(
                 f"{folder} does not hold an adapter of this shape",
-                fix="resume with the model.name and model.lora that the run was started with",
+                fix="check model.name, model.lora.rank and model.lora.targets against those it was trained with",
             )
         return {name: state[_file_name(name, policy)] for name in self._named[policy]}
 
@@ -140,8 +143,22 @@ def build_pair(base: Any, lora: Lora, init: Init, seed: int) -> AdapterPair:
         model.add_adapter(Policy.B.value, LoraConfig(**settings))
         pair = AdapterPair(model)
         _add_noise(pair, init.b_noise_std)
+    for policy, folder in init_folders(init).items():
+        _check_settings(policy, folder, lora)
+        pair.load(policy, folder)
     pair.activate(Policy.A)
     return pair
+
+
+def _check_settings(policy: Policy, folder: Path, lora: Lora) -> None:
+    """Refuse an adapter that would be scaled differently here than where it was trained."""
+    theirs = check_adapter(folder)
+    if (theirs.r, theirs.lora_alpha, theirs.use_rslora) != (lora.rank, lora.alpha, False):
+        raise ConfigError(
+            f"model.init.{policy.value}: {folder} has rank {theirs.r} and alpha {theirs.lora_alpha:g}"
+            f"{' with rsLoRA' if theirs.use_rslora else ''}, model.lora has {lora.rank} and {lora.alpha}",
+            fix=f"set model.lora.rank={theirs.r} model.lora.alpha={theirs.lora_alpha:g}; rsLoRA is not supported",
+        )
 
 
 def linear_targets(base: Any) -> list[str]:

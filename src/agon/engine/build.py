@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from agon.config import Config, Model, SamplerConfig
+from agon.engine.shipped import SHIPPED, folder_of
 from agon.errors import ConfigError
 from agon.protocols import Sampler
 
 EngineName = Literal["vllm", "hf"]
-TINY = "agon:tiny"
-"""The base that ships with the package."""
 PROMPT_ROOM = 2048
 """Tokens of context for a problem and our own text, where sampler.max_model_len is null."""
 OTHER_FORMATS = ["*.gguf", "*.onnx", "*.pth", "*.h5", "*.msgpack", "original/*", "onnx/*"]
@@ -22,11 +21,7 @@ TOKENIZER_FILES = ["*.json", "*.jinja", "*.model", "*.txt"]
 
 def base_path(model: Model) -> str:
     """Where transformers and vLLM find the base: a folder for our own, else the name itself."""
-    if model.name != TINY:
-        return model.name
-    from agon.engine.tiny.checkpoint import tiny_base
-
-    return str(tiny_base())
+    return str(folder_of(model.name)) if model.name.startswith(SHIPPED) else model.name
 
 
 def base_files(model: Model, *, weights: bool = True) -> str:

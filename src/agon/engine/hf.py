@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.render import Rendered, Renderer
-from agon.engine.safe_load import add_adapter, load_model
+from agon.engine.safe_load import add_adapter, base_digest, load_model
 from agon.engine.versions import Versions
 from agon.engine.watch import watched
 from agon.errors import AgonError, EngineError
@@ -173,7 +173,7 @@ class _Adapters:
     """PEFT adapters in the model, one slot per live version."""
 
     def __init__(self, model: Any, device: str) -> None:
-        self._model, self._device = model, device
+        self._model, self._device, self._digest = model, device, base_digest(model)
         self._peft: Any = None
         self._slots: dict[Version, str] = {}
         self._names = (f"slot{n}" for n in itertools.count())
@@ -195,7 +195,7 @@ class _Adapters:
 
     def load(self, version: Version, folder: Path) -> None:
         slot = next(self._names)
-        self._peft = add_adapter(self._peft or self._model, folder, slot, self._device)
+        self._peft = add_adapter(self._peft or self._model, folder, slot, self._device, digest=self._digest)
         self._peft.eval()
         self._slots[version] = slot
 

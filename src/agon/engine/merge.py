@@ -15,7 +15,7 @@ def merge(base: str, adapter: Path, folder: Path) -> None:
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
         dtype = getattr(AutoConfig.from_pretrained(base, trust_remote_code=False), "dtype", None) or torch.float32
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file makes transformers raise nearly anything
         raise cannot_load(base, error) from error
     merged = add_adapter(load_model(base, torch.float32), adapter, "default").merge_and_unload(safe_merge=True)
     merged.to(dtype).save_pretrained(folder)

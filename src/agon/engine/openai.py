@@ -46,6 +46,8 @@ class OpenAISampler:
     ) -> None:
         if not host_of(url):
             raise EngineError(f"{url!r} is not a valid URL", fix="write it like http://localhost:8000/v1")
+        if "@" in url:
+            raise EngineError("the URL holds a password, which errors would repeat", fix=f"put a key in {KEY} instead")
         self.ids = False
         """Whether token ids are sent; `check` finds out."""
         self._escape, self._renderer = escape, renderer

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from contextlib import suppress
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,6 +28,12 @@ WITHOUT_MARKERS = {f"inside {THINK_OPEN} and {THINK_CLOSE}": "first", f"After {T
 """How our prompts speak of reasoning, and the same without naming markers."""
 PLAIN_TEMPLATE = "{{ bos_token or '' }}{% for message in messages %}{{ message.content }}\n\n{% endfor %}"
 """For a base model that has no chat template of its own."""
+
+OTHER_TEMPLATE = "use a different chat template"
+TEMPLATE_SECONDS = 10.0
+"""CPU seconds for rendering one layout; published templates take milliseconds."""
+LONGEST = 1_000_000
+"""Characters of a rendered layout, which holds our own words and no quote."""
 
 Layout = tuple[tuple[Role, tuple[str | None, ...]], ...]
 """Messages with every quote replaced by None: what prompts of one kind have in common."""
@@ -65,6 +73,7 @@ class Renderer:
             )
         self.tokenizer = tokenizer
         self.template: str = tokenizer.chat_template or PLAIN_TEMPLATE
+        _check_operators(self.template)
         self.vocabulary = max(len(tokenizer), embeddings)
         self.controls = _controls(tokenizer)
         self._inner, self._data, self._ids = _copies(tokenizer, self.controls)
@@ -83,7 +92,7 @@ class Renderer:
 
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a damaged file makes transformers raise nearly anything
             raise cannot_load(path, error) from error
         return cls(tokenizer, *_known(path))
 
@@ -155,7 +164,7 @@ class Renderer:
         if pieces[1::2] != [str(n) for n in range(quotes)]:
             raise EngineError(
                 "the chat template lost, repeated or reordered a part of the prompt",
-                fix="use a different chat template",
+                fix=OTHER_TEMPLATE,
             )
         return pieces[::2]
 
@@ -163,13 +172,17 @@ class Renderer:
         from jinja2 import TemplateError
 
         try:
-            return self.tokenizer.apply_chat_template(
-                messages, chat_template=self.template, tokenize=False, add_generation_prompt=generate, **_SWITCHES
-            )
+            with time_limit(TEMPLATE_SECONDS):
+                text: str = self.tokenizer.apply_chat_template(
+                    messages, chat_template=self.template, tokenize=False, add_generation_prompt=generate, **_SWITCHES
+                )
+            if len(text) > LONGEST:
+                raise ValueError(f"it makes {len(text)} characters of them")
+            return text
         except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise EngineError(
-                f"the chat template refused the messages: {error}", fix="use a different chat template"
-            ) from error
+            raise EngineError(f"the chat template refused the messages: {error}", fix=OTHER_TEMPLATE) from error
+        except (TimeoutError, MemoryError) as error:
+            raise EngineError(f"the chat template does not come to an end: {error}", fix=OTHER_TEMPLATE) from error
 
     def _translate(self, ours: str) -> str:
         """Our words, without the markers where the family has its own."""
@@ -200,16 +213,45 @@ class Renderer:
         return frozenset(ends | set(after[:1]))
 
 
+def _check_operators(template: str) -> None:
+    """Refuse products and powers, which no published template has: one of them can take hours and all memory."""
+    from jinja2 import Environment, TemplateError
+
+    try:
+        tokens = [value for _, kind, value in Environment().lex(template) if kind == "operator"]
+    except TemplateError as error:
+        raise EngineError(f"cannot parse the chat template: {error}", fix=OTHER_TEMPLATE) from error
+    if "*" in tokens or "**" in tokens:
+        raise EngineError("the chat template multiplies, which may never end", fix=OTHER_TEMPLATE)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError in Python code that uses more CPU time than this, in whichever thread it runs."""
+    end, before = time.thread_time() + seconds, sys.gettrace()
+
+    def trace(frame: Any, event: str, argument: Any) -> Any:
+        if time.thread_time() > end:
+            raise TimeoutError(f"more than {seconds:g} s of CPU time")
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
 def _known(path: str) -> tuple[frozenset[int], int]:
     """The ids that end a text according to the checkpoint's own configs, where engines stop, and how many tokens the
-    model has. A tokenizer may come without either config."""
+    model has. A tokenizer may come without either config, and whoever loads the model reports a damaged one."""
     from transformers import AutoConfig, GenerationConfig
 
     ends: list[Any] = []
     embeddings = 0
-    with suppress(OSError, ValueError):
+    with suppress(Exception):
         ends.append(getattr(GenerationConfig.from_pretrained(path), "eos_token_id", None))
-    with suppress(OSError, ValueError):
+    with suppress(Exception):
         config = AutoConfig.from_pretrained(path, trust_remote_code=False)
         ends.append(getattr(config, "eos_token_id", None))
         embeddings = getattr(config.get_text_config(), "vocab_size", 0)

@@ -15,13 +15,12 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from agon.config import load_config
 from agon.errors import InputError, RunDirError
 from agon.eval import intervals
 from agon.eval.measures import graded_only
 from agon.eval.results import Results
 from agon.eval.systems import headline
-from agon.formatting import escape_markdown, interval, markdown_table, points, probability, table
+from agon.formatting import escape_markdown, interval, markdown_table, points, probability, show_hidden, table
 from agon.rundir import RunDir
 from agon.rundir.records import Record
 from agon.rundir.results import EvalResult, PairedTest, SideResult, read_result
@@ -93,7 +92,7 @@ def _of_run(path: Path) -> Path:
         results = sorted(str(file) for file in path.rglob("*.json"))[:3]
         fix = f"name a result in it, such as {', '.join(results) or 'NAME.json'}"
         raise RunDirError(f"{path} is not a run", fix=fix)
-    result = path / "evals" / "held_out" / f"{headline(load_config(path / 'config.yaml').rules())}.json"
+    result = path / "evals" / "held_out" / f"{headline(RunDir.open(path).config.rules())}.json"
     if not result.is_file():
         raise RunDirError(f"{path} has no {result.relative_to(path)}", fix=f"evaluate it first: agon eval {path}")
     return result
@@ -121,13 +120,14 @@ def grouped(results: Sequence[EvalResult]) -> list[Side]:
     """Results of one arm, system and base with different seeds are one side; others stand alone, by the run's name."""
     groups: dict[tuple[str, str, str], list[EvalResult]] = defaultdict(list)
     for result in results:
-        groups[result.run.arm or result.run.name, result.system, result.settings.base].append(result)
+        name = show_hidden(result.run.arm or result.run.name)
+        groups[name, show_hidden(result.system), show_hidden(result.settings.base)].append(result)
     sides = []
     for (name, system, _), group in groups.items():
         if len({result.run.seed for result in group}) == len(group):
             sides.append(Side(f"{name} {system}", {result.run.seed: result for result in group}))
         else:
-            sides += [Side(f"{result.run.name} {system}", {result.run.seed: result}) for result in group]
+            sides += [Side(f"{show_hidden(result.run.name)} {system}", {result.run.seed: result}) for result in group]
     labels = [side.label for side in sides]
     return [
         Side(f"{side.label} ({_apart(side)})" if labels.count(side.label) > 1 else side.label, side.results)
@@ -138,7 +138,7 @@ def grouped(results: Sequence[EvalResult]) -> list[Side]:
 def _apart(side: Side) -> str:
     """What tells two sides of one label apart."""
     first = next(iter(side.results.values()))
-    return first.settings.base if first.run.arm else first.data.name
+    return show_hidden(first.settings.base if first.run.arm else first.data.name)
 
 
 def common(results: Sequence[EvalResult]) -> tuple[list[str], list[str]]:
@@ -158,14 +158,14 @@ def differing(results: Sequence[EvalResult]) -> list[str]:
     for key in SAME:
         values = {str(getattr(result.settings, key)) for result in results}
         if len(values) > 1:
-            notes.append(f"warning: {key} differs ({', '.join(sorted(values))})")
+            notes.append(f"warning: {key} differs ({show_hidden(', '.join(sorted(values)))})")
     return notes
 
 
 def post_hoc(results: Sequence[EvalResult]) -> list[str]:
     """What a direction chosen on the evaluated problems is worth by itself."""
     return [
-        f"{result.run.name} {result.system}: its direction was chosen on these problems, worth about "
+        f"{show_hidden(f'{result.run.name} {result.system}')}: its direction was chosen on these problems, worth about "
         f"{100 * result.direction.optimism:.1f} points by itself"
         for result in results
         if result.direction and result.direction.optimism is not None

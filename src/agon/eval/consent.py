@@ -1,23 +1,36 @@
-"""What a run directory may make us do only if whoever evaluates it says so: it may come from a stranger.
+"""What a run directory may make us do only if whoever evaluates or resumes it says so: it may come from a stranger.
 
 Its config may name code to import, a server to talk to, and files to read; each must be named again on the command
-line. A file is read without being named if the manifest holds a hash of its problems: who made the run knew them.
+line, unless the run is one's own (`rundir/own.py`). A file is read without being named if the manifest holds a hash of
+its problems: who made the run knew them.
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from agon.config import Config
 from agon.data.split import PARTS
 from agon.errors import InputError
+from agon.rundir.directory import CONFIG
+from agon.rundir.own import is_own
 
 
 def check_consent(
-    path: Path, config: Config, overrides: Sequence[str], hashes: Mapping[str, str], url: str | None, data: str | None
+    path: Path,
+    config: Config,
+    overrides: Sequence[str],
+    hashes: Mapping[str, str],
+    url: str | None = None,
+    data: str | None = None,
+    *,
+    command: str = "agon eval {}",
 ) -> None:
     """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names."""
+    if is_own(path / CONFIG):
+        return
     wanted: dict[str, str] = {}
     if ":" in config.verifier:
         wanted["verifier"] = config.verifier
@@ -31,7 +44,7 @@ def check_consent(
         return
     key, value = next(iter(unnamed.items()))
     repeated = [*overrides, *(f"{name}={text}" for name, text in unnamed.items())]
-    fix = f"if you trust it, name it yourself: agon eval {path} {' '.join(repeated)}"
+    fix = f"if you trust it, name it yourself: {command.format(path)} {' '.join(map(shlex.quote, repeated))}"
     raise InputError(f"{_what(key, value)}: {path} may come from somebody else", fix=fix)
 
 

@@ -18,6 +18,7 @@ from agon.eval.systems import DIRECTIONS, select
 from agon.eval.target import Questions, Target, find, problems_of
 from agon.interrupt import Interrupt, Interrupted
 from agon.rundir import RunDir
+from agon.rundir.files import check_no_links
 from agon.rundir.lock import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import EvalResult, PairResult
@@ -63,6 +64,7 @@ def evaluate(
     direction = direction or found.config.eval.direction
     wanted = [system] if isinstance(system, str) else list(system)
     evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
+    check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
     evaluation.folder.mkdir(parents=True, exist_ok=True)
     with locked(evaluation.folder / ".lock"):
         if fresh:
@@ -135,19 +137,20 @@ def _results(
 
 def _derived(target: Target, measured: Mapping[str, EvalResult], direction: str) -> tuple[list[EvalResult], list[str]]:
     """The cascade by its direction, or the mean of single passes; and notes on what could not be derived."""
+    derived, notes = [], []
     if {"ab", "ba"} <= measured.keys():
         chosen = target.pair.info.direction if target.pair else None
         if direction == "post-hoc":
-            return [post_hoc_cascade(measured["ab"], measured["ba"])], []
-        if direction == "dev" and chosen is None:
-            return [], ["this pair has no direction: dev never chose one (eval.points 0), so both are reported"]
-        if direction == "dev" and chosen is not None:
-            return [chosen_cascade(measured["ab"], measured["ba"], chosen)], []
+            derived.append(post_hoc_cascade(measured["ab"], measured["ba"]))
+        elif direction == "dev" and chosen is None:
+            notes.append("this pair has no direction: dev never chose one, so both are reported")
+        elif direction == "dev" and chosen is not None:
+            derived.append(chosen_cascade(measured["ab"], measured["ba"], chosen))
     elif {"ab", "ba"} & measured.keys():
-        return [], ["one direction only, as asked: the other was not measured"]
+        notes.append("one direction only, as asked: the other was not measured")
     if {"a", "b"} <= measured.keys() and target.game is not None and not target.game.show_draft:
-        return [single_pass(measured["a"], measured["b"])], []
-    return [], []
+        derived.append(single_pass(measured["a"], measured["b"]))
+    return derived, notes
 
 
 def _pair(

@@ -7,7 +7,8 @@
     self-refine     the same two passes for the arm that was trained on them
     moa             two samples of the base, each refined after reading itself and the other
 
-An arm whose challenger never reads a draft is evaluated single-pass, as in the paper: `a`, `b`, and their mean.
+An arm whose challenger never reads a draft is evaluated single-pass, as in the paper: `a`, `b`, and their mean. Asked
+for by name, its cascade is the control for training on the exchange: a pair that was trained apart and meets at test.
 """
 
 from __future__ import annotations
@@ -110,8 +111,6 @@ def _lacks(name: str, game: Game | None) -> str | None:
         return None if name in ("base", "moa", "self-cascade") else "a bare model has no policies"
     if name in ("cascade", "b") and game.opponent != "rival":
         return "this arm trains policy A alone"
-    if name == "cascade" and not game.show_draft:
-        return "this arm never shows a draft, so it is evaluated single-pass"
     if name == "self-refine" and game.opponent != "self":
         return "this arm was not trained to refine itself; that control is called self-cascade"
     if name == "self-cascade" and game.opponent == "self":

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from agon.game.parse import parse
 from agon.game.peek import leaks
 from agon.types import Bout
 
@@ -59,8 +60,9 @@ def outcome(bout: Bout) -> Outcome | None:
 
 
 def leaked(bout: Bout) -> bool:
-    """Whether what was read still states the answer."""
-    return any(leaks(text, bout.problem.answer) for text in (bout.peek, bout.other_peek) if text)
+    """Whether what was read still states the gold, or the draft's own answer."""
+    withheld = (bout.problem.answer, *parse(bout.draft.completion).answers)
+    return any(leaks(text, answer) for text in (bout.peek, bout.other_peek) if text for answer in withheld)
 
 
 def exchange(bouts: Iterable[Bout]) -> Exchange:

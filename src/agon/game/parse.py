@@ -85,11 +85,11 @@ def answer_spans(text: str, tag: re.Pattern[str]) -> tuple[list[tuple[int, int]]
     return spans, tuple(answers)
 
 
-def boxes(text: str) -> list[Box]:
+def boxes(text: str, brace: re.Pattern[str] = _BRACE) -> list[Box]:
     """Boxes in order: closed ones that no closed one contains, unclosed ones, and `\\boxed 7` without braces."""
     found: list[Box] = []
     stack: list[tuple[int, int]] = []
-    for match in _BRACE.finditer(text):
+    for match in brace.finditer(text):
         token = match.group()
         if token == "{" or match["brace"]:
             stack.append((match.start() if match["brace"] else -1, match.end()))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 
 from agon.game.parse import answer_spans, boxes, parse, without
 from agon.types import Completion
@@ -17,11 +18,17 @@ from agon.types import Completion
 WITHHELD = "[withheld]"
 
 _ANSWER = re.compile(r"[<＜]\s{0,9}/?\s{0,9}answer\b[^<>＜＞]{0,64}[>＞]", re.IGNORECASE)
+_BOX = re.compile(
+    r"\\(?:boxed|[bf]box|framebox)(?![A-Za-z])(?:\[[^\[\]{}\n]{0,40}\])?(?:\s|%[^\n]{0,80}\n)*(?P<brace>\{)?"
+    r"|\\[{}]|[{}]",
+    re.IGNORECASE,
+)
 # Single characters with lookarounds: no replacement can make or break another, so escaping twice is escaping once.
 _STRUCTURE = re.compile(
     r"[<＜](?=\s{0,9}[|｜]"
     r"|[\s/]{0,9}[\w\"▁:.-]{1,64}\s{0,9}[|｜]?[\s/]{0,9}[>＞]"
     r"|\s{0,9}/?\s{0,9}(?:answer|think)\b"
+    r"|\W{0,20}attempt"
     r"|</?SYS)"
     r"|(?<=[|｜])[>＞]"
     r"|[\[［](?=/?(?-i:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_(?:CALLS|RESULTS|CONTENT)|IMG|CLS|SEP|MASK|PAD|UNK|[BE]OS)"
@@ -42,7 +49,7 @@ def peek(completion: Completion, clip: Callable[[str], str]) -> str:
 def neutral(text: str) -> str:
     """Withhold answers and boxes, then escape what could pass for structure; doing it twice changes nothing."""
     text = _replace(text, answer_spans(text, _ANSWER)[0])
-    text = _replace(text, ((box.start, box.end) for box in boxes(text)))
+    text = _replace(text, ((box.start, box.end) for box in boxes(text, _BOX)))
     return escape(text)
 
 
@@ -53,8 +60,8 @@ def escape(text: str) -> str:
 
 def leaks(peek_text: str, answer: str) -> bool:
     """Whether the withheld answer still stands in the peek, compared as whole tokens after normalisation."""
-    needle = _tokens(answer)
-    return needle != "\x1f" and needle in _tokens(peek_text)
+    texts = {_tokens(peek_text), _tokens(_SPLIT_NUMBER.sub("", peek_text))}
+    return any(needle in text for needle in _spellings(answer) for text in texts)
 
 
 def _replace(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -68,9 +75,12 @@ def _replace(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]")
-_SPACING = re.compile(r"\\(?:left|right|[dt]?frac(?=\d)|displaystyle|text|mathrm|mathbf|[,;:! ])|[$*_`{}]")
-_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_SPACING = re.compile(r"\\(?:left|right|displaystyle|text|mathrm|mathbf|[,;:! ])|[$*_`{}]")
+_FRACTION = re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_SPLIT_NUMBER = re.compile(r"(?<=\d)(?: (?=\d{3}(?!\d))|[{}](?=\d))")
+"""Inside `58 500` and `4{2}`, which may also be two numbers."""
+_ZEROS = re.compile(r"(?<=\d)\.0+(?![\d.])|(?<=\.)(\d*[1-9])0+(?!\d)")
 _TOKEN = re.compile(r"\d+(?:\.\d+)?|[^\W\d_]+|[^\w\s]")
 _NUMBERS = {
     "zero": "0", "one": "1", "two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8",
@@ -78,13 +88,32 @@ _NUMBERS = {
     "sixteen": "16", "seventeen": "17", "eighteen": "18", "nineteen": "19", "twenty": "20", "thirty": "30",
     "forty": "40", "fifty": "50", "sixty": "60", "seventy": "70", "eighty": "80", "ninety": "90",
 }  # fmt: skip
+_TENS_AND_ONES = re.compile(
+    rf"\b({'|'.join(word for word, value in _NUMBERS.items() if int(value) >= 20)})[-\s]"
+    rf"({'|'.join(word for word, value in _NUMBERS.items() if 0 < int(value) < 10)})\b"
+)
+_SHORT_NUMBER = re.compile(r"-?\d{1,6}(?:\.\d{1,6}|/[1-9]\d{0,5})?")
+_DECIMALS = 6
+
+
+def _spellings(answer: str) -> Iterator[str]:
+    """The tokens of an answer; of a short number also as a fraction and as a decimal, `3/4` and `0.75`."""
+    tokens = _tokens(answer)
+    if tokens != "\x1f":
+        yield tokens
+    if _SHORT_NUMBER.fullmatch(number := tokens.replace("\x1f", "")):
+        value = Fraction(number)
+        yield _tokens(str(value))
+        if 10**_DECIMALS % value.denominator == 0:
+            yield _tokens(f"{float(value):.{_DECIMALS}f}")
 
 
 def _tokens(text: str) -> str:
-    """Tokens of a text, each fenced by a separator: case, width, LaTeX dressing and small number words set aside."""
+    """Tokens of a text, each fenced by a separator: case, width, LaTeX dressing and number words set aside."""
     # One character at a time: canonical reordering of a long run of combining marks is quadratic.
     text = re.sub(r"[^\x00-\x7f]", lambda match: unicodedata.normalize("NFKC", match.group()), text)
     text = _INVISIBLE.sub("", text).replace("\u2212", "-").casefold()
-    text = _SPACING.sub(" ", _THOUSANDS.sub("", _FRACTION.sub(r"\1/\2", text)))
-    words = (_NUMBERS.get(token, token) for token in _TOKEN.findall(text))
+    text = _SPACING.sub(" ", _THOUSANDS.sub("", _FRACTION.sub(r"\1\2/\3\4", text)))
+    text = _TENS_AND_ONES.sub(lambda match: str(int(_NUMBERS[match[1]]) + int(_NUMBERS[match[2]])), text)
+    words = (_NUMBERS.get(token, token) for token in _TOKEN.findall(_ZEROS.sub(r"\1", text)))
     return "\x1f" + "".join(f"{word}\x1f" for word in words)

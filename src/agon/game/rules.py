@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from agon.game import opponents, prompts, reward, roles
@@ -29,6 +29,7 @@ class Game:
     stack: StackName = "adv"
     roles: Roles = "rotate"
     tiebreak_weight: float = 0.0
+    conversion_weight: float = 1.0
     group_size: int = 8
     format_weight: float = 0.5
     wait_for_all_drafts: bool = False
@@ -45,6 +46,11 @@ class Game:
     @property
     def two_stages(self) -> bool:
         return self.opponent != "none"
+
+    @property
+    def pays_bonus(self) -> bool:
+        """Whether a challenge's reward depends on the rival's outcome."""
+        return self.two_stages and (self.stack != "coop" or self.tiebreak_weight > 0)
 
     @property
     def drafts_per_problem(self) -> int:
@@ -76,4 +82,5 @@ class Game:
             return None
         lengths = challenge.completion.generated_tokens, rival.completion.generated_tokens
         tiebreak = self.tiebreak_weight * reward.tiebreak(mine, theirs, *lengths)
-        return reward.STACKS[self.stack](mine, theirs, self.format_weight).with_tiebreak(tiebreak)
+        paid = reward.STACKS[self.stack](mine, theirs, self.format_weight).with_tiebreak(tiebreak)
+        return replace(paid, conversion=self.conversion_weight * paid.conversion)

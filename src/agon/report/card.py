@@ -44,7 +44,8 @@ challenger = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="CHALLENGER"
 The prompts that were measured are those of `agon.game.prompts`.""",
 }
 TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
-"""`agon:tiny` is not on the Hub; it ships with the package."""
+"""`agon:tiny` and its like are not on the Hub; they ship with the package."""
+OURS = "agon:"
 ABOUT = """\
 Two policies over one base, trained head to head: one drafts; the other reads the draft's summary, without its answer,
 and answers. Alone, a policy is half of what was measured: the pair answers in two passes."""
@@ -67,8 +68,9 @@ def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
 def use(info: PairInfo, form: str) -> str:
     """How to load it, the drafter first."""
     direction, text = info.direction or Direction.AB, USE[form]
-    if info.base == "agon:tiny":
-        text = text.replace(*TINY).replace("BASE", "tiny_base()")
+    if info.base.startswith(OURS):
+        name = info.base.removeprefix(OURS)
+        text = text.replace(*TINY).replace("BASE", "tiny_base()" if name == "tiny" else f"tiny_base({name!r})")
     names = {"BASE": repr(info.base), "DRAFTER": direction.drafter.value, "CHALLENGER": direction.challenger.value}
     for name, value in names.items():
         text = text.replace(name, value)
@@ -140,6 +142,6 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
         yield "Some trials had no verdict; they are not part of the rates, and are counted in the results on disk."
     if form == "merged":
         yield "Merged weights were rounded once more than the measured adapters; measure again before you rely on them."
-    if info.base == "agon:tiny":
+    if info.base.startswith(OURS):
         yield "The base is a toy of a million parameters that knows one kind of arithmetic."
     yield "The answer was asked for in `<answer>` tags under the prompts named above; other prompts were not measured."

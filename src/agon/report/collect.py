@@ -73,6 +73,8 @@ class MeasuredRun:
     """What is known of A and B together, by data."""
     points: Sequence[Point] = ()
     spending: Spending = field(default_factory=Spending)
+    bonus_bites: float | None = None
+    """Share of the groups of challenges whose advantages the bonus changed; None where none was paid."""
     problems_per_step: int = 0
     format_weight: float = 0.0
     notes: Sequence[str] = ()
@@ -129,6 +131,7 @@ def read_run(path: Path) -> MeasuredRun:
     """Read one run directory; results, points and steps may be absent."""
     run, notes = RunDir.open(path), list[str]()
     config = run.config
+    steps = run.steps.records()
     pairs = {file.parent.name: _read(file, PairResult, notes) for file in sorted(path.glob("evals/*/pair.json"))}
     return MeasuredRun(
         name=path.resolve().name,
@@ -139,7 +142,8 @@ def read_run(path: Path) -> MeasuredRun:
         results=_results(path / "evals", notes),
         pairs={data: pair for data, pair in pairs.items() if pair},
         points=run.points,
-        spending=spent(run.steps.records()),
+        spending=spent(steps),
+        bonus_bites=bonus_bites(steps),
         problems_per_step=config.train.problems_per_step,
         format_weight=config.game.format_weight,
         notes=notes,
@@ -179,3 +183,10 @@ def spent(records: Iterable[StepRecord]) -> Spending:
         for name, entry in record.ledger.items():
             (challenge if name.startswith("challenge/") else draft).add(entry)
     return Spending(steps, draft, challenge)
+
+
+def bonus_bites(records: Iterable[StepRecord]) -> float | None:
+    """The share of groups of challenges whose advantages the bonus changed; None where no step counted them."""
+    counted = [(record.bonus_groups, record.competitive.groups) for record in records if record.competitive]
+    known = [(biting, groups) for biting, groups in counted if biting is not None]
+    return sum(biting for biting, _ in known) / sum(groups for _, groups in known) if known else None

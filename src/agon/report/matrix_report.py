@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agon.eval.compare import Comparison, compare_results
-from agon.formatting import MISSING, count, interval, kilo, markdown_table
+from agon.formatting import MISSING, count, interval, kilo, markdown_table, percent
 from agon.report.collect import MeasuredRun, Spending, collect
 from agon.report.document import write_report
 from agon.rundir import read_bouts
@@ -69,6 +69,8 @@ class CellReport(Record):
     """Mean tokens of the last stage."""
     budget: CellBudget | None = None
     """Null without training."""
+    bonus_bites: float | None = None
+    """Share of the groups of challenges whose advantages the bonus changed; null where none was paid."""
     joint: dict[int, Joint] = {}
     """How A and B fail together on dev, by step."""
 
@@ -86,6 +88,8 @@ class MatrixReport(Record):
     """Whether the arms of a seed played the same problems, and every play drew the same number of rollouts."""
     comparison: Comparison | None
     """The first arm with each of the others; null where one arm is done."""
+    competition: Comparison | None = None
+    """Agon with coop; null where one of them is not done."""
 
     def markdown(self) -> str:
         """What the matrix adds to the report of its runs."""
@@ -93,6 +97,8 @@ class MatrixReport(Record):
         parts += ["## Budget check", self._budget()]
         if self.comparison:
             parts += ["## Paired comparison", self.comparison.markdown()]
+        if self.competition:
+            parts += ["## Competition: agon against coop", self._bites(), self.competition.markdown()]
         return "\n\n".join(parts)
 
     def _cells(self) -> str:
@@ -102,6 +108,11 @@ class MatrixReport(Record):
         ]
         rows += [(name, MISSING, "", "", "") for name in self.missing]
         return markdown_table(("cell", "evaluated as", "pass@1, % [95%]", "n", "final tokens"), rows)
+
+    def _bites(self) -> str:
+        shares = [cell.bonus_bites for cell in self.cells if cell.arm == "agon" and cell.bonus_bites is not None]
+        each = ", ".join(map(percent, shares)) or MISSING
+        return f"Share of agon's groups whose advantages the bonus changed, by seed: {each}. The others are as in coop."
 
     def _budget(self) -> str:
         rows = []
@@ -138,7 +149,14 @@ def matrix_report(cells: Sequence[CellStatus], runs: Sequence[MeasuredRun]) -> M
         missing=[cell.name for cell in cells if not cell.done],
         matched=matched(reports),
         comparison=compare_results(results) if len({cell.arm for cell in done}) > 1 else None,
+        competition=_competition(done, results),
     )
+
+
+def _competition(done: Sequence[CellStatus], results: Sequence[EvalResult]) -> Comparison | None:
+    """Agon against coop, where both are done."""
+    sides = [[r for cell, r in zip(done, results, strict=True) if cell.arm == arm] for arm in ("coop", "agon")]
+    return compare_results([*sides[0], *sides[1]]) if all(sides) else None
 
 
 def _cell(cell: CellStatus, result: EvalResult, run: MeasuredRun | None) -> CellReport:
@@ -155,6 +173,7 @@ def _cell(cell: CellStatus, result: EvalResult, run: MeasuredRun | None) -> Cell
         ungraded=measures.ungraded,
         final_tokens=length.mean if length else None,
         budget=budget(cell.folder, run.spending) if run and cell.trains else None,
+        bonus_bites=run.bonus_bites if run else None,
         joint={step: counts.joint for step, counts in points if counts and counts.joint},
     )
 

@@ -53,6 +53,7 @@ METHODS = (
     Method("tiebreak", "Agon + length tiebreak", "tiebreak"),
     Method("hidden-drafts", "Hidden drafts, per rollout (ours)", "hidden-drafts"),
     Method("mispaired", "Shown one draft, paid on another (ours)", "mispaired"),
+    Method("plain-pair", "Plain pair, trained apart (ours)", "plain-pair"),
 )
 BY_KEY = {method.key: method for method in METHODS}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agon.errors import InputError, RunDirError
 from agon.rundir import RunDir, read_bouts
-from agon.rundir.bouts import bout_of, files_in
+from agon.rundir.bouts import bout_of, files_in, utf8
 from agon.rundir.jsonl import parse, whole_lines
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult
@@ -67,7 +67,7 @@ def open_source(path: Path, steps: StepRange | None = None) -> BoutSource:
         raise RunDirError(f"{path} does not exist", fix=FIX)
     facts = _facts(RunDir.open(path)) if (path / "config.yaml").is_file() else ()
     name = path.resolve().name if facts else f"{path.resolve().parent.name}/{path.name}"
-    return BoutSource(name, facts, _training(path, steps or StepRange()))
+    return BoutSource(utf8(name), facts, _training(path, steps or StepRange()))
 
 
 def _training(path: Path, steps: StepRange) -> Iterator[LoggedBout]:
@@ -98,7 +98,7 @@ def _evaluation(path: Path) -> BoutSource:
         if not file.is_file():
             raise RunDirError(f"{file} does not exist", fix=FIX)
     bouts = (bout for file in files for bout in _logged(map(_row, whole_lines(file)), file))
-    return BoutSource(f"{path.parent.name}/{path.stem}", ("evaluation",), bouts, rewarded=False)
+    return BoutSource(utf8(f"{path.parent.name}/{path.stem}"), ("evaluation",), bouts, rewarded=False)
 
 
 def _row(line: bytes) -> dict[str, Any]:

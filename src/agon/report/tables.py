@@ -10,14 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from agon.formatting import MISSING, count, interval, kilo, markdown_table, points
+from agon.formatting import MISSING, count, interval, kilo, markdown_table, percent, points
 from agon.report import paper
 from agon.report.collect import HELD_OUT, MeasuredRun, Setting
 from agon.report.methods import BY_KEY, METHODS, TableCell, cell, limits
 from agon.rundir.results import Interval
 
 MAIN = tuple(paper.MAIN)
-OURS = ("hidden-drafts", "mispaired")
+OURS = ("hidden-drafts", "mispaired", "plain-pair")
 NOT_IN_PAPER = "not in the paper"
 ABLATIONS = (
     ("Competition (reward)", "coop", "agon"),
@@ -155,9 +155,16 @@ def ablation_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
     for factor, other, ours in ABLATIONS:
         variant, agon = cell(runs, other, HELD_OUT), cell(runs, ours, HELD_OUT)
         row = [factor, f"{other}: {_short(variant)}", f"{ours}: {_short(agon)}", _difference(agon, variant)]
+        row.append(bonus_share(agon.runs if agon else ()))
         rows.append([*row, *([_paper_ablation(other, ours)] if known else [])])
-    head = ["factor", "variant", "Agon", "difference, points [95%]", *(["the paper"] if known else [])]
-    return markdown_table(head, rows)
+    head = ["factor", "variant", "Agon", "difference, points [95%]", "Agon's bonus bites in"]
+    return markdown_table([*head, *(["the paper"] if known else [])], rows)
+
+
+def bonus_share(runs: Sequence[MeasuredRun]) -> str:
+    """In what share of the groups the bonus changed an advantage: elsewhere the run is a run without it."""
+    shares = [run.bonus_bites for run in runs if run.bonus_bites is not None]
+    return f"{percent(fmean(shares))} of groups" if shares else MISSING
 
 
 def _paper_ablation(other: str, ours: str) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agon.errors import RunDirError
+from agon.rundir.files import check_plain
 
 WEIGHTS, SETTINGS = "adapter_model.safetensors", "adapter_config.json"
 LARGEST = 1 << 20
@@ -80,6 +81,7 @@ def plain_file(folder: Path, name: str) -> Path:
     path = folder / name
     if path.is_symlink() or folder.is_symlink():
         raise RunDirError(f"{path} is a link", fix="copy the files themselves: cp -rL")
+    check_plain(path)
     return path
 
 

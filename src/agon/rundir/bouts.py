@@ -12,7 +12,7 @@ from typing import Any
 
 from agon.errors import RunDirError
 from agon.game.exchange import leaked
-from agon.rundir.files import atomic_replace, disk_errors_as, make_folder
+from agon.rundir.files import atomic_replace, check_plain, disk_errors_as, make_folder
 from agon.types import BASE, Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
 
 FILE = re.compile(r"step_(\d{6,})\.parquet")
@@ -88,8 +88,10 @@ def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
     names = list(columns or COLUMNS)
     tables = [schema().empty_table().select(names)]
     for path in files:
+        check_plain(path)
         try:
-            tables.append(pq.read_table(path, columns=names, partitioning=None))
+            with path.open("rb") as file:  # pyarrow takes no path that is not Unicode
+                tables.append(pq.read_table(file, columns=names, partitioning=None))
         except (pa.ArrowException, OSError) as error:
             fix = "delete the file and resume the run, or read the other steps one by one"
             raise RunDirError(f"cannot read {path}: {error}", fix=fix) from error

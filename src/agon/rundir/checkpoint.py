@@ -131,10 +131,11 @@ def _files(folder: Path) -> dict[str, Path]:
 def read(folder: Path) -> Manifest:
     """The manifest of a checkpoint, after every file has been hashed; CheckpointError says what is wrong with it."""
     try:
+        found = _files(folder)
         manifest = Manifest.decode((folder / MANIFEST).read_bytes())
         if folder_of(folder, manifest.step).name != folder.name:
             raise CheckpointError(f"{MANIFEST} is of step {manifest.step}")
-        _compare(_files(folder), manifest.files)
+        _compare(found, manifest.files)
     except FileNotFoundError as error:
         raise CheckpointError(f"{Path(error.filename).name} is missing") from error
     except OSError as error:

@@ -25,7 +25,9 @@ from agon.rundir import checkpoint
 from agon.rundir.files import (
     NAME,
     TEMPORARY,
+    check_no_links,
     clean_up,
+    disk_errors_as,
     make_folder,
     sync,
     sync_tree,
@@ -40,7 +42,7 @@ from agon.rundir.manifest import MAY_CHANGE, Change, RunManifest, SplitFacts, ch
 from agon.rundir.pair import PairInfo, write_pair
 from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, Timing, read_record, write_record
 from agon.rundir.step_log import StepLog
-from agon.types import Bout
+from agon.types import Bout, Policy
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
 RESTORE = "restore the file from a copy of the run"
@@ -63,7 +65,13 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, root: Path, name: str, config: Config, data: SplitFacts | None = None, base_hash: str | None = None
+        cls,
+        root: Path,
+        name: str,
+        config: Config,
+        data: SplitFacts | None = None,
+        base_hash: str | None = None,
+        init_hashes: Mapping[Policy, str] | None = None,
     ) -> RunDir:
         """Make a new run directory atomically; one that exists is never touched."""
         if not NAME.fullmatch(name):
@@ -72,7 +80,8 @@ class RunDir:
             make_folder(root)
             with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
                 write_new(temporary / CONFIG, _as_yaml(config))
-                write_record(temporary / MANIFEST, manifest_of(config, data or SplitFacts(), base_hash))
+                manifest = manifest_of(config, data or SplitFacts(), base_hash, init_hashes)
+                write_record(temporary / MANIFEST, manifest)
                 sync_tree(temporary)
                 temporary.rename(root / name)
             sync(root)
@@ -88,9 +97,7 @@ class RunDir:
         if missing:
             fix = "name a folder that `agon train` made, such as runs/NAME"
             raise RunDirError(f"{path} is not a run directory: no {' and no '.join(missing)}", fix=fix)
-        if links := sorted(entry.name for entry in path.iterdir() if entry.is_symlink()):
-            fix = "copy the run with the files themselves: cp -rL"
-            raise RunDirError(f"{path / links[0]} is a link, and would be written through", fix=fix)
+        check_no_links(path.iterdir())
         run = cls(path)
         _ = run.manifest
         return run
@@ -128,7 +135,8 @@ class RunDir:
         """Replace `points.json` atomically."""
         values = [point.model_dump(mode="json") for point in points]
         # sorted keys: points that come back from a checkpoint must give the same bytes
-        write_json(self.path / "points.json", json.loads(json.dumps(values, sort_keys=True)))
+        with disk_errors_as("points.json was not written"):
+            write_json(self.path / "points.json", json.loads(json.dumps(values, sort_keys=True)))
 
     @property
     def bouts(self) -> Path:
@@ -158,14 +166,14 @@ class RunDir:
         return made
 
     def check_manifest(self, manifest: RunManifest) -> list[str]:
-        """Refuse a different base, data or seeds than the run was started with; return what else has changed."""
+        """Refuse a different base, start, data or seeds than the run was started with; return what else has changed."""
         changed = [
             key for key in changes(self.manifest, manifest) if not key.startswith(("arm", "config_hash", "changed"))
         ]
-        hard = [key for key in changed if key.startswith(("base_hash", "data", "seeds"))]
+        hard = [key for key in changed if key.startswith(("base_hash", "init_hashes", "data", "seeds"))]
         if hard:
             fix = "restore what the run was started with, or start a new run under a different --name"
-            message = f"{self.path} was started on a different base, data or seeds: {', '.join(hard)} changed"
+            message = f"{self.path} was started on a different base, adapters, data or seeds: {', '.join(hard)} changed"
             raise RunDirError(message, fix=fix)
         return [f"changed since the start, so the last bits may differ: {', '.join(changed)}"] if changed else []
 

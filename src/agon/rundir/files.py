@@ -13,11 +13,11 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agon.errors import AgonError, RunError
+from agon.errors import AgonError, RunDirError, RunError
 
 RESUME = "make room or repair the disk, then resume with `agon train RUN --resume`"
 RUN_AGAIN = "make room or repair the disk, then run the same command again"
@@ -38,6 +38,21 @@ def errors_as(what: str, caught: type[Exception], raised: type[AgonError], fix: 
 def disk_errors_as(what: str, fix: str = RESUME) -> contextlib.AbstractContextManager[None]:
     """Turn an error of the disk into one that says what was not done and what to do."""
     return errors_as(what, OSError, RunError, fix)
+
+
+def check_plain(path: Path) -> None:
+    """Refuse what is neither a file nor a folder: reading a pipe or a device may never end."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise RunDirError(f"{path} is neither a file nor a folder", fix="remove it, or copy the run again")
+
+
+def check_no_links(paths: Iterable[Path]) -> None:
+    """Refuse links and special files among what is going to be written: they could lead anywhere."""
+    for path in sorted(paths):
+        if path.is_symlink():
+            fix = f"put the files themselves there: cp -rL {path} COPY, then move COPY in its place"
+            raise RunDirError(f"{path} is a link, and would be written through", fix=fix)
+        check_plain(path)
 
 
 def to_json(value: Any) -> Any:

@@ -12,11 +12,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from agon.rundir.files import sync, write_all
+from agon.rundir.files import check_plain, sync, write_all
 
 
 def whole_lines(path: Path) -> list[bytes]:
     """The complete lines of a file, with their ends; none where there is no file."""
+    check_plain(path)
     data = path.read_bytes() if path.exists() else b""
     return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
 

@@ -46,8 +46,9 @@ def _take(fd: int, path: Path) -> None:
     except OSError as error:
         reason = "its file system has no locks" if error.errno in {errno.ENOSYS, errno.ENOTSUP} else error.strerror
         raise RunDirError(f"cannot lock {path.parent}: {reason}", fix="put runs on a local disk or NFS 4") from error
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds, only its pid cannot be read
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
 
 
 def _let_go() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 
 from agon.config import Config, flat, resolved
 from agon.rundir import provenance
 from agon.rundir.files import to_json
 from agon.rundir.records import Record
+from agon.types import Policy
 
 MAY_CHANGE = (
     "report_to",
@@ -68,6 +70,8 @@ class RunManifest(Record):
     """Its seeds."""
     base_hash: str | None
     """SHA-256 over the weights of the base, where it is a folder."""
+    init_hashes: dict[Policy, str] = {}
+    """SHA-256 over the weights of each adapter that a policy started from, where `model.init` names one."""
     data: SplitFacts
     """Its problems."""
     config_hash: str
@@ -82,12 +86,15 @@ class RunManifest(Record):
     """What resumed runs changed in the config, in order; `config.yaml` holds the values of the last."""
 
 
-def manifest_of(config: Config, data: SplitFacts, base_hash: str | None) -> RunManifest:
+def manifest_of(
+    config: Config, data: SplitFacts, base_hash: str | None, init_hashes: Mapping[Policy, str] | None = None
+) -> RunManifest:
     """The manifest of a run that starts now, on this machine."""
     return RunManifest(
         arm=config.arm,
         seeds=Seeds(train=config.train.seed, split=config.data.split_seed),
         base_hash=base_hash,
+        init_hashes=dict(init_hashes or {}),
         data=data,
         config_hash=config_hash(config),
         git=provenance.git_revision(),

@@ -11,6 +11,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from agon.errors import RunDirError
 from agon.rundir import files
@@ -26,7 +29,7 @@ class PairInfo(Record):
 
     versions: dict[Policy, VersionName]
     """The version of each adapter."""
-    base: str
+    base: Annotated[str, Field(min_length=1)]
     """The base as the config names it."""
     base_revision: str | None = None
     """Its revision on the Hub."""
@@ -71,7 +74,7 @@ def write_pair(run: Path, a: Path, b: Path, info: PairInfo) -> Path:
     with files.disk_errors_as("the pair was not written"):
         files.clean_up(run)
         with files.temporary_folder(run / f"{files.TEMPORARY}pair-{os.getpid()}") as temporary:
-            hashes = {policy: _copy(folder, temporary / policy.value) for policy, folder in folders.items()}
+            hashes = {policy: copy_adapter(folder, temporary / policy.value) for policy, folder in folders.items()}
             write_record(temporary / FACTS, info.model_copy(update={"files": hashes}))
             files.write_new(temporary / README, readme(info).encode("utf-8", "replace"))
             files.sync_tree(temporary)
@@ -79,7 +82,7 @@ def write_pair(run: Path, a: Path, b: Path, info: PairInfo) -> Path:
     return run / "pair"
 
 
-def _copy(source: Path, target: Path) -> dict[str, str]:
+def copy_adapter(source: Path, target: Path) -> dict[str, str]:
     """Copy the two files of an adapter and nothing else; return their hashes."""
     target.mkdir()
     for name in (SETTINGS, WEIGHTS):

@@ -16,7 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from agon.errors import RunDirError, upgrade
 from agon.game.budget import Entry
 from agon.game.exchange import Exchange
-from agon.rundir.files import write_json
+from agon.rundir.files import check_plain, write_json
 from agon.types import Direction, Policy, Version
 
 SCHEMA = 1
@@ -68,6 +68,8 @@ class StepRecord(Record):
     """The challenges; null in arms with one stage."""
     exchange: Exchange | None = None
     """What the challenges made of the drafts; null in arms with one stage."""
+    bonus_groups: int | None = None
+    """Groups of challenges whose advantages would be different without the bonus; null where none is paid."""
     versions: dict[Policy, VersionName]
     """Which version of each policy was sampled."""
     ledger: dict[str, Entry]
@@ -245,12 +247,16 @@ def write_record(path: Path, record: Record) -> None:
 
 
 def read_record(path: Path, model: type[R], fix: str) -> R:
-    """Read a JSON file that holds one record; `fix` says what to type when it does not."""
+    """Read a JSON file that holds one record; `fix` says what to type when it does not.
+
+    Strictly: 1 is not true, "3" is not 3, and every number is finite.
+    """
+    check_plain(path)
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         schema = raw.pop("schema")
         if schema == SCHEMA:
-            return model.model_validate(raw)
+            return model.model_validate_json(json.dumps(raw, allow_nan=False), strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"

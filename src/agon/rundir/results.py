@@ -338,4 +338,11 @@ def read_result(path: Path) -> EvalResult:
     result = read_record(path, EvalResult, fix)
     if not result.complete:
         raise RunDirError(f"{path} is not finished: {result.done} of {result.of} trials are done", fix=AGAIN)
+    measures = result.measured
+    trials = [trial for samples in measures.outcomes.values() for trial in samples]
+    counts = {"trials": len(trials) - trials.count(None), "correct": trials.count(True), "ungraded": trials.count(None)}
+    for name, count in counts.items():
+        if getattr(measures, name) != count:
+            stated = f"{name} is {getattr(measures, name)}, its outcomes have {count}"
+            raise RunDirError(f"{path} contradicts itself: {stated}", fix=fix)
     return result

@@ -201,6 +201,8 @@ def step_line(record: StepRecord, total: int) -> str:
         words.append(f"conversions {exchange.conversions}/{exchange.draft_wrong}")
         words.append(f"regressions {exchange.regressions}/{exchange.draft_right}")
         words.append(f"empty peeks {exchange.empty_peeks}/{exchange.shown}")
+    if record.bonus_groups is not None and record.competitive:
+        words.append(f"bonus bites {record.bonus_groups}/{record.competitive.groups}")
     return "  ".join(words)
 
 
@@ -209,12 +211,16 @@ def exchange_lines(record: StepRecord) -> list[str]:
     exchange, drafter, challenger = record.exchange, record.drafter.name, record.challenger.name
     if exchange is None:
         return []
-    return [
+    lines = [
         f"conversions   {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
         f"regressions   {part(exchange.regressions, exchange.draft_right)}  {drafter} right, {challenger} wrong",
         f"empty peeks   {part(exchange.empty_peeks, exchange.shown)}  drafts that left no summary",
         f"leaks         {part(exchange.leaks, exchange.shown)}  peeks that state the answer in prose",
     ]
+    if record.bonus_groups is not None and record.competitive:
+        biting = part(record.bonus_groups, record.competitive.groups)
+        lines.append(f"bonus bites   {biting}  groups whose advantages it changes")
+    return lines
 
 
 def point_line(point: Point) -> str:

@@ -22,6 +22,13 @@ STEPS = 5
 GROUPS = 24
 """How many groups in a row must be dead: with one group in four live, chance does this once in a thousand."""
 TRUNCATED, EMPTY_PEEKS, WELL_FORMED, UNGRADED = 0.5, 0.2, 0.1, 0.01
+BONUS, BONUS_GROUPS = 0.05, 100
+"""The bonus is idle when it changes fewer than this share of this many groups, the newest."""
+IDLE_BONUS = (
+    "The bonus changes the advantages of fewer than one group in twenty: the run learns as it would without it. "
+    "It bites only where right challenges of a group met both right and wrong drafts: take problems that drafts solve "
+    "now and then, or raise game.group_size."
+)
 FAILING = 100
 """Steps after which a run stops if the verifier failed on more than `UNGRADED` of their rollouts."""
 WINDOW = 10
@@ -54,6 +61,19 @@ def dead_challenges(history: History) -> str | None:
         return None
     message = f"Every group of challenges was dead for {STEPS} steps or more: the challenger learns nothing."
     return f"{message} `agon diagnose RUN` says which terms of the reward are constant."
+
+
+def idle_bonus(history: History) -> str | None:
+    """The bonus is normalised away."""
+    counted = [(record.bonus_groups, record.competitive.groups) for record in history if record.competitive]
+    bites, groups = 0, 0
+    for seen, (biting, of) in enumerate(reversed(counted), 1):
+        if biting is None:
+            return None
+        bites, groups = bites + biting, groups + of
+        if groups >= BONUS_GROUPS and seen >= STEPS:
+            return IDLE_BONUS if bites < BONUS * groups else None
+    return None
 
 
 def truncated(history: History) -> str | None:
@@ -153,6 +173,7 @@ def collapsed(history: History) -> str | None:
 CHECKS: tuple[Callable[[History], str | None], ...] = (
     dead_drafts,
     dead_challenges,
+    idle_bonus,
     truncated,
     empty_peeks,
     shapeless,

@@ -73,8 +73,8 @@ class Stopwatch:
 class TrainingLog:
     """Writes the step, its bouts and its timing; warns once about what looks wrong."""
 
-    def __init__(self, run: RunDir, machines: Machines, display: Display, arm: str) -> None:
-        self.run, self.machines, self.display, self.arm = run, machines, display, arm
+    def __init__(self, run: RunDir, machines: Machines, display: Display, arm: str, pays_bonus: bool) -> None:
+        self.run, self.machines, self.display, self.arm, self.pays_bonus = run, machines, display, arm, pays_bonus
         self.timed = Stopwatch()
         self._plays: list[Played] = []
         self._warned: set[str] = set()
@@ -88,7 +88,7 @@ class TrainingLog:
         if self.machines.learner.rank != 0:
             return
         plays, history = self._plays, self.history
-        record = step_record(plays, update.metrics)
+        record = step_record(plays, update.metrics, self.pays_bonus)
         timing = self._timing(record)
         with self.timed("write"):
             self.run.write_bouts(update.step, [bout for part in plays for bout in part.bouts], self.arm)

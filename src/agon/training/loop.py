@@ -55,7 +55,7 @@ class Training:
         self.game = config.rules()
         self.schedule = Schedule.of(config, len(data.train))
         self.state = RunState()
-        self.log = TrainingLog(run, machines, display, config.arm)
+        self.log = TrainingLog(run, machines, display, config.arm, config.rules().pays_bonus)
         self._runner = asyncio.Runner()
         self._interrupt = Interrupt(then=machines.give_up)
         learner = machines.learner

@@ -139,6 +139,18 @@ def _budget(config: Config, counts: Counts) -> Section:
     )
 
 
+def _bonus(config: Config, counts: Counts) -> Section:
+    """Section 4.4 of the paper: what can be said about the bonus before a draft is drawn."""
+    game = config.rules()
+    if not game.pays_bonus:
+        what = "none is paid"
+    elif game.pairing == "shared":
+        what = "normalised away: one draft pays the whole group (what is left comes from malformed rows)"
+    else:
+        what = "bites where right challenges of a group met right and wrong drafts; every step counts such groups"
+    return Section("bonus", {"of the challenger": (what,)})
+
+
 def _learner(config: Config, counts: Counts) -> Section:
     game, train = config.rules(), config.train
     rows = game.drafts_per_problem * train.problems_per_step
@@ -245,6 +257,7 @@ SECTIONS: tuple[Callable[[Config, Counts], Section | None], ...] = (
     _run,
     _steps,
     _budget,
+    _bonus,
     _learner,
     _memory,
     _evaluation,

@@ -11,9 +11,12 @@ from typing import Literal
 from agon.config import Config, load_config
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
+from agon.engine.shipped import init_hashes
 from agon.errors import RunDirError, RunError
+from agon.eval.consent import check_consent
 from agon.rundir import RunDir
 from agon.rundir.manifest import SplitFacts, manifest_of
+from agon.rundir.own import remember
 from agon.training.display import open_display
 from agon.training.log import Display, Silent
 from agon.training.loop import Training
@@ -48,6 +51,7 @@ def train(
     schedule = Schedule.of(target.config, len(parts.train))
     first = is_first_process()
     run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
+    remember(run.path / "config.yaml")
     display = _display(show, schedule.total, target.config, run) if first else Silent()
     for change in changes:
         display.note(change)
@@ -96,9 +100,18 @@ def _target(
     if (path / "config.yaml").is_file():
         if not resume:
             raise RunDirError(f"{path} is a run directory", fix=f"resume it: agon train {path} --resume")
-        return _Target(load_config(path / "config.yaml", overrides), path)
+        return _Target(_config_of(path, overrides), path)
     config = load_config(path, overrides)
     return _Target(config, out / (name or default_name(config)))
+
+
+def _config_of(path: Path, overrides: tuple[str, ...]) -> Config:
+    """The config of a run to resume; what a stranger's names must be named again before anything is done with it."""
+    run = RunDir.open(path)
+    _ = run.config  # complete: nothing else is read for it, as `extends` would
+    config = load_config(path / "config.yaml", overrides)
+    check_consent(path, config, overrides, run.manifest.data.hashes, command="agon train {} --resume")
+    return config
 
 
 def default_name(config: Config) -> str:
@@ -109,12 +122,13 @@ def default_name(config: Config) -> str:
 
 def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[str]]:
     """The run directory, new or checked; and what has changed since it was started."""
-    config, facts, digest = target.config, _facts(parts), base_hash(target.config.model)
+    config, facts = target.config, _facts(parts)
+    weights = base_hash(config.model), init_hashes(config.model.init)
     if not (resume and target.path.exists()):
-        return RunDir.create(target.path.parent, target.path.name, config, facts, digest), []
+        return RunDir.create(target.path.parent, target.path.name, config, facts, *weights), []
     run = RunDir.open(target.path)
     with run.lock():
-        drift = run.check_manifest(manifest_of(config, facts, digest))
+        drift = run.check_manifest(manifest_of(config, facts, *weights))
         changed = run.change_config(config)
     return run, [*drift, *(f"changed: {change.key} {change.old} -> {change.new}" for change in changed)]
 

@@ -1,30 +1,37 @@
 """Verifiers: c(y) and phi(y) of a completion, with a reason and without a float.
 
-`load_verifier("math")` is the built-in one; `load_verifier("package.module:function")` is yours. See docs/verifiers.md.
+`load_verifier("math")` and `load_verifier("code")` are built in; `load_verifier("package.module:function")` is yours.
+See docs/verifiers.md.
 """
 
 from __future__ import annotations
 
 from agon.errors import InputError
 from agon.protocols import Verifier
+from agon.sandbox.settings import SandboxSettings
 
 __all__ = ["NO_CODE", "Verifier", "check_verifier", "load_verifier"]
 
-NO_CODE = "the code verifier with its sandbox is not part of this version"
+NO_CODE = "training on code is not part of this version: the verifier and its sandbox are, the recipe is not"
 OWN = "name a verifier of your own, package.module:function, or start from a math recipe: agon init deepmath-hard"
 
 
 def check_verifier(name: str) -> None:
     """Raise what `load_verifier` would raise, without starting a process."""
+    if name == "code":
+        raise InputError(NO_CODE, fix=OWN)
     if name != "math":  # always loads, but starts processes
         load_verifier(name).close()
 
 
-def load_verifier(name: str, workers: int | None = None, *, boxed_answers: bool = False) -> Verifier:
-    """The verifier called `math`, or a function named `package.module:function`.
+def load_verifier(
+    name: str, workers: int | None = None, *, boxed_answers: bool = False, sandbox: SandboxSettings | None = None
+) -> Verifier:
+    """The verifier called `math` or `code`, or a function named `package.module:function`.
 
     `workers` is the number of processes (math, default one per core up to 8) or threads (a function, default 1).
-    `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block.
+    `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block. `sandbox` is where the code
+    verifier runs programs; it is opened, probed, and refused if a probe leaks.
     """
     if name == "math":
         from agon.verify.math.verifier import MathVerifier
@@ -35,5 +42,9 @@ def load_verifier(name: str, workers: int | None = None, *, boxed_answers: bool 
 
         return CustomVerifier(find(name), workers=workers)
     if name == "code":
-        raise InputError(NO_CODE, fix=OWN)
-    raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math` or `verifier: package.module:function`")
+        from agon.sandbox.leaks import checked_sandbox
+        from agon.verify.code.grader import CodeVerifier
+
+        settings = sandbox or SandboxSettings(workers=workers)
+        return CodeVerifier(checked_sandbox(settings), time_factor=settings.time_factor)
+    raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math`, `code` or `package.module:function`")

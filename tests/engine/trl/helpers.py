@@ -28,9 +28,12 @@ def train_config(**fields: Any) -> Train:
     )
 
 
-def make_learner(total_steps: int = 4, base: Any = None, optimizer: Any = "adamw", **train: Any) -> TRLLearner:
+def make_learner(
+    total_steps: int = 4, base: Any = None, optimizer: Any = "adamw", model: Model | None = None, **train: Any
+) -> TRLLearner:
     base = base if base is not None else random_base(num_hidden_layers=1)
-    return TRLLearner(model_config(), train_config(**train), total_steps=total_steps, base=base, optimizer=optimizer)
+    settings = train_config(**train)
+    return TRLLearner(model or model_config(), settings, total_steps=total_steps, base=base, optimizer=optimizer)
 
 
 def rows(policy: Policy, *names: object, size: int = 4, logprobs: bool = False) -> list[Rollout]:

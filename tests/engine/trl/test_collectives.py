@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
+from accelerate import Accelerator
 from torch import nn
 
+from agon.engine.synthetic import stream
 from agon.engine.trl.collectives import average_gradients, collective, no_collectives
+from agon.engine.trl.learner import TRLLearner
 from agon.errors import EngineError
-from agon.types import Policy
+from agon.types import Policy, Stream
 
-from .helpers import make_learner, train
+from .helpers import make_learner, masked, rows, train
 
 
 class TwoProcesses:
@@ -38,6 +44,70 @@ def test_gradients_are_averaged_in_one_message_and_a_missing_one_counts_as_zero(
     assert torch.equal(live.grad, torch.full((2, 3), 2.0))
     assert dead.grad is not None
     assert torch.equal(dead.grad, torch.full((4,), 1.5))
+
+
+class Threads:
+    """Two threads in the place of two processes: each gets what both gave."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.meeting, self.given = threading.Barrier(2, timeout=60), dict[str, torch.Tensor]()
+        monkeypatch.setattr(Accelerator, "num_processes", 2)
+        monkeypatch.setattr(Accelerator, "gather", lambda accelerator, value: self.exchange(value).flatten())
+        monkeypatch.setattr(Accelerator, "reduce", lambda accelerator, value, how: self.exchange(value).mean(0))
+
+    def exchange(self, value: torch.Tensor) -> torch.Tensor:
+        self.given[threading.current_thread().name] = value
+        self.meeting.wait()
+        both = torch.stack([self.given[name] for name in sorted(self.given)])
+        self.meeting.wait()
+        return both
+
+    def run(self, learners: Sequence[TRLLearner], streams: Sequence[list[Stream]]) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(update, learners, streams))
+
+
+def update(learner: TRLLearner, streams: list[Stream]) -> None:
+    """The part of a step before the optimizer moves."""
+    trainer = learner.trainer
+    trainer.streams_for_step, trainer.current_gradient_accumulation_steps = lambda step: streams, 1.0
+    trainer.model.train()
+    trainer.training_step(trainer.model, {})
+    trainer._clip_grad_norm(trainer.model)
+
+
+def split_streams() -> list[list[Stream]]:
+    """A learns on both processes, from different numbers of rows; B on the second alone."""
+    a, b = ([rows(p, n, size=3 + n, logprobs=True) for n in range(3)] for p in Policy)
+    first = [stream(Policy.A, [a[0]]), stream(Policy.B, [masked(b[0])])]
+    return [first, [stream(Policy.A, [a[1], a[2]]), stream(Policy.B, [b[1], masked(b[2])])]]
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
+def test_two_processes_learn_what_one_would(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, *pair = (make_learner(loss=loss, beta=0.1, micro_batch=2, clip_norm=None) for _ in range(3))
+    parts = split_streams()
+    update(alone, [*parts[0], *parts[1]])
+    Threads(monkeypatch).run(pair, parts)
+    expected = alone.trainer.step_values()
+    for learner in pair:
+        for policy, metrics in learner.trainer.step_values().items():
+            different = {"micro_batches"}  # rows are cut on each process
+            assert {k: v for k, v in metrics.items() if k not in different} == pytest.approx(
+                {k: v for k, v in expected[policy].items() if k not in different}, rel=1e-4
+            )
+            for mine, whole in zip(learner.pair.parameters(policy), alone.pair.parameters(policy), strict=True):
+                assert mine.grad is not None
+                torch.testing.assert_close(mine.grad, whole.grad, rtol=1e-4, atol=1e-7)
+
+
+def test_a_policy_that_is_dead_on_both_processes_gets_no_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zeros would still move its Adam state."""
+    pair, dead = [make_learner() for _ in range(2)], stream(Policy.B, [masked(rows(Policy.B, 0))])
+    Threads(monkeypatch).run(pair, [[stream(Policy.A, [rows(Policy.A, n)]), dead] for n in range(2)])
+    for learner in pair:
+        assert all(p.grad is not None for p in learner.pair.parameters(Policy.A))
+        assert all(p.grad is None for p in learner.pair.parameters(Policy.B))
 
 
 def test_an_update_sends_nothing_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

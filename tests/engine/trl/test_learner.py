@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,22 @@ def test_resume_is_exact_to_the_bit(tmp_path: Path, schedule: str) -> None:
         assert equal(moments(whole, policy), moments(second, policy))
 
 
+def test_a_run_that_starts_from_adapters_resumes_exactly_as_well(tmp_path: Path) -> None:
+    taught = make_learner(total_steps=2)
+    train(taught)
+    for policy in Policy:
+        taught.pair.export(policy, tmp_path / policy.value)
+    swapped = model_config(init={"a": str(tmp_path / "b"), "b": str(tmp_path / "a")})
+    whole, first, second = (make_learner(total_steps=4, model=swapped) for _ in range(3))
+    assert equal(weights(whole, Policy.A), weights(taught, Policy.B))
+    expected = train(whole)
+    train(first, stop_after=1)
+    first.save(tmp_path / "saved")
+    second.load(tmp_path / "saved")
+    assert train(second) == expected[2:]
+    assert all(equal(weights(whole, policy), weights(second, policy)) for policy in Policy)
+
+
 def test_a_checkpoint_holds_nothing_that_could_run_code(tmp_path: Path) -> None:
     learner = make_learner(total_steps=2)
     train(learner)
@@ -223,6 +240,22 @@ def test_metrics_tell_the_gap_between_sampler_and_learner() -> None:
     assert found["importance_mean"] == pytest.approx(float(gaps.exp().clamp(max=3).mean()), abs=1e-5)
     assert found["tokens"] == len(gaps)
     assert "logp_diff_mean" not in train(make_learner(total_steps=1))[0].metrics[Policy.A]
+
+
+def test_without_importance_log_probs_are_measured_and_correct_nothing() -> None:
+    def streams(known: bool) -> list[Stream]:
+        group = [rows(Policy.A, n, logprobs=True) for n in range(2)]
+        plain = [
+            [rollout(r.policy, r.index, replace(r.completion.tokens, logprobs=None), r.advantage) for r in some]
+            for some in group
+        ]
+        return [stream(Policy.A, group if known else plain)]
+
+    measured, blind = (make_learner(total_steps=1, importance="none") for _ in range(2))
+    (update,) = train(measured, lambda step: streams(known=True))
+    train(blind, lambda step: streams(known=False))
+    assert equal(weights(measured, Policy.A), weights(blind, Policy.A))
+    assert abs(update.metrics[Policy.A]["importance_mean"] - 1) > 0.05
 
 
 def test_kl_is_measured_against_the_base_and_left_out_when_beta_is_zero() -> None:

@@ -16,9 +16,11 @@ from agon.engine import fleet
 from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw
 from agon.engine.synthetic import rollout, stream
+from agon.engine.vllm import canary as canary_module
 from agon.engine.vllm.adapter_files import NORM, throw_away
-from agon.engine.vllm.canary import CEILING, Canary
+from agon.engine.vllm.canary import CALIBRATED, CEILING, Canary
 from agon.engine.vllm.sampler import VLLMSampler
+from agon.engine.vllm.server import ServerEngine
 from agon.engine.vllm.slope import Slope
 from agon.engine.vllm.suspects import Suspect
 from agon.errors import EngineError
@@ -91,6 +93,14 @@ def test_an_adapter_of_zeros_must_be_the_base(sampler: VLLMSampler, adapters: Pa
         canary.check(published(sampler, adapters, "zero", "two"))
 
 
+def test_one_dead_slot_among_others_is_found(sampler: VLLMSampler, adapters: Path) -> None:
+    engine = sampler.fleet.engine
+    logprob = engine.logprob  # type: ignore[attr-defined]
+    engine.logprob = lambda version: -1.0 if version.startswith("a@000001-canary") else logprob(version)  # type: ignore[attr-defined]
+    with pytest.raises(EngineError, match="1 of 3 adapter slots barely change"):
+        Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=3).check(published(sampler, adapters, "one", "two"))
+
+
 def test_an_engine_that_ignores_adapters_is_found_before_step_1(sampler: VLLMSampler, adapters: Path) -> None:
     sampler.fleet.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
     with pytest.raises(EngineError, match="2 of 2 adapter slots"):
@@ -109,6 +119,45 @@ def test_noise_that_rounding_does_not_explain_means_a_different_base(
     with pytest.raises(EngineError, match=r"bare base.*a different base, a different dtype or unprocessed") as refused:
         canary.check(versions)
     assert "processed_logprobs" in refused.value.fix
+
+
+class CoarseLearner(FakeLearner):
+    """As Gemma 4 in bfloat16: rounded anew, it differs from itself by as much as from the engine."""
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        exact = super().score(policy, rows, stretch)
+        return [[value + self.noise for value in row] for row in exact] if stretch else exact
+
+
+@pytest.mark.parametrize(("learner", "agree"), [(FakeLearner, False), (CoarseLearner, True)])
+def test_a_base_that_the_learner_rounds_coarsely_may_be_noisier(
+    sampler: VLLMSampler, adapters: Path, learner: type[FakeLearner], agree: bool
+) -> None:
+    sampler.fleet.engine.logprob = lambda version: -1.0 if version == "base" else -4.0  # type: ignore[attr-defined]
+    coarse = learner(a=3.0, b=3.0)
+    coarse.noise = 0.17
+    canary, versions = Canary(sampler, coarse, slots=1), published(sampler, adapters, "one", "two")
+    if not agree:
+        with pytest.raises(EngineError, match=r"rounding to bfloat16 explains 0\.1:"):
+            canary.check(versions)
+        return
+    canary.check(versions)
+    assert 0.17 < canary.rounding < 0.2
+    assert 4 * 0.17 < canary.ceiling < 4 * 0.2
+
+
+def test_for_a_server_that_ignores_adapters_the_flags_of_composites_are_named(
+    sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampler.fleet.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
+    versions = published(sampler, adapters, "one", "two")
+    fixes = list[bool]()
+    for servers in (FakeEngine, ServerEngine):
+        monkeypatch.setattr(canary_module, "ServerEngine", servers)
+        with pytest.raises(EngineError, match="ignores adapters") as stopped:
+            Canary(sampler, FakeLearner(a=0.0, b=0.0), slots=1).check(versions)
+        fixes.append("--worker-extension-cls agon.engine.vllm.worker.StrictAdapters" in stopped.value.fix)
+    assert fixes == [True, False]
 
 
 def test_noise_near_the_size_of_an_adapter_is_no_agreement(sampler: VLLMSampler, adapters: Path) -> None:
@@ -177,6 +226,53 @@ def test_a_check_during_which_the_engine_dies_is_made_on_the_new_one(sampler: VL
     engine.fail_next("die")
     canary.check(versions)
     assert canary.restarts == sampler.restarts == 1
+
+
+@pytest.mark.parametrize("moment", ["the base is drawn from", "throw-away adapters are drawn from"])
+def test_an_engine_that_dies_during_the_calibration_is_calibrated_again(
+    sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    versions, load, measured = published(sampler, adapters, "one", "two"), engine.load, list[int]()
+
+    async def load_then_die(version: Version, folder: Path) -> None:
+        await load(version, folder)
+        if engine.starts == 1:
+            engine.fail_next("die")
+
+    class Counting(FakeLearner):
+        def score(
+            self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None
+        ) -> list[list[float]]:
+            if len(rows) == CALIBRATED:
+                measured.append(engine.starts)
+            return super().score(policy, rows, stretch)
+
+    if moment.startswith("throw-away"):
+        monkeypatch.setattr(engine, "load", load_then_die)
+    else:
+        engine.fail_next("die")
+    canary = Canary(sampler, Counting(a=0.1, b=0.2), slots=2)
+    canary.check(versions)
+    assert sampler.restarts == canary.restarts == 1
+    assert (len(measured), measured[-1]) == (8, 2), "two calibrations of four scores, the second on the new engine"
+    assert set(engine.loaded) == set(versions.values())
+
+
+def test_an_engine_that_dies_in_every_calibration_stops_the_run(
+    sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    canary, versions = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1), published(sampler, adapters, "one", "two")
+    calibrate = Canary._calibrate
+
+    def dying(self: Canary, policy: Policy, pattern: Path) -> None:
+        engine.fail_next("die")
+        calibrate(self, policy, pattern)
+
+    monkeypatch.setattr(Canary, "_calibrate", dying)
+    with pytest.raises(EngineError, match="restarted in each of 3 calibrations"):
+        canary.check(versions)
 
 
 def step(off: float, *others: float) -> list[Stream]:

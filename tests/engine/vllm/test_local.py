@@ -48,8 +48,10 @@ class Core:
     def __init__(self, finish: str = "length", **faults: Exception) -> None:
         self.finish, self.faults = finish, faults
         self.adapters: list[str] = []
+        self.asked: list[tuple[Any, Any]] = []
 
     async def generate(self, prompt: Any, params: Any, name: str, lora_request: Any) -> AsyncIterator[Any]:
+        self.asked.append((lora_request, params))
         await self._call("generate")
         ids = [7] * (WHOLE if self.finish == "length" else 3)
         logprobs = [{7: SimpleNamespace(logprob=-0.5)} for _ in ids]
@@ -122,6 +124,31 @@ def test_only_a_stop_and_a_length_end_a_completion(reason: str | None) -> None:
         assert result_of(SimpleNamespace(token_ids=[], logprobs=[], finish_reason=known)).finish == known
     with pytest.raises(EngineDown, match=f"aborted.*{reason}"):
         result_of(SimpleNamespace(token_ids=[], logprobs=None, finish_reason=reason))
+
+
+def test_a_draw_names_its_adapter_its_seed_and_its_distribution(
+    run: Callable[..., VLLMSampler], tmp_path: Path
+) -> None:
+    core, sampling = Core(), Sampling(temperature=0.7, top_p=0.9, max_tokens=WHOLE)
+    sampler = run(core)
+    publish(sampler, tmp_path, 2)
+    versions = {5: Version("a@0-x"), 6: Version("a@1-x"), 7: BASE}
+    sampler.draw_all([Draw((1, 2), version, seed, sampling) for seed, version in versions.items()])
+    asked = sorted(core.asked, key=lambda pair: pair[1].seed)
+    assert [params.seed for _, params in asked] == [5, 6, 7]
+    assert {(p.temperature, p.top_p, p.max_tokens) for _, p in asked} == {(0.7, 0.9, WHOLE)}
+    first, second, base = (adapter for adapter, _ in asked)
+    assert base is None
+    assert [(a.lora_name, a.lora_path) for a in (first, second)] == [
+        (version, str(tmp_path / number)) for version, number in (("a@0-x", "0"), ("a@1-x", "1"))
+    ]
+    assert first.lora_int_id != second.lora_int_id
+
+
+def test_log_probs_are_those_of_the_tokens_that_were_drawn() -> None:
+    likelier = {7: SimpleNamespace(logprob=-2.0), 9: SimpleNamespace(logprob=-0.1)}
+    drawn = result_of(SimpleNamespace(token_ids=[7, 9], logprobs=[likelier, likelier], finish_reason="stop"))
+    assert drawn.logprobs == (-2.0, -0.1)
 
 
 def test_what_an_engine_that_was_asked_to_end_hands_out_is_drawn_again(run: Callable[..., VLLMSampler]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from agon.engine import fleet
 from agon.engine.fleet import Fleet
+from agon.engine.protocol import Draw, DrawResult
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.types import BASE, Completion, Message, Policy, Prompt, Request, Sampling, Seat, Version
@@ -62,6 +63,24 @@ def test_both_policies_and_the_base_are_drawn_together(make: Make, adapters: Pat
     assert [c.version for c in (a, b, base)] == ["a@0-x", "b@0-x", BASE]
     assert [c.tokens.logprobs[0] for c in (a, b, base)] == [-1.1, -1.2, -1.0]
     assert (a.generated_tokens, a.finish) == (8, "length")
+
+
+class Recording(FakeEngine):
+    """Keeps what it is asked to draw."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws: list[Draw] = []
+
+    async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+        self.draws.append(draw)
+        return await super().draw(draw, stop)
+
+
+def test_every_request_is_drawn_from_its_own_seed(make: Make) -> None:
+    engine = Recording()
+    drawn(make(engine), *(ask(seed=seed) for seed in (11, 12, 13)))
+    assert sorted(draw.seed for draw in engine.draws) == [11, 12, 13]
 
 
 def test_old_versions_go_one_step_later_and_pinned_ones_stay(make: Make, adapters: Path) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from agon.engine.synthetic import rollout, stream
+from agon.engine.vllm.slope import RESOLVED
 from agon.engine.vllm.suspects import FEWEST, MOST, PARTS, PREFIX, Suspect, Suspects, parts, samples_of
 from agon.protocols import Stretch, Tokens
 from agon.types import Policy
 
 LENGTH, VOCABULARY = 60, 40
-STEP = 0.15
-"""A move of a weight; a token's log-odds move by as much times a number of its own."""
+STEP, SMALL = 0.15, 0.02
+"""Moves of a weight; a token's log-odds move by as much times a number of its own."""
 
 
 class LinearLearner:
@@ -92,6 +93,26 @@ def test_a_healthy_engine_is_never_accused(before: Path) -> None:
         assert not wrong(suspects)
 
 
+class DeafLearner(LinearLearner):
+    """Rounding swallows most of a small move of A's weight, and none of a large one."""
+
+    def logps(self, policy: Policy | None, weight: float, ids: Sequence[int]) -> list[float]:
+        move = weight - 1.0
+        heard = move if abs(move) > 3 * STEP else 0.4 * move
+        return LinearLearner.logps(self, policy, 1.0 + heard if policy is Policy.A else weight, ids)
+
+
+@pytest.mark.parametrize(("weight", "late"), [(1.0, True), (1.0 + SMALL, False)])
+def test_a_move_that_is_mostly_rounded_away_counts_as_far_as_it_shows(before: Path, weight: float, late: bool) -> None:
+    """By the effect that is measured far out, wrong weights would read 0.6."""
+    machine = DeafLearner(a=1.0 + SMALL, b=-0.5)
+    suspects = Suspects(machine, tokens=40_000)  # type: ignore[arg-type]
+    suspects.check(Policy.A, machine.sample(Policy.A, weight, 700), before)
+    slope = suspects.slopes[Policy.A, Suspect.BEFORE]
+    assert slope.value == pytest.approx(0.0 if late else 1.0, abs=0.25)
+    assert slope.wrong == late
+
+
 def test_small_steps_are_pooled_until_they_resolve_and_then_begin_anew(before: Path) -> None:
     machine = learner()
     suspects, found = Suspects(machine, tokens=120), list[bool]()  # type: ignore[arg-type]
@@ -113,7 +134,7 @@ def test_without_a_version_before_the_others_are_tested_with_a_part(before: Path
         assert {Suspect.BASE, Suspect.RIVAL} <= {suspect for _, suspect in suspects.slopes}
         assert bool(suspects.slopes[Policy.A, Suspect.BEFORE].tokens) == bool(folder)
     assert 1000 <= len(found[None]) < 1000 + LENGTH
-    assert len(found[before]) >= 4000
+    assert len(found[before]) > 2000
 
 
 def test_an_adapter_of_zeros_is_no_evidence_for_the_base() -> None:
@@ -134,8 +155,7 @@ def test_the_stretch_grows_until_the_effect_shows_over_the_noise(before: Path) -
     suspects = Suspects(machine, tokens=4000)  # type: ignore[arg-type]
     suspects.check(Policy.A, machine.sample(Policy.A, 1.0 + STEP, 100), before)
     slope = suspects.slopes[Policy.A, Suspect.BEFORE]
-    assert not slope.resolved
-    assert slope.error > 1.0
+    assert slope.error > 4 * RESOLVED
 
 
 def test_a_step_spends_a_share_of_its_tokens_within_bounds() -> None:

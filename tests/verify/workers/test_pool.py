@@ -102,3 +102,16 @@ def test_close_leaves_no_process_and_unfinished_jobs_end_as_infra() -> None:
     wait_until(lambda: not any(map(alive, pids)))
     with pytest.raises(VerifierError, match="closed"):
         pool.submit("work", None)
+
+
+def test_a_machine_without_file_descriptors_is_an_error_with_a_fix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def none_left(*_: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr("agon.verify.workers.pool.Supervisor", none_left)
+    fresh = WorkerPool(CHECK, Limits(workers=1, deadline=0.3, memory=1 << 30))
+    with pytest.raises(VerifierError, match="Too many open files") as failed:
+        fresh.start()
+    assert "ulimit" in failed.value.fix

@@ -5,7 +5,7 @@ Engines have silently ignored adapters, swapped them, and served keys and values
 the same. A few completions are drawn on fixed prompts, as in training (prefix cache included), and their log-probs are
 compared with the learner's. What counts as different is measured: the bare base and the first step's samples give the
 noise between the two, throw-away adapters of large norm in every slot give the size of a real difference, and the
-tolerance is at most a tenth of that. Noise that rounding does not explain means a different base.
+tolerance is at most a tenth of that. Noise that the learner's own rounding does not explain means a different base.
 
 Rounding hides small differences from any distance. Those are found by a direction, on the step's samples: see
 `slope.py` and `suspects.py`.
@@ -13,6 +13,7 @@ Rounding hides small differences from any distance. Those are found by a directi
 
 from __future__ import annotations
 
+import math
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
@@ -26,21 +27,34 @@ from agon.engine.fleet import RESUME
 from agon.engine.vllm.adapter_files import is_zero, throw_away
 from agon.engine.vllm.fixed_prompts import Probe
 from agon.engine.vllm.sampler import VLLMSampler
+from agon.engine.vllm.server import ServerEngine
+from agon.engine.vllm.slope import flat
 from agon.engine.vllm.suspects import Suspect, Suspects, samples_of
 from agon.errors import EngineError
-from agon.protocols import Learner, Tokens
+from agon.protocols import Learner, Stretch, Tokens
 from agon.types import BASE, Policy, Stream, Version
 
 CALIBRATED = 12
 """Prompts for the noise: in bfloat16 a few tokens make most of it, so that fewer prompts would misjudge it."""
+CALIBRATIONS = 3
+"""Tries; the fleet counts failures since the last loaded version, and a calibration loads some."""
 SHARE = 0.1
 """The tolerance is at most this share of what a wrong adapter does."""
 NOISE = 8.0
 """... and this many times the noise, where that is less."""
 FLOOR = {"float32": 1e-3, "bfloat16": 0.05}
 """... and never less than this, in nats."""
+ROUNDINGS = 4.0
+"""The most noise that rounding explains, in multiples of what the learner differs from itself when rounded anew, ..."""
 CEILING = {"float32": 0.01, "bfloat16": 0.1}
-"""The most noise that rounding explains, in nats per token. SmolLM2-135M on the CPU build has 1e-5 and 0.05."""
+"""... or this, in nats per token, where that is more. SmolLM2-135M on the CPU build has noise of 1e-5 and 0.05."""
+HAIR = 1e-3
+"""The share of a throw-away adapter that makes a learner round anew, and changes next to nothing else."""
+STRICT = (
+    "if the base is a composite checkpoint, start the server with "
+    "--language-model-only --worker-extension-cls agon.engine.vllm.worker.StrictAdapters; if not, "
+)
+"""Without these a server ignores adapters of composites in silence."""
 REPORT = "these samples cannot be used for training; report this with the versions of vLLM and of the base"
 
 
@@ -57,6 +71,8 @@ class Canary:
     noise: float | None = None
     worst: float = 0.0
     """The largest difference at one token of the bare base."""
+    rounding: float = 0.0
+    """How far the learner is from itself, rounded anew, on the same tokens, in nats per token."""
     effect: float = 0.0
     """What the least effective throw-away adapter did to the log-probs, in nats."""
     measured: dict[str, float] = field(default_factory=dict)
@@ -78,6 +94,11 @@ class Canary:
         return min(SHARE * self.effect, max(NOISE * (self.noise or 0.0), FLOOR[self.dtype]))
 
     @property
+    def ceiling(self) -> float:
+        """The most noise that rounding explains."""
+        return max(ROUNDINGS * self.rounding, CEILING[self.dtype])
+
+    @property
     def outlier(self) -> float:
         """How far off a single token may be: a step draws many times the tokens that the noise was measured on."""
         return min(self.effect, max(NOISE * self.worst, 10 * FLOOR[self.dtype]))
@@ -85,7 +106,8 @@ class Canary:
     def check(self, versions: Mapping[Policy, Version]) -> None:
         """Compare every policy's latest version with the learner; the first time, calibrate."""
         if self.noise is None:
-            self._calibrate(self.sampler.folder_of(next(iter(versions.values()))))
+            policy, version = next(iter(versions.items()))
+            self._calibrate_without_restart(policy, self.sampler.folder_of(version))
         self._remember(versions)
         self.measured.clear()
         self.restarts, drawn = self.probe.draw_without_restart(list(versions.values()))
@@ -118,7 +140,7 @@ class Canary:
     def _judge_distance(self, policy: Policy, mean: float, largest: float) -> list[str]:
         """A warning where one token is off; EngineError where they are off on average. The first step calibrates."""
         name = policy.value.upper()
-        limit = self.tolerance if self._sampled else CEILING[self.dtype]
+        limit = self.tolerance if self._sampled else self.ceiling
         if not mean <= limit:
             raise EngineError(
                 f"samples of {name} are {mean:.2g} nats per token off the learner (tolerance {limit:.2g})", fix=RESUME
@@ -159,37 +181,62 @@ class Canary:
         folder = self.sampler.folder_of(self._before[policy]) if policy in self._before else None
         return folder if folder and folder.is_dir() else None
 
-    def _calibrate(self, pattern: Path) -> None:
+    def _calibrate_without_restart(self, policy: Policy, pattern: Path) -> None:
+        """Calibrate on one engine from start to end: a restarted one may be different."""
+        for _ in range(CALIBRATIONS):
+            restarts = self.sampler.restarts
+            self._calibrate(policy, pattern)
+            if self.sampler.restarts == restarts:
+                return
+        raise EngineError(f"the engine was restarted in each of {CALIBRATIONS} calibrations", fix=RESUME)
+
+    def _calibrate(self, policy: Policy, pattern: Path) -> None:
         """The noise on the bare base, and what throw-away adapters do in all slots at once."""
-        self.noise, self.worst = self._noise()
         names = [Version.of(Policy.A, n, f"canary{uuid.uuid4().hex[:8]}") for n in range(self.slots)]
         with tempfile.TemporaryDirectory(prefix="agon-canary-") as scratch:
-            for number, name in enumerate(names):
-                self.sampler.load(name, throw_away(pattern, Path(scratch, name), number))
+            folders = {name: throw_away(pattern, Path(scratch, name), number) for number, name in enumerate(names)}
+            self._measure_noise(policy, folders[names[0]])
+            for name, folder in folders.items():
+                self.sampler.load(name, folder)
             drawn = self.probe.draw(names)
             for name in names:
                 self.sampler.unload(name)
         effects = [self._gap(None, drawn[name]) for name in names]
         self.effect = min(effects)
-        if self.effect * SHARE < (least := max(self.noise, FLOOR[self.dtype])):
+        if self.effect * SHARE < (least := max(self.noise or 0.0, FLOOR[self.dtype])):
             dead = sum(effect * SHARE < least for effect in effects)
             raise EngineError(
                 f"{dead} of {self.slots} adapter slots barely change the log-probs of the base "
                 f"(by {self.effect:.2g} nats per token; noise {self.noise:.2g}): the engine ignores adapters",
-                fix=REPORT,
+                fix=self._fix,
             )
 
-    def _noise(self) -> tuple[float, float]:
-        """How far engine and learner are apart on the bare base: on average, and at the worst token."""
-        differences = self._differences(None, self.probe.draw([BASE], CALIBRATED)[BASE])
-        noise, ceiling = fmean(differences), CEILING[self.dtype]
-        if not noise <= ceiling:
+    def _measure_noise(self, policy: Policy, throw_away: Path) -> None:
+        """How far engine and learner are apart on the bare base, and the learner from itself."""
+        drawn = self.probe.draw([BASE], CALIBRATED)[BASE]
+        differences = self._differences(None, drawn)
+        self.noise, self.worst = fmean(differences), max(differences)
+        self.rounding = self._rounding(policy, drawn, throw_away)
+        if not self.noise <= self.ceiling:
             raise EngineError(
-                f"engine and learner are {noise:.2g} nats per token apart on the bare base; rounding to {self.dtype} "
-                f"explains {ceiling:g}: the engine has a different base, a different dtype or unprocessed log-probs",
+                f"engine and learner are {self.noise:.2g} nats per token apart on the bare base; rounding to "
+                f"{self.dtype} explains {self.ceiling:.2g}: the engine has a different base, a different dtype or "
+                "unprocessed log-probs",
                 fix="serve model.name in model.dtype, and start a server with --logprobs-mode processed_logprobs",
             )
-        return noise, max(differences)
+
+    def _rounding(self, policy: Policy, rows: Sequence[Tokens], throw_away: Path) -> float:
+        """How far two roundings of the same weights are apart: a hair is added to them, and taken from them.
+
+        But for rounding, the mean of the two would be the weights' own score.
+        """
+        ends = [flat(self.learner.score(policy, rows, Stretch(throw_away, 1 + side * HAIR))) for side in (1, -1)]
+        off = sum(ends) / 2 - flat(self.learner.score(policy, rows))
+        return math.sqrt(4 / 3) * float(np.abs(off).mean())  # the variance of `off` is 3/4 of a difference's
+
+    @property
+    def _fix(self) -> str:
+        return (STRICT if isinstance(self.sampler.fleet.engine, ServerEngine) else "") + REPORT
 
     def _demand(self, version: Version, policy: Policy | None, drawn: Sequence[Tokens]) -> None:
         gap = self.measured[version] = self._gap(policy, drawn)
@@ -198,7 +245,7 @@ class Canary:
             raise EngineError(
                 f"the engine's {version} differs from {expected} by {gap:.2g} nats per token "
                 f"(tolerance {self.tolerance:.2g}): it samples from a different policy",
-                fix=REPORT,
+                fix=self._fix,
             )
 
     def _gap(self, policy: Policy | None, drawn: Sequence[Tokens]) -> float:

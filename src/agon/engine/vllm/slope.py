@@ -4,14 +4,17 @@ Engine and learner round differently. In bfloat16 that is some hundredths of a n
 optimizer step changes, so that no distance between the two can tell a version from the one before. A direction can. Let
 the effect of a token be what the way from the wrong weights to the right ones does to its log-odds. Then
 
-    slope = 1 + sum((engine - learner) * effect) / sum(effect ** 2)
+    slope = 1 + sum((engine - learner) * weight) / sum(effect * weight)
 
 is 1 if the engine holds the right weights and 0 if it holds the wrong ones: rounding adds noise to it but does not move
-it, since it does not know the direction. The effect must be known well, and apart from the learner's scores that it is
-multiplied with: the learner is scored far beyond the right weights and as far before them, and the difference divided.
+it, since it does not know the direction. The weight of a token is its effect, measured where it is larger than the
+noise: the learner is scored far beyond the right weights and as far before them, and the difference divided. Rounding
+swallows a part of a small move, so that the effect of the way itself may be smaller: `near`, where it is known.
 
-Log-odds, because rounding is then about equal at every probability. Both factors are clipped: a few tokens carry most
-of either, and without them a slope of the same precision needs half the tokens.
+Log-odds, because rounding is then about equal at every probability. Weights are capped: a few tokens have most of the
+effect, and most of the noise. Differences are clipped only where they are larger than any rounding. A clip among the
+usual ones would move the slope of wrong weights towards 1: logits are rounded to steps of 1/16 or 1/8, and a move shows
+as more of these steps in one direction, which are the very differences that it would cut.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ Index = NDArray[np.int64]
 
 CERTAIN = -1e-3
 """Log-probs above this say nothing: neither rounding nor an adapter moves such a token."""
-CLIP = 1.5
-"""Residuals are clipped at this many of their standard deviations, which are taken from their median."""
+OUTLIER = 1.0
+"""Differences in log-odds that are clipped: larger than any rounding, unless effects are as large."""
 CAP = 2.0
-"""... and effects, where they weigh a residual, at this many times their root mean square."""
+"""Weights are capped at this many times their root mean square."""
 ROWS = 8
 """Rows without which a standard error is not known."""
 RESOLVED = 1 / 8
@@ -48,32 +51,34 @@ class Slope:
     products: list[float] = field(default_factory=list)
     squares: list[float] = field(default_factory=list)
     variances: list[float] = field(default_factory=list)
+    moved: float = 0.0
+    """The sum that the slope is divided by: of effects times weights."""
     tokens: int = 0
 
-    def add(self, residual: Vector, effect: Vector, row: Index) -> None:
-        """Take in tokens: engine minus learner, the effect, and the row that the token is in."""
-        limit, cap = CLIP * deviation(residual), CAP * size(effect)
+    def add(self, residual: Vector, effect: Vector, row: Index, near: Vector | None = None) -> None:
+        """Take in tokens: engine minus learner, the effect as measured far out, their rows, and the effect nearby."""
+        cap = CAP * size(effect)
+        limit = max(OUTLIER, 2 * cap)
         weight = np.clip(effect, -cap, cap)
         products = np.clip(residual, -limit, limit) * weight
-        squares = np.where(np.abs(residual) <= limit, effect * weight, 0.0)
-        for sums, values in (self.products, products), (self.squares, squares), (self.variances, products**2):
+        for sums, values in (self.products, products), (self.squares, effect * weight), (self.variances, products**2):
             sums.extend(np.bincount(row, values).tolist())
+        self.moved += float((effect if near is None else near) @ weight)
         self.tokens += len(residual)
 
     @property
     def value(self) -> float:
-        total = sum(self.squares)
-        return 1 + sum(self.products) / total if total else 1.0
+        return 1 + sum(self.products) / self.moved if self.moved > 0 else 1.0
 
     @property
     def error(self) -> float:
         """The standard error, from tokens or from whole rows, whichever is larger; infinite from too few rows."""
         total, count = sum(self.squares), len(self.products)
-        if count < ROWS or not total:
+        if count < ROWS or not total or self.moved <= 0:
             return math.inf
-        shift = self.value - 1
+        shift = sum(self.products) / total
         rows = sum((p - shift * s) ** 2 for p, s in zip(self.products, self.squares, strict=True)) * count / (count - 1)
-        return math.sqrt(max(rows, sum(self.variances))) / total
+        return math.sqrt(max(rows, sum(self.variances))) / self.moved
 
     @property
     def resolved(self) -> bool:

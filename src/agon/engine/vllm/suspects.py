@@ -37,6 +37,9 @@ REACH = 2.5
 much more, and it would no longer be proportional."""
 NOISE = 4e-4
 """The least noise assumed, in log-odds: in float32 there is next to none."""
+FAINT = 4.0
+"""A way that must be stretched this far to be seen is well inside the noise: learner and effect are then measured with
+two more scores, at its origin and as far beyond. Their mean is the learner once more, rounded anew."""
 TRIES = 4
 """Stretches tried in search of that reach; the one found is where the next search starts."""
 
@@ -50,6 +53,16 @@ class ScoredRows:
     engine: Vector
     learner: Vector
     row: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the way from an origin to a policy's weights does to log-odds, as measured far out and nearby."""
+
+    far: Vector
+    near: Vector
+    middle: Vector
+    """The learner's log-odds, as the mean of what was scored nearby; of the rows' own policy only."""
 
 
 @dataclass(slots=True)
@@ -89,32 +102,46 @@ class Suspects:
 
     def _add(self, part: ScoredRows, before: Path | None, others: bool) -> None:
         """Take one part into the slopes: that of the version before, and those of the others."""
-        uncertain = part.learner < CERTAIN
-        residual = (log_odds(part.engine) - log_odds(part.learner))[uncertain]
-        reach = REACH * max(deviation(residual), NOISE)
-        effects = dict[Suspect, Vector]()
+        engine, learner = log_odds(part.engine), log_odds(part.learner)
+        reach = REACH * max(deviation((engine - learner)[part.learner < CERTAIN]), NOISE)
         if before:
-            effects[Suspect.BEFORE] = self._effect(part, part.policy, before, reach)
+            step = self._effect(part, part.policy, before, reach)
+            self._take(part, Suspect.BEFORE, engine - step.middle, step.far, step.near)
         if others:
-            own = effects[Suspect.BASE] = self._effect(part, part.policy, None, reach)
-            effects[Suspect.RIVAL] = own - self._effect(part, part.policy.rival, None, reach)
-        for suspect, effect in effects.items():
-            self._slope(part.policy, suspect).add(residual, effect[uncertain], part.row[uncertain])
+            own, rival = (self._effect(part, policy, None, reach) for policy in (part.policy, part.policy.rival))
+            self._take(part, Suspect.BASE, engine - own.middle, own.far, own.near)
+            self._take(part, Suspect.RIVAL, engine - own.middle, own.far - rival.far, own.near - rival.near)
 
-    def _effect(self, part: ScoredRows, policy: Policy, origin: Path | None, reach: float) -> Vector:
-        """What the way from `origin` to the policy's weights does: scored far on both sides of them, and divided."""
+    def _take(self, part: ScoredRows, suspect: Suspect, residual: Vector, far: Vector, near: Vector) -> None:
+        kept = part.learner < CERTAIN
+        self._slope(part.policy, suspect).add(residual[kept], far[kept], part.row[kept], near[kept])
+
+    def _effect(self, part: ScoredRows, policy: Policy, origin: Path | None, reach: float) -> Effect:
+        """What the way from `origin` to the policy's weights does, with two more scores where that is faint."""
+        learner, (far, factor) = log_odds(part.learner), self._far(part, policy, origin, reach)
+        if factor < FAINT:
+            return Effect(far, far, learner)
+        ahead, behind = self._ends(part, policy, origin, 1.0)
+        return Effect(far, (ahead - behind) / 2, (ahead + behind + learner) / 3)
+
+    def _ends(self, part: ScoredRows, policy: Policy, origin: Path | None, factor: float) -> tuple[Vector, Vector]:
+        """Log-odds as far beyond the policy's weights, seen from `origin`, and as far before them."""
+        ahead, behind = (self.learner.score(policy, part.rows, Stretch(origin, 1 + n * factor)) for n in (1, -1))
+        return log_odds(flat(ahead)), log_odds(flat(behind))
+
+    def _far(self, part: ScoredRows, policy: Policy, origin: Path | None, reach: float) -> tuple[Vector, float]:
+        """What the way from `origin` to the policy's weights does, by scores far on both sides of them; how far."""
         key = part.policy, policy, origin is None
         factor = self._factors.get(key, 1.0 if origin is None else 16.0)
         for _ in range(TRIES):
-            ends = [self.learner.score(policy, part.rows, Stretch(origin, 1 + side * factor)) for side in (1, -1)]
-            ahead, behind = (log_odds(flat(end)) for end in ends)
-            change = (ahead - behind) / 2
-            found, effect = size(change), change / factor
+            ahead, behind = self._ends(part, policy, origin, factor)
+            change, used = (ahead - behind) / 2, factor
+            found = size(change)
             if not found or reach / 2 <= found <= reach * 2:
                 break
             factor *= min(max(reach / found, 1 / 16), 16.0)
             self._factors[key] = factor
-        return effect
+        return change / used, used
 
 
 def samples_of(streams: Iterable[Stream], policy: Policy) -> list[Tokens]:

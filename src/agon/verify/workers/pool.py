@@ -69,7 +69,11 @@ class WorkerPool:
         if self._closed:
             raise VerifierError("the verifier is closed", fix="create a new one with load_verifier()")
         if self._supervisor is None or not self._supervisor.alive:
-            self._supervisor = Supervisor(self._check, self._limits, self._inbox, self.counters)
+            try:
+                self._supervisor = Supervisor(self._check, self._limits, self._inbox, self.counters)
+            except OSError as error:  # no file descriptor, process or memory left
+                fix = "close other programs, or raise the limit (ulimit -n), then resume"
+                raise VerifierError(f"cannot start the verifier's workers: {error}", fix=fix) from error
             self._finalizer = weakref.finalize(self, self._supervisor.stop)
         return self._supervisor
 

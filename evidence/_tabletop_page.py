@@ -1,0 +1,253 @@
+"""The page of the tabletop matrix, made whole from its raw results: every number on it is computed here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from _tabletop import MAIN, RAW, CellPlan, CellResult, cells
+from agon.data.tabletop.worlds import WORLDS
+from agon.eval import intervals
+from agon.formatting import markdown_table
+
+SEEDS = 10
+"""Planned for every comparison; a verdict on fewer is marked as early."""
+MARGIN = 0.01
+"""A claim whose whole interval is below this is not supported; fixed in the plan."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: an arm and what is measured of it."""
+
+    arm: str
+    system: str = ""
+    """Empty: the number of the cell."""
+
+    def rate(self, result: CellResult) -> float:
+        return result.systems[self.system].rate if self.system else result.rate
+
+
+COMPARISONS = {
+    "E1": ("coop's cascade - grpo's single pass", Side("coop"), Side("grpo", "a")),
+    "E2": ("coop's cascade - grpo's self-cascade", Side("coop"), Side("grpo", "self-cascade")),
+    "E3": ("coop's cascade - plain-pair's cascade", Side("coop"), Side("plain-pair")),
+    "E4": ("coop's cascade - self-refine", Side("coop"), Side("self-refine")),
+    "C1": ("agon's cascade - coop's cascade", Side("agon"), Side("coop")),
+}
+CLAIMS = {
+    "exchange at inference": "E2",
+    "training on exchange": "E3",
+    "competition": "C1",
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference over the seeds that both sides have."""
+
+    values: list[float]
+    p_holm: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        if len(self.values) < 2:
+            return None
+        found = intervals.t_interval(self.values)
+        return found.value, found.low or -1.0, found.high or 1.0
+
+    @property
+    def detectable(self) -> float | None:
+        if len(self.values) < 2 or intervals.agree(self.values):
+            return None
+        return intervals.detectable_across_seeds(stdev(self.values), len(self.values))
+
+    @property
+    def verdict(self) -> str:
+        if self.interval is None:
+            return "undecided (fewer than two seeds)"
+        _, low, high = self.interval
+        if low > 0 and self.p_holm is not None and self.p_holm < 0.05:
+            return "supported"
+        return "not supported" if high < MARGIN else "undecided"
+
+
+def page(done: dict[CellPlan, CellResult]) -> str:
+    """The page as Markdown."""
+    return "\n\n".join(sections(done)) + "\n"
+
+
+def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
+    hours = sum(result.cpu_seconds for result in done.values()) / 3600
+    yield "# The tabletop matrix: results"
+    yield (
+        "Made by `scripts/tabletop_matrix --page` from `docs/results/raw`, and checked by `evidence/tabletop.py`. The "
+        "[plan](tabletop-plan.md) was written before any arm ran; it says what arms, measures, tests and verdicts are. "
+        "These are tiny models on arithmetic: the size of an effect says nothing about large models.\n\n"
+        f"{len(done)} of {len(cells())} cells are done ({hours:.1f} hours of CPU time)."
+    )
+    differences = {world: compared(done, world) for world in WORLDS}
+    yield "## Verdicts"
+    yield "\n".join(verdicts(done, differences))
+    yield "## Tests"
+    yield tests(done, differences)
+    for world in WORLDS:
+        yield f"## {world}"
+        yield from world_tables(done, world)
+    yield "## Further arms and controls"
+    yield further(done)
+
+
+def by_seed(done: dict[CellPlan, CellResult], world: str, arm: str, variant: str = "") -> dict[int, CellResult]:
+    return {c.seed: r for c, r in done.items() if (c.world, c.arm, c.variant) == (world, arm, variant)}
+
+
+def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Difference]:
+    """Every comparison of a world; Holm over those of one claim."""
+    found = {}
+    for key, (_, first, second) in COMPARISONS.items():
+        one, two = by_seed(done, world, first.arm), by_seed(done, world, second.arm)
+        found[key] = [first.rate(one[seed]) - second.rate(two[seed]) for seed in sorted(one.keys() & two.keys())]
+    made = {}
+    for family in (("E1", "E2", "E3", "E4"), ("C1",)):
+        tested = [key for key in family if len(found[key]) > 1]
+        raw = [intervals.t_test(found[key]) for key in tested]
+        adjusted = dict(zip(tested, intervals.holm([1.0 if p is None else p for p in raw]), strict=True))
+        made |= {key: Difference(found[key], adjusted.get(key)) for key in family}
+    return made
+
+
+def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> str:
+    shares = [r.bonus_bites for r in by_seed(done, world, "agon", variant).values() if r.bonus_bites is not None]
+    return f"{100 * fmean(shares):.0f}%" if shares else "missing"
+
+
+def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
+    for world in WORLDS:
+        for claim, key in CLAIMS.items():
+            difference = differences[world][key]
+            beside = f"; the bonus bites in {bites(done, world)} of agon's groups" if key == "C1" else ""
+            basis = f"{points(difference)}, {len(difference.values)} seeds{beside}"
+            early = "" if len(difference.values) >= SEEDS else " so far"
+            yield f"- {world}, {claim}: **{difference.verdict}{early}** ({basis})."
+
+
+def points(difference: Difference) -> str:
+    if difference.interval is None:
+        return "no interval"
+    value, low, high = (100 * x for x in difference.interval)
+    return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]"
+
+
+def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
+    rows = []
+    for world, found in differences.items():
+        for key, difference in found.items():
+            p = "" if difference.p_holm is None else f"{difference.p_holm:.3f}"
+            least = "" if difference.detectable is None else f"{100 * difference.detectable:.1f}"
+            biting = bites(done, world) if key == "C1" else ""
+            row = (world, key, COMPARISONS[key][0], points(difference), p, least, str(len(difference.values)), biting)
+            rows.append(row)
+    head = (
+        "world",
+        "",
+        "difference",
+        "[95%, over seeds]",
+        "p (Holm)",
+        "would be found, points",
+        "seeds",
+        "bonus bites",
+    )
+    return markdown_table(head, rows)
+
+
+def world_tables(done: dict[CellPlan, CellResult], world: str) -> Iterator[str]:
+    untrained = RAW / world / "untrained.json"
+    if untrained.exists():
+        rates = json.loads(untrained.read_text())["rates"]
+        rows = [(name, f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]") for name, (v, low, high) in rates.items()]
+        yield "Before training, pass@1 in % with intervals over problems:\n\n" + markdown_table(("", "pass@1"), rows)
+    yield "After training, means over seeds in %:\n\n" + arm_table(done, world, [(arm, "") for arm in MAIN])
+    if WORLDS[world].taught:
+        yield "Right steps in %, by who knew the fact before training:\n\n" + fact_table(done, world)
+
+
+def arm_table(done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]) -> str:
+    rows = []
+    for arm, variant in arms:
+        results = list(by_seed(done, world, arm, variant).values())
+        if not results:
+            continue
+        own = "self-refine" if arm == "self-refine" else "self-cascade"
+        pair = [r for r in results if "ab" in r.systems]
+        rows.append(
+            (
+                f"{arm} {variant}".strip(),
+                *(mean(results, name, lambda s: s.rate) for name in ("a", "b", own, "ab", "ba")),
+                percent(lambda r: r.rate, results),
+                *(percent(of, pair) for of in (chosen, best, either)),
+                mean(results, "a", lambda s: s.majority_rate),
+                mean(results, "a", lambda s: s.either_of_two),
+                f"{fmean(per_right(r) for r in results):.0f}",
+                str(len(results)),
+            )
+        )
+    head = ("arm", "A", "B", "own draft", "ab", "ba", "number of the arm", "direction chosen on other problems")
+    head += ("better direction after the fact", "A or B", "majority of 3 (A)", "pass@2 (A)")
+    return markdown_table((*head, "tokens per right answer", "seeds"), rows)
+
+
+def percent(of: Callable[[CellResult], float], results: Sequence[CellResult]) -> str:
+    return f"{100 * fmean(map(of, results)):.1f}" if results else ""
+
+
+def mean(results: Sequence[CellResult], system: str, of: Callable) -> str:  # type: ignore[type-arg]
+    values = [of(r.systems[system]) for r in results if system in r.systems]
+    return f"{100 * fmean(values):.1f}" if values else ""
+
+
+def chosen(result: CellResult) -> float:
+    """In the direction that is better on one half of the problems, measured on the other half; both ways round."""
+    ab, ba = (result.systems[name].rates for name in ("ab", "ba"))
+    halves = [(slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))]
+    return fmean(fmean((ab if sum(ab[here]) >= sum(ba[here]) else ba)[there]) for here, there in halves)
+
+
+def either(result: CellResult) -> float:
+    """How often A or B is right alone, drawn independently."""
+    a, b = (result.systems[name].rates for name in ("a", "b"))
+    return fmean(1 - (1 - x) * (1 - y) for x, y in zip(a, b, strict=True))
+
+
+def best(result: CellResult) -> float:
+    return max(result.systems[name].rate for name in ("ab", "ba"))
+
+
+def per_right(result: CellResult) -> float:
+    """Tokens of all passes per right answer, in what the number of the arm is about."""
+    names = ("ab", "ba") if "ab" in result.systems else ("self-refine",) if "self-refine" in result.systems else ("a",)
+    return fmean(result.systems[name].all_tokens for name in names) / max(result.rate, 1e-9)
+
+
+def fact_table(done: dict[CellPlan, CellResult], world: str) -> str:
+    rows = []
+    for arm in MAIN:
+        results = list(by_seed(done, world, arm).values())
+        for system in ("a", "b", "ba", "ab"):
+            counts = [r.systems[system].facts for r in results if system in r.systems]
+            if counts:
+                shares = [[sum(c[who][k] for c in counts) for k in (0, 1)] for who in ("both", "a", "b", "nobody")]
+                rows.append((arm, system, *(f"{100 * right / of:.0f}" if of else "" for right, of in shares)))
+    return markdown_table(("arm", "system", "both", "A alone", "B alone", "nobody"), rows)
+
+
+def further(done: dict[CellPlan, CellResult]) -> str:
+    kinds = dict.fromkeys((c.world, c.arm, c.variant) for c in cells() if c.variant or c.arm not in MAIN)
+    parts = []
+    for world in WORLDS:
+        here = [(arm, variant) for where, arm, variant in kinds if where == world]
+        if any(by_seed(done, world, *kind) for kind in here):
+            parts.append(f"In {world}:\n\n" + arm_table(done, world, here))
+    return "\n\n".join(parts) or "None is done yet."
