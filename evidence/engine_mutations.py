@@ -239,7 +239,7 @@ HEAVY: list[Mutation] = [
         ("a restarted engine is not checked", "restarted = self.sampler.restarts != self.restarts", "restarted = False"),
         ("samples far off are learnt from", "if not mean <= limit:", "if False:"),
         ("a wrong slope is ignored", "if slope and slope.wrong:", "if False:"),
-        ("noise without a ceiling", "if not noise <= ceiling:", "if False:"),
+        ("noise without a ceiling", "if not self.noise <= self.ceiling:", "if False:"),
     ),
     *edits(
         "engine/vllm/slope.py", ["tests/engine/vllm/test_slope.py"],
