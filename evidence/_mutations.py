@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from _lib import ROOT
 
@@ -36,6 +36,19 @@ class Mutation(NamedTuple):
 def edits(file: str, tests: Sequence[str], *named: tuple[str, str, str]) -> list[Mutation]:
     """Mutations of one file of the package: name, text, and what replaces it."""
     return [Mutation(name, file, old, new, tuple(tests)) for name, old, new in named]
+
+
+def judged(where: str, mutations: Sequence[Mutation], least: int, quick: bool, imports: Sequence[str] = ()) -> Any:
+    """Run all; what the verdict says of them. A full run needs at least so many."""
+    missed = survivors(mutations, imports)
+    return {
+        "claim": f"every hand-made mutation of {where} makes a test fail",
+        "value": len(mutations) - len(missed),
+        "goal": len(mutations),
+        "holds": not missed and (quick or len(mutations) >= least),
+        "missed": missed,
+        "quick": quick,
+    }
 
 
 def survivors(mutations: Sequence[Mutation], imports: Sequence[str] = ()) -> list[str]:

@@ -19,15 +19,17 @@ from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
 from agon.engine.build import PROMPT_ROOM, EngineName, base_files, build_sampler, default_engine
 from agon.engine.render import Renderer
+from agon.eval.draw import seed_of
 from agon.eval.engines import check_template
+from agon.eval.systems import SYSTEMS, headline
 from agon.eval.target import check_pair
 from agon.game.cascade import System, Turn, follow, turns
-from agon.game.peek import peek
+from agon.game.rules import Game
 from agon.protocols import Sampler
 from agon.rundir import RunDir
 from agon.rundir.adapter import check_adapter
 from agon.rundir.pair import PairDir, read_pair
-from agon.types import Completion, Direction, Policy, Problem, Request, Sampling, content_id, seed_for
+from agon.types import Completion, Direction, Policy, Problem, Request, Sampling, content_id
 
 MEMORY = 0.9
 """Share of a GPU that the engine may take: nothing is trained beside it."""
@@ -111,7 +113,7 @@ class Pair:
 
         async def draw(turn: Turn) -> Completion:
             if drawn and watch:
-                watch(Piece("peek", turn.seat, peek(drawn[0], self._clip)))
+                watch(Piece("peek", turn.seat, turn.peek or ""))
             drawn.append(await self._sample(problem, turn, watch))
             return drawn[-1]
 
@@ -120,7 +122,7 @@ class Pair:
 
     async def _sample(self, problem: Problem, turn: Turn, watch: Watch | None) -> Completion:
         """One completion, with the seed that an evaluation would give it."""
-        seed = seed_for(self.settings.seed, "eval", turn.stage, turn.seat.policy, problem.id, turn.index)
+        seed = seed_of(self.settings.seed, problem, turn)
         growing = watch and Growing("draft" if turn.stage == "draft" else "challenge", turn.seat, watch)
         completion = await self._sampler.sample(Request(turn.prompt, turn.seat, seed, self.settings.sampling, growing))
         if growing:
@@ -160,11 +162,9 @@ def _system(folder: PairDir, direction: Direction | str | None) -> System:
     """Who answers: as the arm deploys; a direction that is named always makes a cascade."""
     arm = folder.info.arm
     if direction is None and arm is not None and arm in ARMS:
-        rules = resolve(arm)
-        if rules["opponent"] == "self":
-            return (Policy.A, Policy.A)
-        if rules["opponent"] == "none" or not rules["show_draft"]:
-            return Policy.A
+        deployed = headline(Game(**resolve(arm)))
+        if deployed != "cascade":
+            return SYSTEMS.get(deployed, Policy.A)  # of a pair of single passes, A
     chosen = Direction(direction or folder.info.direction or Direction.AB)
     return (chosen.drafter, chosen.challenger)
 

@@ -88,11 +88,16 @@ class Evaluator:
 
     async def _draw(self, problem: Problem, turn: Turn) -> _Drawn:
         """One completion, seeded by problem, index, stage and policy; its verdict is awaited while others are drawn."""
-        seed = seed_for(self.seed, "eval", turn.stage, turn.seat.policy, problem.id, turn.index)
+        seed = seed_of(self.seed, problem, turn)
         began = time.perf_counter()
         completion = await self.sampler.sample(Request(turn.prompt, turn.seat, seed, self.sampling))
         seconds = round(time.perf_counter() - began, 3)  # as on disk: a result must not change when it is read again
         return _Drawn(turn, completion, seconds, asyncio.ensure_future(self.verify(problem, completion)))
+
+
+def seed_of(seed: int, problem: Problem, turn: Turn) -> int:
+    """The seed of a completion, the same wherever the system answers."""
+    return seed_for(seed, "eval", turn.stage, turn.seat.policy, problem.id, turn.index)
 
 
 async def _judged(problem: Problem, index: int, drawn: _Drawn) -> Rollout:

@@ -7,7 +7,7 @@ peek and order are the same wherever a pair answers. Prompts and peek are traini
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
@@ -25,6 +25,8 @@ class Turn:
     seat: Seat
     index: int
     prompt: Prompt
+    peek: str | None = field(default=None, compare=False)
+    """What the prompt quotes of the draft, for whoever shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def cascade(problem: Problem, index: int, drafter: Seat, challenger: Seat, clip:
     draft = yield _draft(problem, index, drafter)
     seen = peek(draft, clip)
     prompt = (refine_prompt if drafter == challenger else challenge_prompt)(problem, seen)
-    yield Turn(f"challenge {drafter.policy}", challenger, index, prompt)
+    yield Turn(f"challenge {drafter.policy}", challenger, index, prompt, seen)
     return Peeks(seen)
 
 

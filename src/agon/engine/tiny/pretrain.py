@@ -39,8 +39,20 @@ def pretrain(
     model: Any, batches: Iterator[Sequence[Example]], schedule: PretrainSchedule, report: Callable[[int, float], None]
 ) -> None:
     """Train `model` in place; `report` gets the step and its loss in nats per completion."""
-    optimizers = _optimizers(model, schedule)
     model.train()
+    take_lessons(model, list(model.parameters()), _optimizers(model, schedule), batches, schedule, report)
+    model.eval()
+
+
+def take_lessons(
+    model: Any,
+    parameters: Sequence[Any],
+    optimizers: Sequence[tuple[Any, float]],
+    batches: Iterator[Sequence[Example]],
+    schedule: PretrainSchedule,
+    report: Callable[[int, float], None],
+) -> None:
+    """Move some parameters of `model` with optimizers, each with its peak rate; see `pretrain`."""
     for step in range(schedule.steps):
         losses = []
         for _ in range(schedule.parts):
@@ -48,9 +60,8 @@ def pretrain(
             loss = completion_loss(model, examples) / schedule.parts
             loss.backward()
             losses.append(loss.item() * sum(len(completion) for _, completion in examples) / len(examples))
-        _step(model, optimizers, schedule.factor(step))
+        _step(parameters, optimizers, schedule.factor(step))
         report(step, sum(losses))
-    model.eval()
 
 
 def completion_loss(model: Any, examples: Sequence[Example]) -> Any:
@@ -81,10 +92,10 @@ def _optimizers(model: Any, schedule: PretrainSchedule) -> list[tuple[Any, float
     return [(muon, schedule.matrix_rate), (adam, schedule.other_rate)]
 
 
-def _step(model: Any, optimizers: list[tuple[Any, float]], factor: float) -> None:
+def _step(parameters: Sequence[Any], optimizers: Sequence[tuple[Any, float]], factor: float) -> None:
     import torch
 
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
     for optimizer, rate in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = rate * factor
