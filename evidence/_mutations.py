@@ -58,7 +58,7 @@ def survivors(mutations: Sequence[Mutation], imports: Sequence[str] = ()) -> lis
     missed = []
     with tempfile.TemporaryDirectory() as scratch:
         _demand_that_tests_pass(Path(scratch), mutations)
-        for mutation, caught in _judged(Path(scratch), mutations):
+        for mutation, caught in _outcomes(Path(scratch), mutations):
             print(f"{'caught ' if caught else 'MISSED '} {mutation.file:26} {mutation.name}", flush=True)
             missed += [] if caught else [mutation.name]
     return sorted(missed)
@@ -71,7 +71,7 @@ def _demand_that_tests_pass(scratch: Path, mutations: Iterable[Mutation]) -> Non
         sys.exit(f"the tests fail on the unmutated package:\n{_output(scratch / 'unmutated')}")
 
 
-def _judged(scratch: Path, mutations: Sequence[Mutation]) -> Iterator[tuple[Mutation, bool]]:
+def _outcomes(scratch: Path, mutations: Sequence[Mutation]) -> Iterator[tuple[Mutation, bool]]:
     """Each mutation and whether it was caught, as many at a time as there are cores."""
     waiting, running = list(enumerate(mutations)), dict[int, tuple[Path, Mutation]]()
     while waiting or running:

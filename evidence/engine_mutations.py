@@ -240,6 +240,14 @@ HEAVY: list[Mutation] = [
         ("samples far off are learnt from", "if not mean <= limit:", "if False:"),
         ("a wrong slope is ignored", "if slope and slope.wrong:", "if False:"),
         ("noise without a ceiling", "if not self.noise <= self.ceiling:", "if False:"),
+        ("a late adapter is no suspect", "            others[Suspect.BEFORE] = self._before[policy]\n", "            pass\n"),
+        ("an engine that never repeats itself is trusted to", "self.exact.repeats = alone == again", "self.exact.repeats = True"),
+    ),
+    *edits(
+        "engine/vllm/exact_draws.py", ["tests/engine/vllm/test_exact_draws.py"],
+        ("weights that did not move are an alarm", "!= flat(other))) > APART", "!= flat(other))) >= 0"),
+        ("the rival's draws are the base's", "policy.rival if suspect is Suspect.RIVAL else None", "None"),
+        ("the version before is the policy itself", "Stretch(before, 0.0)", "Stretch(before, 1.0)"),
     ),
     *edits(
         "engine/vllm/slope.py", ["tests/engine/vllm/test_slope.py"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -325,6 +326,40 @@ def test_one_token_that_is_far_off_is_reported(sampler: VLLMSampler, adapters: P
     assert canary.check_samples(step(0.0)) == []
     (warning,) = canary.check_samples(step(0.0, -1.15))
     assert "token of A differs by 0.05" in warning
+
+
+def one_step_later(sampler: VLLMSampler, adapters: Path, served: str) -> tuple[Canary, dict[Policy, Version]]:
+    """A canary in bfloat16 after a step that rounding hides; the engine serves `served` under the new name."""
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    canary, moved = ready(sampler, adapters, "bfloat16"), Version("a@1-moved")
+    shutil.copytree(adapters / "one", adapters / "moved")
+    sampler.publish(moved, adapters / "moved")
+    engine.loaded[moved] = adapters / served
+    canary.learner = canary.exact.learner = FakeLearner(a=0.101, b=0.2)
+    return canary, {Policy.A: moved, Policy.B: Version("b@0-two")}
+
+
+def test_an_engine_that_is_one_step_late_is_found_by_what_it_draws_alone(sampler: VLLMSampler, adapters: Path) -> None:
+    canary, versions = one_step_later(sampler, adapters, served="one")
+    with pytest.raises(EngineError, match="from a@1-moved what it draws from a@0-one, to the last bit"):
+        canary.check(versions)
+
+
+def test_a_step_that_rounding_hides_is_no_alarm(
+    sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(WEIGHTS, "moved", 0.1 + 1e-9)
+    canary, versions = one_step_later(sampler, adapters, served="moved")
+    canary.check(versions)
+
+
+def test_an_engine_that_draws_differently_each_time_is_left_to_the_slopes(sampler: VLLMSampler, adapters: Path) -> None:
+    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    logprob, calls = engine.logprob, count()
+    engine.logprob = lambda version: logprob(version) - 1e-9 * next(calls)  # type: ignore[method-assign]
+    canary, versions = one_step_later(sampler, adapters, served="one")
+    assert not canary.exact.repeats
+    canary.check(versions)
 
 
 def test_samples_of_the_version_before_stop_the_run(sampler: VLLMSampler, adapters: Path) -> None:

@@ -7,8 +7,8 @@ compared with the learner's. What counts as different is measured: the bare base
 noise between the two, throw-away adapters of large norm in every slot give the size of a real difference, and the
 tolerance is at most a tenth of that. Noise that the learner's own rounding does not explain means a different base.
 
-Rounding hides small differences from any distance. Those are found by a direction, on the step's samples: see
-`slope.py` and `suspects.py`.
+Rounding hides small differences from any distance. Those are found by what a version draws alone, which must not be
+what others draw (`exact_draws.py`), and by a direction, on the step's samples (`slope.py`, `suspects.py`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import numpy as np
 
 from agon.engine.fleet import RESUME
 from agon.engine.vllm.adapter_files import is_zero, throw_away
+from agon.engine.vllm.exact_draws import ExactDraws
 from agon.engine.vllm.fixed_prompts import Probe
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
@@ -81,13 +82,15 @@ class Canary:
     """Restarts of the engine before the last check."""
     probe: Probe = field(init=False)
     suspects: Suspects = field(init=False)
+    exact: ExactDraws = field(init=False)
     _current: Mapping[Policy, Version] = field(default_factory=dict)
     _before: Mapping[Policy, Version] = field(default_factory=dict)
     _sampled: bool = False
     """Whether the samples of a step have been seen: the first ones calibrate."""
 
     def __post_init__(self) -> None:
-        self.probe, self.suspects = Probe(self.sampler, self.temperature), Suspects(self.learner)
+        self.probe = Probe(self.sampler, self.temperature)
+        self.suspects, self.exact = Suspects(self.learner), ExactDraws(self.learner)
 
     @property
     def tolerance(self) -> float:
@@ -110,11 +113,14 @@ class Canary:
             self._calibrate_without_restart(policy, self.sampler.folder_of(version))
         self._remember(versions)
         self.measured.clear()
-        self.restarts, drawn = self.probe.draw_without_restart(list(versions.values()))
+        drawn = self.probe.draw_without_restart(list(versions.values()))
+        self.restarts = drawn.restarts
+        self.exact.keep(drawn.alone, [BASE, *self._before.values()])
         for policy, version in versions.items():
-            self._demand(version, policy, drawn[version])
+            self._judge_exactly(policy, version)
+            self._demand(version, policy, drawn.together[version])
             if is_zero(self.sampler.folder_of(version)):
-                self._demand(version, None, drawn[version])
+                self._demand(version, None, drawn.together[version])
 
     def recheck(self, versions: Mapping[Policy, Version]) -> bool:
         """Compare again if the engine was restarted since the last check; return whether it was."""
@@ -151,6 +157,18 @@ class Canary:
             return []
         expected = f"expected: at most {self.outlier:.2g}"
         return [f"a token of {name} differs by {largest:.2g} nats between engine and learner ({expected})"]
+
+    def _judge_exactly(self, policy: Policy, version: Version) -> None:
+        """EngineError where a version draws what a suspect draws, to the last bit."""
+        others = {Suspect.RIVAL: self._current[policy.rival], Suspect.BASE: BASE}
+        if policy in self._before:
+            others[Suspect.BEFORE] = self._before[policy]
+        if suspect := self.exact.same(policy, version, others, self._folder_before(policy)):
+            raise EngineError(
+                f"the engine draws from {version} what it draws from {others[suspect]}, to the last bit, though the "
+                "learner tells them apart: it samples from the wrong weights",
+                fix=self._fix,
+            )
 
     def _judge_slopes(self, policy: Policy) -> None:
         """EngineError where a suspect's weights are nearer to the samples than the policy's."""
@@ -213,6 +231,9 @@ class Canary:
 
     def _measure_noise(self, policy: Policy, throw_away: Path) -> None:
         """How far engine and learner are apart on the bare base, and the learner from itself."""
+        alone, again = self.probe.draw_alone(BASE), self.probe.draw_alone(BASE)
+        self.exact.keep({BASE: alone}, ())
+        self.exact.repeats = alone == again
         drawn = self.probe.draw([BASE], CALIBRATED)[BASE]
         differences = self._differences(None, drawn)
         self.noise, self.worst = fmean(differences), max(differences)
