@@ -1,210 +1,276 @@
-"""One optimizer step in bfloat16: what `Canary.check_samples` says about real rows, as they are and under false names.
+"""One optimizer step in bfloat16: SmolLM2-135M learns by the recipe's steps, and the engine is made to fail in some.
 
-Every round takes the rows that the engine drew from one version of a policy (`_stale_rows.py`). As they are, they are
-what a healthy engine returns. Given to a canary whose learner is a step further, they are what an engine returns that
-is a step late; rows of the rival and of the bare base are what one returns that swaps or ignores adapters. Scores are
-kept, so that judging may be interrupted too.
+Adapters, optimizer, rate and loss are the recipe's; groups and completions are small, since the size of a step hardly
+depends on them. Every step publishes both policies to a real vLLM and learns from what that draws: the canary must not
+stop it. In some steps the engine first serves the old weights under the new name, then the base's, then the other
+policy's: the canary must stop each, and does not know what was done. Results are kept as they come; a run that was
+interrupted goes on.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Sequence
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
-from types import SimpleNamespace
+from statistics import fmean, pstdev
 from typing import Any
 
-from _lib import median
-from _stale_rows import (
-    CALIBRATED,
-    GROUP,
-    IGNORED,
-    LEARNT,
-    ROUNDS,
-    WARM,
-    Work,
-    checkpoint,
-    draw,
-    make_learner,
-    tested,
-    write,
-)
+from _lib import ROOT, data_dir
+from agon.config import Config, load_config
 from agon.engine.synthetic import rollout, stream
-from agon.engine.vllm.slope import Slope
-from agon.engine.vllm.suspects import MOST, PARTS, Suspect
-from agon.errors import EngineError
-from agon.protocols import Stretch, Tokens
-from agon.types import Policy
+from agon.protocols import Tokens, Update
+from agon.types import Message, Policy, Prompt, Quote, Sampling, Stream, Version, seed_for
 
-SETS, HEALTHY = 10, 48
-"""Healthy checks per round, and their rows; no two share one. Their slopes pool, as those of a run's steps do."""
-LAGS, SEEN = (1, 2, 3, 4, 6, 8), 0.95
-"""Steps that an engine may be late, and the share of rounds in which that must be caught."""
-GOAL = {
-    **{"rounds": ROUNDS, "late": 19, "swapped": 20, "ignored": 20},
-    **{"healthy checks": 200, "false alarms": 0, "tokens": 20_000},
-}
+STEPS, ROUNDS, WARM = 101, 20, 6
+"""Steps; those with faults, spread over what follows the first ones. Every step but the first has a version before."""
+GROUP, LONGEST, SHORT = 8, 32, 130
+"""Rows that a policy learns from in a step, tokens of a completion at most, and characters of a question."""
+MORE, MOST = 32, 20_000
+"""Rows that are drawn at a time from an engine that swaps, until the canary stops it, and their tokens in all."""
+GOAL = {"late": 19, "ignored": 20, "swapped": 20, "healthy checks": 200, "false alarms": 0, "tokens": MOST}
 
 
 def prove(root: Path) -> dict[str, Any]:
-    """Draw what is missing, judge every round, and count."""
-    work = Work(root, checkpoint(root / "base"))
-    work.check_settings()
-    draw(work)
-    return judge(work)
+    """Train to the end, or on from where it was interrupted, and count."""
+    base = checkpoint(root / "base")
+    bench = Bench(root, base, make_learner(base), questions())
+    if saved := sorted((root / "states").glob("[0-9]*[0-9]")):
+        bench.learner.load(saved[-1])
+    with running_engine(base) as bench.sampler:
+        bench.learner.fit(bench.streams, bench.after_step)
+    return counted([json.loads(line) for line in bench.results.read_text().splitlines()][:STEPS])
 
 
-def holds(found: dict[str, Any]) -> bool:
-    caught = found["caught"]
-    return (
-        found["rounds"] == ROUNDS
-        and all(caught[name] >= GOAL[name] for name in caught)
-        and found["healthy checks"] >= GOAL["healthy checks"]
-        and found["false alarms"] <= GOAL["false alarms"]
-        and found["tokens of a late check"] <= GOAL["tokens"]
-    )
-
-
-def judge(work: Work) -> dict[str, Any]:
-    """What the canary says in the rounds that have been drawn."""
-    bench = Judge.of(work)
-    rounds = [step for step in range(WARM, WARM + ROUNDS) if work.drawn(step)]
-    for number, step in enumerate(rounds, 1):
-        bench.round(step)
-        print(f"round {number} of {ROUNDS}: {bench.line()}", flush=True)
-    caught = {name: sum(found) for name, found in bench.caught.items()}
-    lag = next((n for n in LAGS if bench.share(n) >= SEEN), None)
+def counted(steps: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    rounds = [step["caught"] for step in steps if step["caught"]]
+    tokens = [step["tokens"] for step in steps if step["caught"]]
     return {
-        **{"rounds": len(rounds), "healthy checks": bench.healthy, "false alarms": bench.alarms, "caught": caught},
-        **{"smallest lag seen": lag, "tokens of a late check": bench.most, "distinct rows": bench.distinct(rounds)},
-        **{"slopes": {name: summary(found) for name, found in bench.slopes.items() if found}},
+        **{name: sum(found[name] for found in rounds) for name in ("late", "ignored", "swapped")},
+        **{"rounds": len(rounds), "steps": len(steps), "tokens until swapped is seen": max(tokens, default=0)},
+        **{"healthy checks": 2 * len(steps), "false alarms": sum(len(step["alarms"]) for step in steps)},
+        "moved": {"mean": round(fmean(step["moved"] for step in steps[1:]), 4), "unit": "nats per token and step"},
     }
 
 
-@dataclass(slots=True)
-class KeptLearner:
-    """The real learner at any of its versions; every score is computed once."""
+def holds(found: dict[str, Any]) -> bool:
+    caught = all(found[name] >= GOAL[name] for name in ("late", "ignored", "swapped", "healthy checks"))
+    return caught and not found["false alarms"] and found["rounds"] == ROUNDS
 
-    work: Work
-    step: int = 0
-    _real: Any = None
-    _at: int | None = None
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
-        path = self.work.root / "scores" / f"{self._key(policy, rows, stretch)}.json"
-        if not path.exists():
-            order = sorted(range(len(rows)), key=lambda n: -len(rows[n].prompt_ids) - len(rows[n].completion_ids))
-            scored = dict(zip(order, self._held().score(policy, [rows[n] for n in order], stretch), strict=True))
-            write(path, json.dumps([scored[n] for n in range(len(rows))]))
-        kept: list[list[float]] = json.loads(path.read_text())
-        return kept
-
-    def _key(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None) -> str:
-        weights = self.work.version(self.step, policy) if policy else "base"
-        way = f"{stretch.origin and stretch.origin.name} {stretch.factor!r}" if stretch else ""
-        ids = [(row.prompt_ids, row.completion_ids) for row in rows]
-        return hashlib.sha256(repr((weights, way, ids)).encode()).hexdigest()[:32]
-
-    def _held(self) -> Any:
-        self._real = self._real or make_learner(self.work)
-        if self._at != self.step:
-            for policy in Policy:
-                self._real.pair.load(policy, self.work.folder(self.step, policy))
-            self._at = self.step
-        return self._real
+def has_faults(step: int) -> bool:
+    return step in {WARM + n * (STEPS - WARM) // ROUNDS for n in range(ROUNDS)}
 
 
 @dataclass(slots=True)
-class Judge:
-    """`Canary.check_samples` over the rows of all rounds. Slopes pool over the checks of one round, and no further."""
+class Bench:
+    """A learner and an engine that play the steps, and what the canary said in each."""
 
-    work: Work
-    learner: KeptLearner
-    canary: Any
-    caught: dict[str, list[bool]] = field(default_factory=lambda: {"late": [], "swapped": [], "ignored": []})
-    slopes: dict[str, list[Slope]] = field(default_factory=lambda: {"right": [], "late": []})
-    healthy: int = 0
-    alarms: int = 0
-    most: int = 0
+    root: Path
+    base: Path
+    learner: Any
+    questions: list[tuple[str, str]]
+    sampler: Any = None
+    canary: Any = None
+    done: dict[str, Any] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, work: Work) -> Judge:
-        """With what the canary calibrated on the engine before its first step."""
+    @property
+    def results(self) -> Path:
+        return self.root / "steps.jsonl"
+
+    def streams(self, step: int) -> list[Stream]:
+        """Publish both policies, try the faults if it is their turn, check, draw, check the samples."""
         from agon.engine.vllm.canary import Canary
 
-        learner, found = KeptLearner(work), json.loads((work.root / "checks" / "000.json").read_text())
-        published = SimpleNamespace(folder_of=work.folder_of)
-        canary = Canary(published, learner, slots=4, **{name: found[name] for name in CALIBRATED})
-        return cls(work, learner, canary)
+        self.canary = self.canary or Canary(self.sampler, self.learner, slots=4)
+        before = dict(self.canary._current)
+        versions = {policy: self._publish(step, policy) for policy in Policy}
+        self.done = {"step": step, "caught": {}, "tokens": 0, "alarms": []}
+        if has_faults(step) and before:
+            self._faults(step, before, versions)
+        self._healthy(lambda: self.canary.check(versions))
+        rows = {policy: self._draw(versions[policy], f"{step}", GROUP) for policy in Policy}
+        self.done["moved"] = self._moved(Policy.A, [tokens for tokens, _ in rows[Policy.A]])
+        streams = [stream(policy, [list(group_of(policy, rows[policy]))]) for policy in Policy]
+        self._healthy(lambda: self.canary.check_samples(streams))
+        return streams
 
-    def round(self, step: int) -> None:
-        policy = tested(step)
-        rows = self._rows(step, policy)[:HEALTHY]
+    def after_step(self, update: Update) -> bool:
+        """Keep the learner and the step's results together: a run that goes on repeats no step."""
+        step, states = update.step + 1, self.root / "states"
+        shutil.rmtree(states / "part", ignore_errors=True)
+        self.learner.save(states / "part")
+        (states / "part").rename(states / f"{step:03d}")
+        shutil.rmtree(states / f"{step - 1:03d}", ignore_errors=True)
+        kept = self.results.read_text().splitlines()[: step - 1] if self.results.exists() else []
+        self.results.write_text("".join(f"{line}\n" for line in [*kept, json.dumps(self.done)]))
+        print(json.dumps(self.done), flush=True)
+        return True
+
+    def _publish(self, step: int, policy: Policy) -> Version:
+        folder = self.root / "versions" / f"{step:03d}{policy.value}"
+        shutil.rmtree(folder, ignore_errors=True)
+        version = Version.of(policy, step, self.learner.export(policy, folder)[:8])
+        self.sampler.publish(version, folder)
+        return version
+
+    def _faults(self, step: int, before: dict[Policy, Version], versions: dict[Policy, Version]) -> None:
+        """Serve the wrong weights in each way, one policy's in even rounds and the other's in odd ones."""
+        adapters = self.sampler.fleet.engine._adapters
+        policy = Policy.A if step % 2 else Policy.B
+        right, caught, new = dict(adapters), self.done["caught"], versions[policy]
+        adapters[new] = right[before[policy]]
+        caught["late"] = self._stops(lambda: self.canary.check(versions))
+        adapters[new] = self._zeros(new)
+        caught["ignored"] = self._stops(lambda: self.canary.check(versions))
+        for mine, other in (Policy.A, Policy.B), (Policy.B, Policy.A):
+            adapters[versions[mine]] = right[versions[other]]
+        caught["swapped"] = self._stops(lambda: self.canary.check(versions)) or self._swapped(step, policy, new)
+        adapters.clear()
+        adapters.update(right)
         self.canary.suspects.slopes.clear()
-        pooled = list[Slope]()
-        for number in range(SETS):
-            self.healthy += 1
-            self.alarms += self._stops(step, policy, rows[number::SETS])
-            pooled.append(self.canary.suspects.slopes[policy, Suspect.BEFORE])
-        self.slopes["right"].append(min(pooled, key=lambda slope: slope.error))
-        self.caught["late"].append(self._late(step, 1))
-        self.slopes["late"].append(self.canary.suspects.slopes[policy, Suspect.BEFORE])
-        for name, wrong in ("swapped", self._rows(step, policy.rival)), ("ignored", self._rows(step, None)):
-            self.canary.suspects.slopes.clear()
-            self.caught[name].append(self._stops(step, policy, wrong[:IGNORED], others=True))
 
-    def share(self, lag: int) -> float:
-        """Rounds in which an engine that is so many steps late is caught; one step has been tried already."""
-        steps = [n for n in range(WARM, WARM + ROUNDS) if self.work.drawn(n) and self.work.trained(n + lag)]
-        found = self.caught["late"] if lag == 1 else [self._late(step, lag) for step in steps]
-        return sum(found) / len(found) if found else 0.0
+    def _swapped(self, step: int, policy: Policy, version: Version) -> bool:
+        """Whether the canary stops a run by the samples, of which ever more are drawn."""
+        suspects, number = self.canary.suspects, 0
+        suspects.slopes.clear()
+        while self.done["tokens"] < MOST:
+            rows = self._draw(version, f"{step} swapped {number}", MORE)
+            drawn = [rollout(policy, n, tokens, None) for n, (tokens, _) in enumerate(rows)]
+            count = sum(len(tokens.completion_ids) for tokens, _ in rows)
+            suspects.tokens, number = 4 * count, number + 1  # the rival is tested with a fourth of this
+            self.done["tokens"] += count
+            try:
+                if self._stops(lambda drawn=drawn: self.canary.check_samples([stream(policy, [drawn])])):
+                    return True
+            finally:
+                suspects.tokens = None
+        return False
 
-    def line(self) -> str:
-        caught = ", ".join(f"{name} {sum(found)} of {len(found)}" for name, found in self.caught.items())
-        read = ", ".join(
-            f"{name} {found[-1].value:.2f} +- {found[-1].error:.2f}" for name, found in self.slopes.items()
-        )
-        return f"caught: {caught}; {self.alarms} false alarms in {self.healthy}; slopes now: {read}"
+    def _zeros(self, version: Version) -> Any:
+        """The bare base, as an adapter of zeros."""
+        from safetensors.torch import load_file, save_file
 
-    def distinct(self, steps: Sequence[int]) -> int:
-        """Rows that were judged; no two checks of one kind share any."""
-        return sum(
-            len(self._rows(step, policy)) for step in steps for policy in (tested(step), tested(step).rival, None)
-        )
+        source = self.sampler.folder_of(version)
+        folder = source.with_name(f"{source.name}-zeros")
+        shutil.copytree(source, folder, dirs_exist_ok=True)
+        weights = load_file(source / "adapter_model.safetensors")
+        save_file({name: 0 * tensor for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
+        zeros = Version.of(Policy.A, int(source.name[:3]), "zeros")
+        self.sampler._bridge.call(self.sampler.fleet.engine.load(zeros, folder))
+        return self.sampler.fleet.engine._adapters.pop(zeros)
 
-    def _late(self, step: int, lag: int) -> bool:
-        """The engine still serves the version of `step` when the learner, `lag` steps further, asks it for new rows.
+    @staticmethod
+    def _stops(check: Any) -> bool:
+        from agon.errors import EngineError
 
-        Those that the learner took that step from are not new, and are left out.
-        """
-        rows = self._rows(step, tested(step))[GROUP * LEARNT :]
-        self.canary.suspects.slopes.clear()
-        self.most = max(self.most, sum(len(row.completion_ids) for row in rows))
-        return self._stops(step + lag, tested(step), rows)
-
-    def _stops(self, step: int, policy: Policy, rows: Sequence[Tokens], others: bool = False) -> bool:
-        """Whether the canary stops a run whose engine returns these rows as samples of the policy at this step."""
-        self.learner.step = step
-        for number in (step - 1, step):
-            self.canary._remember({each: self.work.version(number, each) for each in Policy})
-        count = sum(len(row.completion_ids) for row in rows)
-        self.canary.suspects.tokens = min(PARTS * count if others else count, 2 * MOST)
-        samples = stream(policy, [[rollout(policy, n, row, None) for n, row in enumerate(rows)]])
         try:
-            self.canary.check_samples([samples])
+            check()
         except EngineError as error:
             print(f"  {error}", flush=True)
             return True
         return False
 
-    def _rows(self, step: int, policy: Policy | None) -> list[Tokens]:
-        return [row.tokens for row in self.work.rows(f"{step:03d}{policy.value if policy else 'base'}")]
+    def _healthy(self, check: Any) -> None:
+        from agon.errors import EngineError
+
+        try:
+            check()
+        except EngineError as error:
+            self.done["alarms"].append(str(error))
+
+    def _moved(self, policy: Policy, rows: Sequence[Tokens]) -> float:
+        """How far the last step moved a policy's log-probs on its own rows, as the learner sees it in bfloat16."""
+        from agon.protocols import Stretch
+
+        if not (folder := self.canary._folder_before(policy)):
+            return 0.0
+        now, then = self.learner.score(policy, rows), self.learner.score(policy, rows, Stretch(folder, 0.0))
+        return fmean(abs(one - two) for x, y in zip(now, then, strict=True) for one, two in zip(x, y, strict=True))
+
+    def _draw(self, version: Version, name: str, count: int) -> list[tuple[Tokens, float]]:
+        """Completions on questions that a name chooses, with their rewards."""
+        from agon.engine.protocol import Draw
+
+        draws, golds = list[Draw](), list[str]()
+        for number in range(count):
+            question, gold = self.questions[seed_for("question", name, number // GROUP) % len(self.questions)]
+            ids = self.sampler.renderer.render(Prompt((Message("user", (Quote(question),)),))).ids
+            draws.append(Draw(ids, version, seed_for("row", version, name, number), Sampling(1.0, 1.0, LONGEST)))
+            golds.append(gold)
+        drawn = zip(draws, golds, self.sampler.draw_all(draws), strict=True)
+        return [(Tokens(d.ids, got.ids, got.logprobs), self._reward(got, gold)) for d, gold, got in drawn]
+
+    def _reward(self, drawn: Any, gold: str) -> float:
+        """Right, and full of figures: no group is dead, and every step moves both policies."""
+        text = self.sampler.renderer.text(drawn.ids)
+        return float(gold in text.replace(",", "").split()) + sum(map(str.isdigit, text)) / max(len(text), 1)
 
 
-def summary(slopes: Sequence[Slope]) -> dict[str, float]:
-    values, errors = [slope.value for slope in slopes], [slope.error for slope in slopes]
-    named = {"mean": fmean(values), "least": min(values), "most": max(values), "median error": median(errors)}
-    return {name: round(value, 3) for name, value in named.items()}
+def group_of(policy: Policy, rows: Sequence[tuple[Tokens, float]]) -> Iterator[Any]:
+    """A group with its advantages."""
+    rewards = [reward for _, reward in rows]
+    mean, spread = fmean(rewards), pstdev(rewards)
+    for index, (tokens, reward) in enumerate(rows):
+        yield rollout(policy, index, tokens, (reward - mean) / (spread + 1e-4))
+
+
+def checkpoint(folder: Path) -> Path:
+    """The folder that AGON_SMOLLM2 names, or a checkpoint made in `folder`."""
+    if named := os.environ.get("AGON_SMOLLM2"):
+        return Path(named).resolve()
+    if not (folder / "config.json").exists():
+        subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], check=True, stdout=sys.stderr)
+    return folder
+
+
+def recipe(base: Path) -> Config:
+    """The paper's recipe for a small base, at a constant rate: with its warmup the first steps are next to nothing."""
+    config = load_config(ROOT / "configs" / "paper" / "base.yaml")
+    fast = {"schedule": "constant", "warmup": 0.0, "micro_batch": 8, "gradient_checkpointing": False}
+    return config.model_copy(
+        update={
+            "model": config.model.model_copy(update={"name": str(base)}),
+            "train": config.train.model_copy(update=fast | {"max_completion_tokens": LONGEST}),
+        }
+    )
+
+
+def make_learner(base: Path) -> Any:
+    import torch
+
+    from agon.engine.trl.learner import TRLLearner
+
+    torch.set_num_threads(1)
+    config = recipe(base)
+    return TRLLearner(config.model, config.train, total_steps=STEPS)
+
+
+@contextmanager
+def running_engine(base: Path) -> Iterator[Any]:
+    from agon.engine.fleet import Fleet
+    from agon.engine.vllm.local import LocalEngine
+    from agon.engine.vllm.sampler import VLLMSampler
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    rank = recipe(base).model.lora.rank
+    engine = LocalEngine(str(base), dtype="bfloat16", context=512, rank=rank, max_loras=4, memory=0.4)
+    sampler = VLLMSampler(str(base), Fleet(engine, patience=1800.0))
+    try:
+        yield sampler
+    finally:
+        sampler.close()
+
+
+def questions() -> list[tuple[str, str]]:
+    """Short questions of GSM8K with their answers."""
+    folder = data_dir()
+    if folder is None:
+        raise SystemExit("set AGON_DATA to a folder with gsm8k/train.jsonl")
+    rows = [json.loads(line) for line in (folder / "gsm8k" / "train.jsonl").read_text().splitlines()]
+    return [(row["question"], row["answer"].split("####")[1].strip()) for row in rows if len(row["question"]) <= SHORT]
