@@ -6,9 +6,9 @@ must be caught by the canary, which does not know what was broken.
 
 All of that is in float32 on a small random base. The rest is in bfloat16 on SmolLM2-135M (`_stale_bf16.py`), where
 rounding is ten times as large as an optimizer step of the recipe: an engine that is one step late, swaps adapters or
-ignores them must be caught by a step's samples, and those of a healthy one must give no alarm. It takes hours on
-two cores, keeps what it has done in the folder that `--work` names, and goes on from there. `--quick` leaves it out.
-The environment variable AGON_SMOLLM2 names a checkpoint that `scripts/make_smollm2` made; without it, one is made.
+ignores them must be caught, and a healthy one must give no alarm. It takes about an hour on two cores, keeps what it
+has done in the folder that `--work` names, and goes on from there. `--quick` leaves it out. The environment variable
+AGON_SMOLLM2 names a checkpoint that `scripts/make_smollm2` made; without it, one is made.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def main() -> None:
     still = canary.tolerance / 10  # a batch of another make-up rounds differently
     verdict(
         "publishing A changes A and not B; reuse is refused; stale, swapped, ignored and stale-KV adapters are caught, "
-        "in bfloat16 by the samples of one step, one step late",
+        "in bfloat16 one optimizer step late",
         {"caught": caught, "refused": refused, **honest, "bfloat16": small},
         {
             **{"caught": rounds, "refused": True, "false alarms": 0, "A moved": canary.tolerance, "B moved": still},
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def work_folder() -> Path:
-    """Where the bfloat16 part keeps adapters, rows and scores: `--work`, which is then out of the arguments."""
+    """Where the bfloat16 part keeps its learner and its results: `--work`, which is then out of the arguments."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir(), "agon-stale-bf16"))
     found, sys.argv[1:] = parser.parse_known_args()
