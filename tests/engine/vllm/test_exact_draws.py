@@ -19,12 +19,12 @@ OTHERS = {Suspect.RIVAL: B, Suspect.BASE: BASE, Suspect.BEFORE: OLD}
 class Learner:
     """Log-probs of the weights of A, B, the base and the version before; `differing` of ten tokens know them apart."""
 
-    def __init__(self, differing: int = 10) -> None:
-        self.differing = differing
+    def __init__(self, differing: int = 10, rival: float = -2.0) -> None:
+        self.differing, self.rival = differing, rival
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
         name = stretch.origin.name if stretch and stretch.origin else policy.value if policy else "base"
-        value = {"a": -1.0, "b": -2.0, "base": -3.0, "before": -4.0}[name]
+        value = {"a": -1.0, "b": self.rival, "base": -3.0, "before": -4.0}[name]
         assert not stretch or stretch.factor == 0, "the version before, as it is"
         return [[value] * self.differing + [-9.0] * (10 - self.differing) for _ in rows]
 
@@ -56,6 +56,11 @@ def test_weights_that_the_learner_hardly_tells_apart_are_no_alarm(differing: int
     """A step may change nothing: its rate was zero, its groups were dead, or rounding swallowed it."""
     exact = engine(Learner(differing), a=drawn(-4.1))
     assert (exact.same(Policy.A, A, OTHERS, Path("before")) is Suspect.BEFORE) == alarm
+
+
+def test_policies_that_have_not_moved_apart_draw_the_same() -> None:
+    exact = engine(Learner(rival=-1.0), a=drawn(-2.1))
+    assert exact.same(Policy.A, A, OTHERS, Path("before")) is None
 
 
 def test_a_version_before_that_is_gone_is_no_alarm() -> None:
