@@ -32,9 +32,9 @@ STEPS, WARM, ROUNDS = 51, 10, 20
 played, as the first step after an interruption cannot be late."""
 GROUP, LONGEST, SHORT = 4, 32, 130
 """Rows that a policy learns from in a step, tokens of a completion at most, and characters of a question."""
-MORE, MOST = 32, 20_000
+MORE, MOST = 16, 20_000
 """Rows that are drawn at a time from an engine that swaps, until the canary stops it, and the most tokens of theirs."""
-SETTINGS = (STEPS, WARM, GROUP, LONGEST, SHORT, MORE, MOST)
+SETTINGS = (STEPS, WARM, GROUP, LONGEST, SHORT, MOST)
 GOAL = {"late": 0.95, "ignored": 1.0, "swapped": 1.0, "rounds": ROUNDS, "healthy checks": 200, "false alarms": 0}
 
 
