@@ -21,7 +21,7 @@ def model_config(**fields: Any) -> Model:
 
 
 def train_config(**fields: Any) -> Train:
-    settings = {"warmup": 0.0, "micro_batch": 4, "max_completion_tokens": 24, "learning_rate": 1e-3}
+    settings = {"warmup": 0.0, "tokens_per_pass": 80, "max_completion_tokens": 24, "learning_rate": 1e-3}
     return Train.model_validate(settings | fields)
 
 

@@ -244,7 +244,7 @@ def checkpoint(folder: Path) -> Path:
 def recipe(base: Path) -> Config:
     """The paper's recipe for a small base, at a constant rate: with its warmup the first steps are next to nothing."""
     config = load_config(ROOT / "configs" / "paper" / "base.yaml")
-    fast = {"schedule": "constant", "warmup": 0.0, "micro_batch": 8, "gradient_checkpointing": False}
+    fast = {"schedule": "constant", "warmup": 0.0, "tokens_per_pass": 2048, "gradient_checkpointing": False}
     return config.model_copy(
         update={
             "model": config.model.model_copy(update={"name": str(base)}),

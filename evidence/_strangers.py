@@ -42,7 +42,7 @@ from agon.types import Policy
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
 SIZES = [
     *("data.train.take=4", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=1", "game.group_size=2"),
-    *("train.max_completion_tokens=8", "eval.max_completion_tokens=8", "eval.points=0", "train.micro_batch=2"),
+    *("train.max_completion_tokens=8", "eval.max_completion_tokens=8", "eval.points=0", "train.tokens_per_pass=40"),
 ]
 SECRET = "the-key-of-this-machine"
 EVIL = "evil_stranger"

@@ -69,7 +69,9 @@ def _copy(gradient: torch.Tensor | None) -> torch.Tensor | None:
 
 def run(policies: Iterable[Policy] = Policy, dead: Dead = lambda step, policy: False, **train: Any) -> Spy:
     """Train `STEPS` steps and look on."""
-    learner = TRLLearner(model_config(), train_config(micro_batch=5, **train), total_steps=STEPS, base=random_base())
+    learner = TRLLearner(
+        model_config(), train_config(tokens_per_pass=100, **train), total_steps=STEPS, base=random_base()
+    )
     spy = Spy(learner)
     learner.trainer.add_callback(spy)
     learner.fit(lambda step: streams(step, policies, dead), lambda update: True)

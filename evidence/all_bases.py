@@ -44,7 +44,7 @@ SETTINGS = [
     *("model.lora.rank=8", "model.init.b_noise_std=0.05", "verifier=all_bases:odd"),
     *(f"data.{split}.preset=tabletop" for split in ("train", "dev", "held_out")),
     *(f"data.{split}.take={count}" for split, count in (("train", 4), ("dev", 2), ("held_out", 2))),
-    *(f"train.max_steps={STEPS}", "train.problems_per_step=2", "game.group_size=4", "train.micro_batch=4"),
+    *(f"train.max_steps={STEPS}", "train.problems_per_step=2", "game.group_size=4", "train.tokens_per_pass=80"),
     *("train.max_completion_tokens=16", "train.max_peek_tokens=32", "eval.max_completion_tokens=16"),
     *("train.learning_rate=1e-2", "train.warmup=0.0", "eval.points=0", "sampler.max_model_len=640"),
 ]

@@ -34,7 +34,7 @@ from process_faults import CLOSE, VLLM, differences
 EXTRA_SOURCES = ("src/agon/cli/train.py", "configs/tabletop")
 OVERRIDES = [
     "data.train.take=60", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=2", "game.group_size=2",
-    "train.micro_batch=4", "eval.points=2", "save.every=1", "save.keep=3",
+    "train.tokens_per_pass=80", "eval.points=2", "save.every=1", "save.keep=3",
 ]  # fmt: skip
 ON_VLLM = [*VLLM, "train.max_completion_tokens=48", "eval.max_completion_tokens=48", "train.learning_rate=5e-5"]
 """At a larger rate Adam would turn the last bits of a log-prob into differences of a whole step."""

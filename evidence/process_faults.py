@@ -37,7 +37,7 @@ EXTRA_SOURCES = ("src/agon/cli/train.py", "configs/tabletop", "evidence/_faulty_
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
 SIZES = [
     "data.train.take=400", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=4", "game.group_size=4",
-    "train.max_completion_tokens=48", "eval.max_completion_tokens=48", "eval.points=0", "train.micro_batch=4",
+    "train.max_completion_tokens=48", "eval.max_completion_tokens=48", "eval.points=0", "train.tokens_per_pass=80",
     "train.learning_rate=5e-5", "save.every=1000",
 ]  # fmt: skip
 VLLM = ["sampler.engine=vllm", "sampler.max_model_len=512"]

@@ -36,7 +36,7 @@ from agon.game.advantage import advantages
 from agon.protocols import Tokens
 from agon.types import Policy, Stream
 
-STEPS, GROUPS, SIZE, MICRO = 5, 4, 4, 4
+STEPS, GROUPS, SIZE, MICRO, TOKENS = 5, 4, 4, 4, 80
 CLIP = 0.05  # below every gradient norm of this run, so that clipping takes part in the comparison
 RATES = {"sgd": 0.05, "adamw": 1e-3}
 GOALS = {"sgd": 1e-6, "adamw": 1e-5}
@@ -74,7 +74,7 @@ QUICK = CASES[1], CASES[-2]
 def ours(case: Case) -> tuple[dict[Policy, list[float]], dict[Policy, Weights], dict[Policy, Weights]]:
     """By policy: losses by step, the adapter before, the adapter after."""
     rate = RATES[case.optimizer]
-    train = train_config(loss=case.loss, micro_batch=MICRO, beta=case.beta, clip_norm=CLIP, learning_rate=rate)
+    train = train_config(loss=case.loss, tokens_per_pass=TOKENS, beta=case.beta, clip_norm=CLIP, learning_rate=rate)
     learner = TRLLearner(model_config(), train, total_steps=STEPS, base=random_base(), optimizer=case.optimizer)
     before = {policy: weights(learner, policy) for policy in Policy}
     losses: dict[Policy, list[float]] = {policy: [] for policy in Policy}

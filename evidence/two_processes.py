@@ -79,7 +79,7 @@ def train(rank: int, world: int, job: Job) -> dict[str, Any]:
 
     share = GROUPS // world
     mine = range(rank * share, (rank + 1) * share)
-    settings = train_config(loss=job.loss, beta=job.beta, micro_batch=3, learning_rate=job.rate)
+    settings = train_config(loss=job.loss, beta=job.beta, tokens_per_pass=60, learning_rate=job.rate)
     learner = TRLLearner(model_config(), settings, total_steps=STEPS, base=random_base(), optimizer=job.optimizer)
     if learner.processes != world:
         raise RuntimeError(f"{learner.processes} processes instead of {world}")

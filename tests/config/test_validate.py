@@ -76,7 +76,7 @@ game:
   show_draft: no
   stack: advv
 train:
-  micro_batch: 0
+  tokens_per_pass: 0
   warmup: .inf
   banana: 1
 sampler: {engine: hf, url: "http://localhost"}
@@ -102,7 +102,7 @@ report_to: [wandbb]
         "run.yaml:12: game.grop_size: unknown key; did you mean game.group_size?",
         "run.yaml:13: game.show_draft: should be a valid boolean, not 'no'; write true or false",
         "run.yaml:14: game.stack: should be 'coop', 'adv' or 'margin', not 'advv'; did you mean adv?",
-        "run.yaml:16: train.micro_batch: should be greater than or equal to 1, not 0",
+        "run.yaml:16: train.tokens_per_pass: should be greater than or equal to 1, not 0",
         "run.yaml:17: train.warmup: should be a finite number, not inf",
         "run.yaml:18: train.banana: unknown key",
         "run.yaml:19: sampler.url: only engine vllm samples from a server",

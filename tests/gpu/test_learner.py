@@ -45,7 +45,7 @@ JOBS = [
 
 def learner_of(base: Any, total_steps: int = 2, dtype: Any = "bfloat16", **train: Any) -> TRLLearner:
     model = Model(name="random", dtype=dtype, lora=Lora(rank=16, alpha=32))
-    settings: dict[str, Any] = {"warmup": 0.0, "micro_batch": 1} | train
+    settings: dict[str, Any] = {"warmup": 0.0, "tokens_per_pass": 1} | train
     return TRLLearner(model, Train.model_validate(settings), total_steps=total_steps, base=base)
 
 

@@ -36,7 +36,7 @@ def colocated(base: Path, noise: float = 1e-3, **sampler: Any) -> Iterator[Machi
         "train": {
             "max_completion_tokens": 256,
             "max_peek_tokens": 256,
-            "micro_batch": 2,
+            "tokens_per_pass": 40,
             "warmup": 0.0,
             "learning_rate": 1e-3,
         },

@@ -156,28 +156,28 @@ def test_the_same_config_is_accepted(run: RunDir) -> None:
 
 def test_a_changed_config_is_refused_with_every_key_named(run: RunDir) -> None:
     with pytest.raises(RunDirError) as refused:
-        run.change_config(changed(arm="coop", train__seed=1, train__beta=0.1, train__micro_batch=1))
+        run.change_config(changed(arm="coop", train__seed=1, train__beta=0.1, train__tokens_per_pass=1))
     message = refused.value.message
     assert 'arm: "agon" -> "coop"' in message
     assert "train.seed: 0 -> 1" in message
     assert "train.beta: 0.0 -> 0.1" in message
     assert "learning_rate" not in message
-    assert "micro_batch" not in message
+    assert "tokens_per_pass" not in message
     assert run.config == CONFIG, "nothing is taken over from a config that is refused"
 
 
 def test_what_costs_memory_disk_or_time_may_change_and_is_written_down(run: RunDir) -> None:
-    other = changed(report_to=["trackio"], save__keep=9, save__every=3, train__micro_batch=1, sampler__sleep=True)
+    other = changed(report_to=["trackio"], save__keep=9, save__every=3, train__tokens_per_pass=1, sampler__sleep=True)
     made = run.change_config(other)
     assert config_hash(other) == config_hash(CONFIG)
     assert {change.key for change in made} == {
-        "report_to", "save.keep", "save.every", "train.micro_batch", "sampler.sleep",
+        "report_to", "save.keep", "save.every", "train.tokens_per_pass", "sampler.sleep",
     }  # fmt: skip
     assert run.config == other, "the next resume goes on with the new values"
     assert run.manifest.changed == tuple(made)
-    again = run.change_config(changed(train__micro_batch=2))
+    again = run.change_config(changed(train__tokens_per_pass=40))
     assert run.manifest.changed == (*made, *again)
-    assert next(change for change in again if change.key == "train.micro_batch").old == "1"
+    assert next(change for change in again if change.key == "train.tokens_per_pass").old == "1"
     assert config_hash(changed(arm="coop")) != config_hash(CONFIG)
 
 

@@ -81,6 +81,9 @@ class Model(Frozen):
     """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest."""
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Our choice: precision of the frozen base, as it is published; adapters are trained in float32."""
+    attention: Literal["auto", "rows", "flash_attention_2", "flash_attention_3"] = "auto"
+    """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, row by row; `auto` takes
+    flash_attention_2 on a GPU where it is installed and has the head size, else `rows`."""
     lora: Lora = Lora()
     """The adapter that each policy is."""
     init: Init = Init()
@@ -184,8 +187,9 @@ class Train(Frozen):
     """Cap on each completion, draft or challenge."""
     max_peek_tokens: Positive = 2_048
     """Our choice: cap on the summary that a challenger reads, which bounds its prefill."""
-    micro_batch: Positive = 2
-    """Our choice: rows per forward pass. Changes memory and speed, not the result."""
+    tokens_per_pass: Positive = 16_384
+    """Our choice: tokens per forward pass, prompts included; a longer row goes alone. Changes memory and speed, not the
+    result."""
     gradient_checkpointing: Switch = True
     """Our choice: recompute activations in the backward pass; long completions do not fit otherwise."""
     seed: Natural = 0

@@ -18,7 +18,7 @@ MAY_CHANGE = (
     "save.keep",
     "save.pair",
     "eval.curve",
-    "train.micro_batch",
+    "train.tokens_per_pass",
     "train.gradient_checkpointing",
     "sampler.url",
     "sampler.sleep",

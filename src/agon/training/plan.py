@@ -154,14 +154,14 @@ def _bonus(config: Config, counts: Counts) -> Section:
 def _learner(config: Config, counts: Counts) -> Section:
     game, train = config.rules(), config.train
     rows = game.drafts_per_problem * train.problems_per_step
-    streams = 2 if game.two_stages else 1
+    streams, longest = 2 if game.two_stages else 1, train.max_completion_tokens + train.max_peek_tokens
     return Section(
         "learner",
         {
             "streams per step": (streams,),
             "rows per stream": (rows,),
-            "rows per forward pass": (train.micro_batch,),
-            "forward passes per step, at most": (streams * -(-rows // train.micro_batch),),
+            "tokens per forward pass, at most": (max(train.tokens_per_pass, longest),),
+            "forward passes per step, at most": (streams * -(-rows // max(train.tokens_per_pass // longest, 1)),),
         },
     )
 
@@ -241,10 +241,10 @@ def _kernels(config: Config, linear: bool) -> dict[str, tuple[Cell, ...]]:
 
 
 def _activations(config: Config, layers: int, hidden: int, widest: int, width: int) -> int:
-    """One micro-batch of the longest rows: a hidden state per layer (all of them kept without checkpointing), and one
+    """One forward pass: a hidden state per layer (all of them kept without checkpointing), and one
     layer's inside, about 4 of its widest tensors and 8 of its hidden states."""
     train = config.train
-    tokens = train.micro_batch * (train.max_completion_tokens + train.max_peek_tokens)
+    tokens = max(train.tokens_per_pass, train.max_completion_tokens + train.max_peek_tokens)
     inside = tokens * (4 * widest + 8 * hidden) * width
     return tokens * hidden * layers * width + inside * (1 if train.gradient_checkpointing else layers)
 

@@ -24,7 +24,7 @@ def model_config(**fields: Any) -> Model:
 
 def train_config(**fields: Any) -> Train:
     return Train.model_validate(
-        {"warmup": 0.0, "micro_batch": 5, "max_completion_tokens": 24, "learning_rate": 1e-3} | fields
+        {"warmup": 0.0, "tokens_per_pass": 100, "max_completion_tokens": 24, "learning_rate": 1e-3} | fields
     )
 
 

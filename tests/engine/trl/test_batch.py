@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -32,14 +32,13 @@ def row(length: int) -> BatchRow:
 
 
 @settings(max_examples=60, deadline=None)
-@given(live=st.integers(0, 40), micro=st.integers(1, 9))
-def test_micro_batches_are_nearly_equal_and_as_few_as_there_can_be(live: int, micro: int) -> None:
-    mine = [row(i + 1) for i in range(live)]
-    parts = micro_batches(mine, micro)
-    sizes = [len(part) for part in parts]
-    assert len(parts) == math.ceil(live / micro)
-    assert not parts or max(sizes) <= min(micro, min(sizes) + 1)
+@given(lengths=st.lists(st.integers(1, 30)), limit=st.integers(1, 60))
+def test_micro_batches_keep_every_row_and_their_limit(lengths: list[int], limit: int) -> None:
+    mine = [row(length) for length in lengths]
+    parts = micro_batches(mine, limit)
     assert [r for part in parts for r in part] == mine
+    assert all(sum(r.size for r in part) <= limit or len(part) == 1 for part in parts)
+    assert all(sum(r.size for r in part) + following[0].size > limit for part, following in pairwise(parts))
 
 
 def test_two_streams_of_one_policy_are_one_batch() -> None:
@@ -52,7 +51,7 @@ def test_two_streams_of_one_policy_are_one_batch() -> None:
 
 def test_masked_rows_are_counted_but_never_computed() -> None:
     group = rows(Policy.B, 0)
-    (batch,) = policy_batches([stream(Policy.B, [group, masked(group)])], 4, alone)
+    (batch,) = policy_batches([stream(Policy.B, [group, masked(group)])], 1000, alone)
     assert (batch.rows, batch.live, len(batch.micro_batches)) == (8, 4, 1)
     assert all(r.advantage is not None for r in batch.micro_batches[0])
 
@@ -71,8 +70,8 @@ def test_a_process_without_live_rows_computes_nothing_and_counts_the_others() ->
 
 def test_rows_of_similar_length_share_a_micro_batch_longest_first() -> None:
     rollouts = [rollout(Policy.A, n, Tokens((1,), (1,) * n), 1.0) for n in (3, 9, 1, 7)]
-    (batch,) = policy_batches([stream(Policy.A, [rollouts])], 2, alone)
-    assert [[r.live_tokens for r in part] for part in batch.micro_batches] == [[9, 7], [3, 1]]
+    (batch,) = policy_batches([stream(Policy.A, [rollouts])], 12, alone)
+    assert [[r.live_tokens for r in part] for part in batch.micro_batches] == [[9], [7, 3], [1]]
 
 
 def test_prompts_are_padded_on_the_left_and_completions_on_the_right() -> None:

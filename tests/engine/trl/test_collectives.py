@@ -85,7 +85,7 @@ def split_streams() -> list[list[Stream]]:
 
 @pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
 def test_two_processes_learn_what_one_would(loss: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone, *pair = (make_learner(loss=loss, beta=0.1, micro_batch=2, clip_norm=None) for _ in range(3))
+    alone, *pair = (make_learner(loss=loss, beta=0.1, tokens_per_pass=40, clip_norm=None) for _ in range(3))
     parts = split_streams()
     update(alone, [*parts[0], *parts[1]])
     Threads(monkeypatch).run(pair, parts)
@@ -112,7 +112,7 @@ def test_a_policy_that_is_dead_on_both_processes_gets_no_gradient(monkeypatch: p
 
 def test_an_update_sends_nothing_before_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """TRL averages what it logs over processes in every micro-batch; each would wait for the slowest process."""
-    learner = make_learner(total_steps=1, micro_batch=2)
+    learner = make_learner(total_steps=1, tokens_per_pass=40)
     sent: list[str] = []
     inside = False
     for name in ("gather", "gather_for_metrics", "reduce"):

@@ -16,8 +16,9 @@ import pytest
 import torch
 import trl
 from transformers import Trainer, TrainerCallback
+from transformers.modeling_flash_attention_utils import FlashAttentionKwargs
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer import grpo_trainer
+from trl.trainer import grpo_trainer, utils
 
 from agon.engine.trl.metrics import TRL_METRICS
 from agon.engine.trl.trainer import PairTrainer
@@ -55,6 +56,17 @@ def test_a_hook_has_the_signature_that_we_override_or_call(name: str) -> None:
 def test_log_probabilities_are_asked_for_as_we_ask() -> None:
     names = parameters(GRPOTrainer._get_per_token_logps_and_entropies)
     assert names[:5] == ["self", "model", "input_ids", "attention_mask", "logits_to_keep"]
+
+
+def test_the_fused_head_takes_shifted_labels_and_ignores_the_rest() -> None:
+    assert "shift_labels=None" in source(utils.add_fused_lm_head)
+    assert "labels != -100" in source(utils.add_fused_lm_head)
+    assert 'backbone_attr = "base_model"' in source(utils.add_fused_lm_head), "its hidden states are cut there"
+
+
+def test_kernels_for_variable_lengths_are_told_the_rows_as_we_tell_them() -> None:
+    names = set(FlashAttentionKwargs.__annotations__)
+    assert {"cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"} <= names
 
 
 def test_prepare_inputs_takes_one_batch() -> None:

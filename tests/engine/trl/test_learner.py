@@ -83,7 +83,7 @@ CASES = [("grpo", 0.0, False), ("dapo", 0.0, True), ("dr_grpo", 0.3, False), ("g
 
 @pytest.mark.parametrize(("loss", "beta", "corrected"), CASES)
 def test_loss_and_gradient_equal_hand_written_autograd_over_live_rows(loss: str, beta: float, corrected: bool) -> None:
-    learner = make_learner(total_steps=1, loss=loss, beta=beta, clip_norm=None, micro_batch=3)
+    learner = make_learner(total_steps=1, loss=loss, beta=beta, clip_norm=None, tokens_per_pass=60)
     groups = {p: [rows(p, i, logprobs=corrected) for i in range(3)] for p in Policy}
     for policy in Policy:
         groups[policy][-1].pop()  # 11 rows: micro-batches of different sizes
@@ -103,8 +103,8 @@ def test_loss_and_gradient_equal_hand_written_autograd_over_live_rows(loss: str,
 @pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
 def test_the_size_of_micro_batches_does_not_change_the_result(loss: str) -> None:
     ends = []
-    for micro in (3, 5, 8):
-        learner = make_learner(total_steps=1, loss=loss, micro_batch=micro, optimizer="sgd", learning_rate=1.0)
+    for tokens in (1, 60, 1000):
+        learner = make_learner(total_steps=1, loss=loss, tokens_per_pass=tokens, optimizer="sgd", learning_rate=1.0)
         train(learner)
         ends.append(weights(learner, Policy.A) + weights(learner, Policy.B))
     assert distance(ends[0], ends[1]) < 1e-6

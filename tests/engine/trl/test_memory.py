@@ -21,8 +21,9 @@ from trl.kernels import chunked_logprob
 from trl.trainer import utils
 
 from agon.engine.synthetic import random_base, worst_case
-from agon.engine.trl.batch import MULTIPLE, tensors
 from agon.engine.trl.learner import TRLLearner
+from agon.engine.trl.pack import Pack
+from agon.engine.trl.trainer import MULTIPLE
 from agon.types import Policy
 
 from .helpers import make_learner, model_config, train, train_config
@@ -44,7 +45,7 @@ VOCABULARY, TOKENS = 151_936, 15_000
 sizes = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1)
 base = random_base(vocab_size=VOCABULARY, head_dim=16, max_position_embeddings=16_384, **sizes)
 model = Model(name="random", dtype="float32", lora=Lora(rank=2, alpha=4))
-learner = TRLLearner(model, Train(micro_batch=1, warmup=0.0), total_steps=1, base=base)
+learner = TRLLearner(model, Train(tokens_per_pass=1, warmup=0.0), total_steps=1, base=base)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 before, metrics = peak(), {}
 stream = worst_case(Policy.A, 1, VOCABULARY, 64, TOKENS)
@@ -113,29 +114,29 @@ def test_a_learner_releases_memory_after_its_rehearsal_and_after_every_step(monk
     assert released == ["cpu"] * (1 + 2 * 3)
 
 
-def widths(monkeypatch: pytest.MonkeyPatch, dtype: str) -> set[int]:
-    """Widths of all that a learner of this type computes on in a few steps of many lengths."""
-    seen: set[int] = set()
+def lengths(monkeypatch: pytest.MonkeyPatch, dtype: str) -> set[int]:
+    """Lengths of packs and of what they score, in a short training."""
+    seen, of = set[int](), Pack.of
 
-    def spied(*args: Any) -> dict[str, torch.Tensor]:
-        batch = tensors(*args)
-        seen.update(batch[name].size(1) for name in ("prompt_ids", "completion_ids"))
-        return batch
+    def spied(*args: Any) -> Pack:
+        pack = of(*args)
+        seen.update((pack.ids.size(1), pack.labels.size(1), pack.sources.size(0)))
+        return pack
 
-    monkeypatch.setattr("agon.engine.trl.trainer.tensors", spied)
+    monkeypatch.setattr("agon.engine.trl.trainer.Pack.of", spied)
     base = random_base(num_hidden_layers=1).to(getattr(torch, dtype))
-    model = model_config(dtype=dtype)
-    train(TRLLearner(model, train_config(), total_steps=3, base=base))
+    train(TRLLearner(model_config(dtype=dtype), train_config(), total_steps=3, base=base))
     return seen
 
 
-def test_half_precision_meets_few_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_precision_on_a_cpu_meets_few_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     """oneDNN keeps kernels for each: a run of many lengths would grow without end."""
-    assert widths(monkeypatch, "bfloat16") == {MULTIPLE}
-    assert len(widths(monkeypatch, "float32")) > 4
+    assert all(length % MULTIPLE == 0 for length in lengths(monkeypatch, "bfloat16"))
+    monkeypatch.undo()
+    assert any(length % MULTIPLE for length in lengths(monkeypatch, "float32"))
 
 
-def test_wider_batches_learn_the_same() -> None:
+def test_filled_packs_learn_the_same() -> None:
     moved = []
     for multiple in (1, MULTIPLE):
         learner = make_learner(total_steps=3, beta=0.05)
@@ -153,7 +154,7 @@ def test_no_tensor_of_a_step_is_as_large_as_tokens_times_vocabulary(
     monkeypatch.setattr(chunked_logprob, "TOKEN_CHUNK_SIZE", 32)
     monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 512)
     base = random_base(vocab_size=vocabulary, hidden_size=8, intermediate_size=8, num_hidden_layers=1)
-    learner = make_learner(total_steps=1, base=base, beta=beta, max_completion_tokens=tokens, micro_batch=1)
+    learner = make_learner(total_steps=1, base=base, beta=beta, max_completion_tokens=tokens, tokens_per_pass=1)
     long = worst_case(Policy.A, 1, vocabulary, 8, tokens)
     with Largest() as largest:
         train(learner, lambda step: [long])

@@ -49,7 +49,7 @@ def gap(scores: list[list[float]], reference: list[torch.Tensor]) -> float:
 @pytest.mark.parametrize("policy", SEATS)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_scores_are_those_of_peft_alone(tmp_path: Path, policy: Policy | None, temperature: float) -> None:
-    learner = make_learner(micro_batch=3, temperature=temperature)
+    learner = make_learner(tokens_per_pass=60, temperature=temperature)
     scores = learner.score(policy, drawn())
     assert [len(row) for row in scores] == [len(row.completion_ids) for row in drawn()]
     assert gap(scores, expected(learner, policy, tmp_path, temperature)) < 1e-5

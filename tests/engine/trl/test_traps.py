@@ -252,7 +252,7 @@ def test_trap_18_the_run_is_reported_to_nobody(monkeypatch: pytest.MonkeyPatch) 
 
 def test_trap_19_a_masked_micro_batch_is_wider_than_one_column() -> None:
     """TRL takes one column to mean one value per sequence and counts its rows, masked or not."""
-    learner = make_learner(total_steps=1, micro_batch=1)
+    learner = make_learner(total_steps=1, tokens_per_pass=1)
     single = [rollout(Policy.A, 0, Tokens((2, 3), (4,)), 1.0)]
     (update,) = train(learner, lambda step: [stream(Policy.A, [single])])
     assert update.metrics[Policy.A]["tokens"] == 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 
+from agon.engine.trl.pack import cut_by_tokens
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
@@ -26,6 +26,11 @@ class BatchRow:
     advantage: float | None
 
     @property
+    def size(self) -> int:
+        """Tokens of the prompt and the completion."""
+        return len(self.tokens.prompt_ids) + len(self.tokens.completion_ids)
+
+    @property
     def live_tokens(self) -> int:
         """Completion tokens that the loss counts."""
         return len(self.tokens.completion_ids) if self.advantage is not None else 0
@@ -33,9 +38,6 @@ class BatchRow:
 
 WIDTH = 2
 """The narrowest micro-batch: TRL 1.16 takes one column to mean one value per sequence, and would count masked rows."""
-MULTIPLE = 32
-"""Widths of micro-batches in half precision are multiples of this: few widths, and even ones. On CPUs oneDNN compiles
-kernels for every width it meets and keeps them, so that memory would grow with every new length; GPUs like it too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +55,14 @@ Gather = Callable[[torch.Tensor], torch.Tensor]
 """Takes a vector, returns the vectors of all processes stacked."""
 
 
-def policy_batches(streams: Iterable[Stream], micro_batch: int, gather: Gather) -> list[PolicyBatch]:
-    """Merge streams by policy and cut each policy's live rows into micro-batches."""
+def policy_batches(streams: Iterable[Stream], limit: int, gather: Gather) -> list[PolicyBatch]:
+    """Merge streams by policy and cut each policy's live rows into micro-batches of at most `limit` tokens."""
     rows = rows_of(streams)
     live = {policy: _longest_first(row for row in rows[policy] if row.advantage is not None) for policy in Policy}
     local = [[len(rows[p]), len(live[p]), sum(row.live_tokens for row in live[p])] for p in Policy]
     total = gather(torch.tensor(local, dtype=torch.int64).flatten()).view(-1, len(Policy), 3).sum(0).tolist()
     return [
-        PolicyBatch(policy, micro_batches(live[policy], micro_batch), *total[i])
+        PolicyBatch(policy, micro_batches(live[policy], limit), *total[i])
         for i, policy in enumerate(Policy)
         if total[i][0]
     ]
@@ -75,17 +77,14 @@ def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[BatchRow]]:
 
 
 def micro_batches(live: Sequence[BatchRow], limit: int) -> tuple[tuple[BatchRow, ...], ...]:
-    """As few micro-batches of at most `limit` rows as there can be, of nearly equal size."""
-    count = math.ceil(len(live) / limit)
-    cuts = [round(i * len(live) / count) for i in range(count + 1)] if count else []
-    return tuple(tuple(live[start:stop]) for start, stop in pairwise(cuts))
+    """Micro-batches of at most `limit` tokens, or of one row that has more."""
+    return tuple(map(tuple, cut_by_tokens(live, [row.size for row in live], limit)))
 
 
-def tensors(rows: Sequence[BatchRow], pad: int, multiple: int = 1) -> dict[str, torch.Tensor]:
+def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
     """One micro-batch as TRL expects it: prompts padded on the left, completions on the right, masked rows masked."""
     prompts, completions = [row.tokens.prompt_ids for row in rows], [row.tokens.completion_ids for row in rows]
-    longest = max(map(len, prompts)), max(WIDTH, *map(len, completions))
-    width = [math.ceil(tokens / multiple) * multiple for tokens in longest]
+    width = max(map(len, prompts)), max(WIDTH, *map(len, completions))
     return {
         "prompt_ids": torch.tensor([_left(ids, width[0], pad) for ids in prompts]),
         "prompt_mask": torch.tensor([_left((1,) * len(ids), width[0], 0) for ids in prompts]),
@@ -113,8 +112,8 @@ def _row(rollout: Rollout) -> BatchRow:
 
 
 def _longest_first(rows: Iterable[BatchRow]) -> list[BatchRow]:
-    """Rows of similar length share a micro-batch, so little is padding; a step too large for memory fails at once."""
-    return sorted(rows, key=lambda row: -(len(row.tokens.prompt_ids) + len(row.tokens.completion_ids)))
+    """Rows of similar length share a micro-batch, whose loss is padded; a step too large for memory fails at once."""
+    return sorted(rows, key=lambda row: -row.size)
 
 
 def _logprobs(row: BatchRow, width: int) -> list[float]:

@@ -23,7 +23,16 @@ from agon.engine.synthetic import worst_case
 from agon.engine.trl.backend import check_backend, check_devices
 from agon.engine.trl.collectives import collective
 from agon.engine.trl.memory import explain_out_of_memory, release_freed_memory
-from agon.engine.trl.setup import load_base, make_optimizer, make_pair, make_scheduler, place, trl_arguments
+from agon.engine.trl.row_attention import use_row_attention
+from agon.engine.trl.setup import (
+    attention_of,
+    load_base,
+    make_optimizer,
+    make_pair,
+    make_scheduler,
+    place,
+    trl_arguments,
+)
 from agon.engine.trl.state import load_state, save_state
 from agon.engine.trl.trainer import PairTrainer, StreamsForStep
 from agon.errors import EngineError
@@ -53,7 +62,10 @@ class TRLLearner:
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-trl-")
         args = trl_arguments(model_config, train_config, total_steps, optimizer, self._scratch.name)
         check_devices(args.n_gpu)
-        self.pair = make_pair(base if base is not None else load_base(model_config), model_config, train_config.seed)
+        base = base if base is not None else load_base(model_config)
+        self.attention = attention_of(model_config, base, args.device)
+        use_row_attention(base, self.attention)
+        self.pair = make_pair(base, model_config, train_config.seed)
         place(self.pair, args)
         self.optimizer = make_optimizer(self.pair, args)
         self.scheduler = make_scheduler(self.optimizer, args)
@@ -92,7 +104,8 @@ class TRLLearner:
         """Run forward and backward of the largest micro-batch a run can meet, without learning from it."""
         sizes = prompt_tokens, completion_tokens
         check_kernels(self.pair.model.config, sum(sizes))
-        rows, vocabulary = self.train_config.micro_batch, self.pair.model.config.get_text_config().vocab_size
+        rows = max(self.train_config.tokens_per_pass // sum(sizes), 1)
+        vocabulary = self.pair.model.config.get_text_config().vocab_size
         try:
             with explain_out_of_memory(f"with {rows} rows of {sizes[0]} prompt and {sizes[1]} completion tokens"):
                 self.trainer.rehearse(worst_case(Policy.A, rows, vocabulary, *sizes))
@@ -149,6 +162,7 @@ class TRLLearner:
             "processes": self.processes,
             "device": str(self.trainer.args.device),
             "base_dtype": self.model_config.dtype,
+            "attention": self.attention,
             "adapter_parameters": sum(p.numel() for p in self.pair.parameters(Policy.A)),
             "adapted_modules": len(self.pair.targets()),
         }

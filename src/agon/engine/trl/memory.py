@@ -11,7 +11,7 @@ import torch
 from agon.errors import EngineError
 
 LESS = (
-    "resume with less, such as: agon train RUN --resume train.micro_batch=1 sampler.sleep=true "
+    "resume with less, such as: agon train RUN --resume train.tokens_per_pass=1 sampler.sleep=true "
     "sampler.gpu_memory_utilization=0.3"
 )
 

@@ -7,16 +7,20 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, Trainer, get_scheduler
+from transformers.utils import is_flash_attn_2_available
 
 from agon.config import Model, Train
 from agon.engine.adapters import AdapterPair, build_pair
 from agon.engine.safe_load import load_model
+from agon.engine.trl.row_attention import ROWS
 from agon.engine.trl.stock import GRPOConfig
 from agon.types import Policy
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
 PATIENCE = 1800
 """Seconds that a collective may take. Processes meet before each, so none waits in one for another's play."""
+FLASH_HEAD = 256
+"""The largest head that flash_attention_2 has kernels for."""
 OPTIMIZERS = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
 
 
@@ -54,6 +58,15 @@ def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, 
 
 def load_base(model: Model) -> Any:
     return load_model(model.name, getattr(torch, model.dtype), revision=model.revision)
+
+
+def attention_of(model: Model, base: Any, device: torch.device) -> str:
+    """The name by which transformers knows the attention that a config asks for."""
+    if model.attention != "auto":
+        return ROWS if model.attention == "rows" else model.attention
+    widest = max(getattr(module, "head_dim", 0) for module in base.modules())
+    flash = device.type == "cuda" and model.dtype == "bfloat16" and is_flash_attn_2_available()
+    return "flash_attention_2" if flash and widest <= FLASH_HEAD else ROWS
 
 
 def make_pair(base: Any, model: Model, seed: int) -> AdapterPair:

@@ -4,8 +4,8 @@ TRL gives the loss (`GRPOTrainer._compute_loss`, unmodified), the HF loop, the o
 and scores nothing: the game hands over finished rollouts, and they enter as micro-batches through `_prepare_inputs`.
 One HF step is one optimizer step for both policies; inside it every micro-batch belongs to one policy, whose adapter
 stays active from the forward to the end of the backward pass (gradient checkpointing runs the forward again inside
-backward). Processes compute their micro-batches without a word to each other and average the gradients once, when all
-of them are done: one that fails in between leaves no other waiting.
+backward). The forward pass itself is packed (`pack.py`). Processes compute their micro-batches without a word to each
+other and average the gradients once, when all of them are done: one that fails in between leaves no other waiting.
 
 Departures from stock, each with its test: gradients are clipped per adapter; masked rows are in no denominator; a
 policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
@@ -31,15 +31,20 @@ from transformers import PrinterCallback, set_seed
 
 from agon.config import Train
 from agon.engine.adapters import AdapterPair
-from agon.engine.trl.batch import MULTIPLE, BatchRow, Gather, PolicyBatch, policy_batches, tensors
+from agon.engine.trl.batch import BatchRow, Gather, PolicyBatch, policy_batches, tensors
 from agon.engine.trl.collectives import average_gradients, collective, no_collectives, without_ddp
 from agon.engine.trl.memory import explain_out_of_memory
 from agon.engine.trl.metrics import StepMetrics
+from agon.engine.trl.pack import Pack, cut_by_tokens
 from agon.engine.trl.setup import stub_tokenizer
 from agon.engine.trl.stock import GRPOConfig, GRPOTrainer, grpo_trainer
 from agon.errors import EngineError
 from agon.protocols import Phase, Tokens, alone
 from agon.types import Policy, Stream, seed_for
+
+MULTIPLE = 32
+"""Packs in half precision on a CPU have a multiple of so many tokens: oneDNN compiles kernels for every length that it
+meets and keeps them, so that memory would grow with every new one."""
 
 StreamsForStep = Callable[[int], Sequence[Stream]]
 
@@ -71,7 +76,8 @@ class PairTrainer(GRPOTrainer):
         # TRL 1.16 looks for an adapter called "default" when beta > 0: `args` say 0 until it has looked
         self.beta = self.args.beta = train.beta
         self.pair, self.train_config = pair, train
-        self.multiple = 1 if pair.model.get_base_model().dtype == torch.float32 else MULTIPLE
+        half = pair.model.get_base_model().dtype != torch.float32
+        self.multiple = MULTIPLE if half and self.args.device.type == "cpu" else 1
         self.streams_for_step: StreamsForStep = _no_streams
         self.phase: Phase = alone
         self.step_metrics: dict[Policy, StepMetrics] = {}
@@ -111,8 +117,8 @@ class PairTrainer(GRPOTrainer):
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         """Log-probs of completions under a policy as it is now, in micro-batches; None is the bare base."""
-        size, scores = self.train_config.micro_batch, list[list[float]]()
-        for part in (rows[start : start + size] for start in range(0, len(rows), size)):
+        limit, scores = self.train_config.tokens_per_pass, list[list[float]]()
+        for part in cut_by_tokens(rows, [len(row.prompt_ids) + len(row.completion_ids) for row in rows], limit):
             inputs = self._to_device([BatchRow(row, advantage=0.0) for row in part])
             if policy is None:
                 logps = self._reference(inputs)
@@ -125,7 +131,7 @@ class PairTrainer(GRPOTrainer):
 
     def _start_step(self, streams: Sequence[Stream], gather: Gather) -> list[MicroBatch]:
         """This process's micro-batches of a step, policy by policy; its metrics begin at zero."""
-        batches = policy_batches(streams, self.train_config.micro_batch, gather)
+        batches = policy_batches(streams, self.train_config.tokens_per_pass, gather)
         self.step_metrics = {batch.policy: StepMetrics(batch, kl=bool(self.beta)) for batch in batches}
         return [micro for batch in batches for micro in self._micro_batches(batch)]
 
@@ -172,16 +178,25 @@ class PairTrainer(GRPOTrainer):
         """Log-probabilities of the completions under whatever is active, as in the loss, without gradients."""
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
-        width = inputs["completion_ids"].size(1)
         with torch.no_grad(), self.compute_loss_context_manager():
-            return super()._get_per_token_logps_and_entropies(self.model, ids, mask, width)[0]
+            return self._packed(self.model, ids, mask, inputs["completion_ids"].size(1))[0]
 
-    def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+    def _packed(self, model: Any, ids: torch.Tensor, mask: torch.Tensor, columns: int) -> tuple[torch.Tensor, ...]:
+        """Log-probabilities and entropies of the completions, by TRL's fused head, from one packed forward pass."""
+        pack = Pack.of(ids, mask, columns, self.multiple)
+        base = self.pair.model.get_base_model().base_model
+        with self.accelerator.autocast(), pack.only_scored(base):
+            output = model(**pack.arguments(), fused_lm_head=True)
+        return pack.unpack(output.log_probs), pack.unpack(output.entropy)
+
+    def _get_per_token_logps_and_entropies(
+        self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **more: Any
+    ) -> tuple[torch.Tensor, torch.Tensor, None]:
         """The loss's own forward: its log-probabilities are the old ones, so the correction needs no second pass."""
-        result = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        logps, entropies = self._packed(model, input_ids, attention_mask, logits_to_keep)
         assert self._current is not None
-        self._correct(self._current, result[0].detach())
-        return result
+        self._correct(self._current, logps.detach())
+        return logps, entropies, None
 
     def _correct(self, micro: MicroBatch, logps: torch.Tensor) -> None:
         """Weight each token by the truncated ratio learner / sampler; TRL reads `advantages` only after this."""
@@ -229,7 +244,7 @@ class PairTrainer(GRPOTrainer):
             return self.accelerator.gather(vector.to(self.args.device)).cpu()
 
     def _to_device(self, rows: Sequence[BatchRow]) -> dict[str, torch.Tensor]:
-        batch = tensors(rows, int(self.processing_class.pad_token_id), self.multiple)
+        batch = tensors(rows, int(self.processing_class.pad_token_id))
         return {name: values.to(self.args.device) for name, values in batch.items()}
 
 

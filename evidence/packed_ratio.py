@@ -1,0 +1,78 @@
+"""What packing saves: learner seconds for both streams on rows of very different lengths, against stock TRL.
+
+128 rows whose lengths are log-normal (sigma 0.8, at most 2,048 tokens), on layers of SmolLM2-135M's shape, four of
+them, with its vocabulary. Stock gets the same rows, in two sizes of batch: the largest whose padded tokens fit in what
+our learner computes at once, and one row at a time. The three alternate (`_learner_steps.py`).
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from typing import Any
+
+import torch
+
+from _learner_steps import Ours, Stock, Work
+from _lib import arguments, ratio_interval, verdict
+from agon.engine.synthetic import random_tokens
+from agon.protocols import Tokens
+
+AIMS = {"padded": 0.7, "one row": 1.0}
+VOCABULARY, GROUPS, SIZE, TOKENS = 49_152, 16, 8, 16_384
+MEDIAN, SIGMA, LONGEST, PROMPTS = 150, 0.8, 2_048, (40, 120)
+SMOLLM2: dict[str, Any] = {
+    **{"vocab_size": VOCABULARY, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 4},
+    **{"num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64, "max_position_embeddings": 4096},
+}
+QUICK: dict[str, Any] = {
+    **{"vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1},
+    **{"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "max_position_embeddings": 4096},
+}
+
+
+def main() -> None:
+    args = arguments(__doc__)
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1 if args.quick else 2)
+    rounds, groups = (2, 2) if args.quick else (6, GROUPS)
+    work = Work(groups, SIZE, LONGEST, QUICK if args.quick else SMOLLM2, group)
+    batch = largest_batch(groups)
+    ours, padded, single = Ours(work, TOKENS, rounds), Stock(work, batch, rounds), Stock(work, 1, rounds)
+    times: dict[str, list[float]] = {"ours": [], "padded": [], "one row": []}
+    trainers = list(zip(times, (ours, padded, single), strict=True))
+    for n in range(rounds):
+        for name, trainer in trainers[n % 3 :] + trainers[: n % 3]:
+            times[name].append(trainer.step(n))
+        print(f"round {n + 1}: " + ", ".join(f"{name} {found[-1]:.1f} s" for name, found in times.items()), flush=True)
+    ratios = {name: ratio_interval(times["ours"], times[name]) for name in AIMS}
+    verdict(
+        "learner seconds for both streams, packed, against stock TRL on the same rows: padded batches, and row by row",
+        {name: round(found[0], 3) for name, found in ratios.items()},
+        {name: f"upper end of the interval at most {aim}" for name, aim in AIMS.items()},
+        holds=args.quick or all(found[2] <= AIMS[name] for name, found in ratios.items()),
+        intervals={name: [round(found[1], 3), round(found[2], 3)] for name, found in ratios.items()},
+        n=rounds,
+        rows=f"{groups * SIZE}, median {MEDIAN}, sigma {SIGMA}, at most {LONGEST} tokens",
+        batch=batch,
+        quick=args.quick,
+    )
+
+
+def group(step: int, index: int) -> list[Tokens]:
+    """One problem's completions: one prompt, log-normal lengths."""
+    rng = random.Random(f"{step}/{index}")
+    prompt = random_tokens(rng, 512, rng.randint(*PROMPTS), 0).prompt_ids
+    lengths = [min(max(int(rng.lognormvariate(0, SIGMA) * MEDIAN), 1), LONGEST) for _ in range(SIZE)]
+    return [Tokens(prompt, random_tokens(rng, 512, 0, length).completion_ids) for length in lengths]
+
+
+def largest_batch(groups: int) -> int:
+    """Rows of the largest batch that divides a step and fits, padded to the longest row of the first step."""
+    rows = [row for index in range(groups) for row in group(0, index)]
+    width = max(len(row.prompt_ids) for row in rows) + max(len(row.completion_ids) for row in rows)
+    return max(size for size in (1, 2, 4, 8, 16) if size * width <= TOKENS)
+
+
+if __name__ == "__main__":
+    main()

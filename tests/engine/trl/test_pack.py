@@ -1,0 +1,151 @@
+"""Packs: rows that do not see each other, the same numbers as row by row, nothing but scored positions at the head."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from agon.engine.synthetic import FAMILIES, random_base
+from agon.engine.trl.batch import BatchRow
+from agon.engine.trl.pack import Pack, cut_by_tokens
+from agon.engine.trl.row_attention import ROWS, use_row_attention
+from agon.errors import EngineError
+from agon.protocols import Tokens
+from agon.types import Policy
+
+from .helpers import make_learner, train, weights
+
+LENGTHS = ((5, 24), (3, 40), (7, 2), (2, 30))
+"""Prompts and completions: some longer than Gemma 4's window of 16, one much shorter than the others."""
+
+
+def padded(lengths: tuple[tuple[int, int], ...] = LENGTHS) -> tuple[torch.Tensor, torch.Tensor, int]:
+    """A batch as TRL has it: prompts padded on the left, completions on the right."""
+    prompt, columns = (max(sizes) for sizes in zip(*lengths, strict=True))
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(2, 64, (len(lengths), prompt + columns), generator=generator)
+    place = torch.arange(prompt + columns)
+    mask = torch.stack([(place >= prompt - p) & (place < prompt + c) for p, c in lengths]).long()
+    return ids * mask, mask, columns
+
+
+def test_rows_lie_one_after_the_other_and_positions_start_again() -> None:
+    ids = torch.tensor([[0, 4, 5, 6], [7, 8, 9, 0]])
+    mask = torch.tensor([[0, 1, 1, 1], [1, 1, 1, 0]])
+    pack = Pack.of(ids, mask, columns=2)
+    assert pack.ids.tolist() == [[4, 5, 6, 7, 8, 9]]
+    assert pack.positions.tolist() == [[0, 1, 2, 0, 1, 2]]
+    assert pack.lengths == (3, 3)
+    assert pack.labels.tolist() == [[5, 6, 9]]
+    assert pack.sources.tolist() == [0, 1, 4], "the token before each: never one of another row"
+    assert pack.unpack(torch.tensor([[0.5, 0.25, 0.125]])).tolist() == [[0.5, 0.25], [0.125, 0.0]]
+    ends = pack.arguments()["cu_seq_lens_q"]
+    assert (ends.tolist(), ends.dtype, pack.arguments()["max_length_k"]) == ([0, 3, 6], torch.int32, 3)
+
+
+def test_a_filler_row_makes_the_length_a_multiple() -> None:
+    ids, mask, columns = padded()
+    pack = Pack.of(ids, mask, columns, multiple=32)
+    assert pack.ids.shape == pack.positions.shape == (1, 128)
+    assert pack.lengths == (29, 43, 9, 32, 15)
+    assert pack.positions[0, -15:].tolist() == list(range(15))
+    plain = Pack.of(ids, mask, columns)
+    assert torch.equal(pack.sources[:96], plain.sources), "it is not scored"
+    assert pack.labels.size(1) == pack.sources.size(0) == 96 == plain.labels.size(1)
+    assert Pack.of(ids[:1], mask[:1], columns, multiple=32).labels[0, 24:].tolist() == [-100] * 8
+
+
+def test_a_completion_without_a_prompt_is_refused() -> None:
+    """Its first token would be scored by the end of the row before."""
+    with pytest.raises(EngineError, match="no prompt"):
+        Pack.of(torch.tensor([[5, 6]]), torch.tensor([[1, 1]]), columns=2)
+
+
+def test_a_part_ends_before_its_limit_and_a_longer_row_goes_alone() -> None:
+    sizes = [9, 3, 3, 3, 1]
+    assert cut_by_tokens(sizes, sizes, 6) == [[9], [3, 3], [3, 1]]
+    assert cut_by_tokens([], [], 6) == []
+
+
+def model(family: str) -> Any:
+    made = random_base(family, initializer_range=0.3).eval()
+    use_row_attention(made, ROWS)
+    return made
+
+
+def logits(made: Any, pack: Pack) -> torch.Tensor:
+    arguments = pack.arguments()
+    del arguments["shift_labels"]
+    with torch.no_grad():
+        return made(**arguments, use_cache=False).logits[0]
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_row_in_a_pack_is_a_row_alone(family: str) -> None:
+    made, (ids, mask, columns) = model(family), padded()
+    pack = Pack.of(ids, mask, columns, multiple=32)
+    alone = [logits(made, Pack.of(ids[n : n + 1], mask[n : n + 1], columns)) for n in range(len(LENGTHS))]
+    together = logits(made, pack)[: sum(len(row) for row in alone)]
+    assert (together - torch.cat(alone)).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_no_row_sees_another(family: str) -> None:
+    made, (ids, mask, columns) = model(family), padded()
+    before = logits(made, Pack.of(ids, mask, columns))
+    ids[0] = ids[0].flip(0)
+    ids[0][mask[0].bool()] = 63
+    after = logits(made, Pack.of(ids, mask, columns))
+    first = sum(LENGTHS[0])
+    assert (before[:first] - after[:first]).abs().max() > 1e-2
+    assert torch.equal(before[first:], after[first:])
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+def test_a_row_alone_is_what_transformers_computes(family: str) -> None:
+    made, stock = model(family), random_base(family, initializer_range=0.3).eval()
+    ids, mask, columns = padded(LENGTHS[:1])
+    with torch.no_grad():
+        expected = stock(input_ids=ids, use_cache=False).logits[0]
+    assert (logits(made, Pack.of(ids, mask, columns)) - expected).abs().max() < 1e-5
+
+
+def test_only_scored_positions_reach_the_head() -> None:
+    learner = make_learner(total_steps=1)
+    seen = list[int]()
+    head = learner.pair.model.get_base_model().base_model
+    packed = [BatchRow(Tokens((1, 2, 3), (4, 5)), 1.0), BatchRow(Tokens((1,), (4, 5, 6)), 1.0)]
+    pack = Pack.of(*_batch(packed), columns=3)
+    with pack.only_scored(head):
+        output = head(**{k: v for k, v in pack.arguments().items() if k != "shift_labels"})
+        seen.append(output.last_hidden_state.size(1))
+    assert seen == [5]
+    assert not head._forward_hooks, "the hook is gone"
+
+
+def _batch(packed: list[BatchRow]) -> tuple[torch.Tensor, torch.Tensor]:
+    from agon.engine.trl.batch import tensors
+
+    made = tensors(packed, pad=0)
+    parts = (torch.cat([made[f"prompt_{name}"], made[f"completion_{name}"]], 1) for name in ("ids", "mask"))
+    ids, mask = parts
+    return ids, mask
+
+
+@pytest.mark.parametrize("family", list(FAMILIES))
+@pytest.mark.parametrize("beta", [0.0, 0.1])
+def test_the_gradient_of_a_pack_is_that_of_its_rows(family: str, beta: float) -> None:
+    ends = []
+    for tokens in (1, 10_000):
+        base = random_base(family, initializer_range=0.3)
+        learner = make_learner(
+            total_steps=1, base=base, tokens_per_pass=tokens, beta=beta, optimizer="sgd", learning_rate=1.0
+        )
+        train(learner)
+        ends.append(torch.cat([w.flatten() for policy in Policy for w in weights(learner, policy)]))
+    start = make_learner(total_steps=1, base=random_base(family, initializer_range=0.3))
+    moved = ends[0] - torch.cat([w.flatten() for policy in Policy for w in weights(start, policy)])
+    assert moved.norm() > 1e-4
+    assert (ends[1] - ends[0]).norm() < 1e-4 * moved.norm()
