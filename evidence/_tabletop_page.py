@@ -14,6 +14,7 @@ from agon.formatting import markdown_table
 
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
+FIGURE_LINE = "![differences in points, with 95% intervals over seeds](../assets/tabletop.svg)"
 MARGIN = 0.01
 """A claim whose whole interval is below this is not supported; fixed in the plan."""
 
@@ -56,7 +57,9 @@ class Difference:
         if len(self.values) < 2:
             return None
         found = intervals.t_interval(self.values)
-        return found.value, found.low or -1.0, found.high or 1.0
+        assert found.low is not None
+        assert found.high is not None
+        return found.value, found.low, found.high
 
     @property
     def detectable(self) -> float | None:
@@ -67,7 +70,7 @@ class Difference:
     @property
     def verdict(self) -> str:
         if self.interval is None:
-            return "undecided (fewer than two seeds)"
+            return "undecided"
         _, low, high = self.interval
         if low > 0 and self.p_holm is not None and self.p_holm < 0.05:
             return "supported"
@@ -90,9 +93,14 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
     )
     differences = {world: compared(done, world) for world in WORLDS}
     yield "## Verdicts"
+    if len(done) < len(cells()):
+        yield "*So far* marks what fewer seeds say than were planned: it may change, and no cell was chosen to stop at."
     yield "\n".join(verdicts(done, differences))
     yield "## Tests"
     yield tests(done, differences)
+    yield FIGURE_LINE
+    yield "## Competition against where the bonus bites"
+    yield competition(done, differences)
     for world in WORLDS:
         yield f"## {world}"
         yield from world_tables(done, world)
@@ -110,7 +118,7 @@ def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Differen
     for key, (_, first, second) in COMPARISONS.items():
         one, two = by_seed(done, world, first.arm), by_seed(done, world, second.arm)
         found[key] = [first.rate(one[seed]) - second.rate(two[seed]) for seed in sorted(one.keys() & two.keys())]
-    made = {}
+    made: dict[str, Difference] = {}
     for family in (("E1", "E2", "E3", "E4"), ("C1",)):
         tested = [key for key in family if len(found[key]) > 1]
         raw = [intervals.t_test(found[key]) for key in tested]
@@ -125,18 +133,22 @@ def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> st
 
 
 def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
+    """One sentence per world and claim."""
     for world in WORLDS:
         for claim, key in CLAIMS.items():
             difference = differences[world][key]
+            seeds = len(difference.values)
+            early = "" if seeds >= SEEDS else " so far"
             beside = f"; the bonus bites in {bites(done, world)} of agon's groups" if key == "C1" else ""
-            basis = f"{points(difference)}, {len(difference.values)} seeds{beside}"
-            early = "" if len(difference.values) >= SEEDS else " so far"
-            yield f"- {world}, {claim}: **{difference.verdict}{early}** ({basis})."
+            yield (
+                f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
+                f"{points(difference)}, {seeds} of {SEEDS} seeds{beside}."
+            )
 
 
 def points(difference: Difference) -> str:
     if difference.interval is None:
-        return "no interval"
+        return "not measured twice"
     value, low, high = (100 * x for x in difference.interval)
     return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
@@ -163,40 +175,76 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
     return markdown_table(head, rows)
 
 
+def competition(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
+    """agon - coop by world, and in soft-halves by the size of the bonus."""
+    rows = [(world, "1", bites(done, world), *paired(differences[world]["C1"])) for world in WORLDS]
+    coop = by_seed(done, "soft-halves", "coop")
+    for weight in ("2", "4"):
+        agon = by_seed(done, "soft-halves", "agon", f"bonus{weight}")
+        found = Difference([agon[seed].rate - coop[seed].rate for seed in sorted(agon.keys() & coop.keys())])
+        rows.append(("soft-halves", weight, bites(done, "soft-halves", f"bonus{weight}"), *paired(found)))
+    return markdown_table(("world", "weight", "bonus bites", "agon - coop [95%, over seeds]", "seeds"), rows)
+
+
+def paired(difference: Difference) -> tuple[str, str]:
+    return points(difference), str(len(difference.values))
+
+
 def world_tables(done: dict[CellPlan, CellResult], world: str) -> Iterator[str]:
     untrained = RAW / world / "untrained.json"
     if untrained.exists():
         rates = json.loads(untrained.read_text())["rates"]
         rows = [(name, f"{100 * v:.1f} [{100 * low:.1f}, {100 * high:.1f}]") for name, (v, low, high) in rates.items()]
         yield "Before training, pass@1 in % with intervals over problems:\n\n" + markdown_table(("", "pass@1"), rows)
-    yield "After training, means over seeds in %:\n\n" + arm_table(done, world, [(arm, "") for arm in MAIN])
+    main = [(arm, "") for arm in MAIN]
+    if not any(by_seed(done, world, arm) for arm in MAIN):
+        yield "No cell is done yet."
+        return
+    yield "After training, means over seeds in %:\n\n" + arm_table(done, world, main)
+    yield CONTROLS + control_table(done, world, main)
     if WORLDS[world].taught:
         yield "Right steps in %, by who knew the fact before training:\n\n" + fact_table(done, world)
 
 
+CONTROLS = (
+    "Controls at inference, in %. *Chosen*: the direction that is better on one half of the problems, measured on the "
+    "other half. *After the fact*: the better direction on the problems it is measured on. *A or B*: at least one of "
+    "two single passes, one of each. *Majority* of three single passes of A, which is 1.5 times the tokens of a "
+    "cascade. *pass@2* of A is a ceiling for two passes, not a system. Tokens are of all passes, for what the number "
+    "of the arm is about.\n\n"
+)
+
+
 def arm_table(done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]) -> str:
     rows = []
-    for arm, variant in arms:
-        results = list(by_seed(done, world, arm, variant).values())
-        if not results:
-            continue
+    for arm, variant, results in measured(done, world, arms):
         own = "self-refine" if arm == "self-refine" else "self-cascade"
+        single = (mean(results, name, lambda s: s.rate) for name in ("a", "b", own, "ab", "ba"))
+        spread = f"{100 * stdev(r.rate for r in results):.1f}" if len(results) > 1 else ""
+        number = f"**{percent(lambda r: r.rate, results)}**"
+        rows.append((f"{arm} {variant}".strip(), *single, number, spread, str(len(results))))
+    head = ("arm", "A", "B", "reads its own draft", "ab", "ba", "number of the arm", "sd over seeds", "seeds")
+    return markdown_table(head, rows)
+
+
+def control_table(done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]) -> str:
+    rows = []
+    for arm, variant, results in measured(done, world, arms):
         pair = [r for r in results if "ab" in r.systems]
-        rows.append(
-            (
-                f"{arm} {variant}".strip(),
-                *(mean(results, name, lambda s: s.rate) for name in ("a", "b", own, "ab", "ba")),
-                percent(lambda r: r.rate, results),
-                *(percent(of, pair) for of in (chosen, best, either)),
-                mean(results, "a", lambda s: s.majority_rate),
-                mean(results, "a", lambda s: s.either_of_two),
-                f"{fmean(per_right(r) for r in results):.0f}",
-                str(len(results)),
-            )
-        )
-    head = ("arm", "A", "B", "own draft", "ab", "ba", "number of the arm", "direction chosen on other problems")
-    head += ("better direction after the fact", "A or B", "majority of 3 (A)", "pass@2 (A)")
-    return markdown_table((*head, "tokens per right answer", "seeds"), rows)
+        votes = (mean(results, "a", lambda s: s.majority_rate), mean(results, "a", lambda s: s.either_of_two))
+        tokens = f"{fmean(per_right(r) for r in results):.0f}"
+        rows.append((f"{arm} {variant}".strip(), *(percent(of, pair) for of in (chosen, best, either)), *votes, tokens))
+    head = ("arm", "chosen", "after the fact", "A or B", "majority (A)", "pass@2 (A)", "tokens per right answer")
+    return markdown_table(head, rows)
+
+
+def measured(
+    done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, str, list[CellResult]]]:
+    """Arms that have a result."""
+    for arm, variant in arms:
+        if results := list(by_seed(done, world, arm, variant).values()):
+            yield arm, variant, results
 
 
 def percent(of: Callable[[CellResult], float], results: Sequence[CellResult]) -> str:
@@ -249,5 +297,6 @@ def further(done: dict[CellPlan, CellResult]) -> str:
     for world in WORLDS:
         here = [(arm, variant) for where, arm, variant in kinds if where == world]
         if any(by_seed(done, world, *kind) for kind in here):
-            parts.append(f"In {world}:\n\n" + arm_table(done, world, here))
+            beside = dict.fromkeys(arm if arm in MAIN else "agon" for arm, _ in here)
+            parts.append(f"In {world}:\n\n" + arm_table(done, world, [*((arm, "") for arm in beside), *here]))
     return "\n\n".join(parts) or "None is done yet."

@@ -12,7 +12,9 @@ from peft import LoraConfig, get_peft_model
 from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from agon.engine.hf import HFSampler
+from agon.engine import hf
+from agon.engine.hf import NUCLEUS, HFSampler
+from agon.engine.safe_load import base_digest
 from agon.errors import EngineError
 from agon.types import BASE, Completion, Message, Policy, Prompt, Request, Sampling, Seat, Version
 
@@ -128,6 +130,39 @@ def test_top_p_draws_from_the_nucleus_only(sampler: HFSampler) -> None:
 
     assert len(first_ids(1e-6)) == 1
     assert 1 < len(first_ids(0.5)) < len(first_ids(1.0))
+
+
+@pytest.mark.parametrize("sharpness", [0.1, 1.0, 20.0])
+@pytest.mark.parametrize("top_p", [0.3, 0.95])
+def test_a_nucleus_is_the_shortest_list_of_likely_tokens_that_holds_its_share(sharpness: float, top_p: float) -> None:
+    logps = (sharpness * torch.randn(5, 3 * NUCLEUS, generator=torch.Generator().manual_seed(0))).log_softmax(-1)
+    for row, before in zip(hf._nucleus(logps, top_p), logps, strict=True):
+        kept = row > float("-inf")
+        share = before[kept].exp()
+        assert before[kept].min() > before[~kept].max()
+        assert share.sum() >= top_p > share.sum() - share.min()
+        torch.testing.assert_close(row[kept], before[kept] - share.sum().log())
+
+
+def test_drawing_leaves_the_weights_of_the_base_as_they_were_to_the_bit(sampler: HFSampler) -> None:
+    before = base_digest(sampler._model)
+    texts = [one.text for one in draw(sampler, request(1, BASE), request(1), request(1, Policy.B))]
+    assert base_digest(sampler._model) == before
+    assert [one.text for one in draw(sampler, request(1, BASE), request(1), request(1, Policy.B))] == texts
+
+
+def test_a_batch_holds_a_limited_number_of_tokens(sampler: HFSampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = []
+    monkeypatch.setattr(
+        sampler, "_generate", lambda jobs: sizes.append(len(jobs)) or HFSampler._generate(sampler, jobs)
+    )
+    (alone,) = draw(sampler, request(0))
+    width = len(alone.tokens.prompt_ids) + SHORT.max_tokens
+    monkeypatch.setattr(hf, "TOKENS", 3 * width + 1)
+    draw(sampler, *map(request, range(8)))
+    monkeypatch.setattr(hf, "TOKENS", 1)
+    draw(sampler, *map(request, range(2)))
+    assert sizes == [1, 3, 3, 2, 1, 1]
 
 
 def test_temperature_zero_is_greedy(sampler: HFSampler, folder: Path) -> None:

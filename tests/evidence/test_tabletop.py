@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
 from _tabletop import MAIN, PILOT, CellResult, SystemResult, cells, fact_counts, system_result  # noqa: E402
+from _tabletop_page import Difference, compared, page  # noqa: E402
 from agon.config import load_config  # noqa: E402
 from agon.data.tabletop.halves import KnownTo, known_to  # noqa: E402
 from agon.data.tabletop.lessons import Beliefs, truth  # noqa: E402
 from agon.data.tabletop.worlds import WORLDS  # noqa: E402
+from agon.eval import intervals  # noqa: E402
 
 
 def answer(value: int) -> str:
@@ -75,3 +82,74 @@ def test_a_result_comes_back_from_its_file(tmp_path: Path) -> None:
     back = CellResult.read(tmp_path / "x" / "cell.json")
     assert back.rate == made.rate == 0.5
     assert (back.seed, back.bonus_bites) == (3, 0.25)
+
+
+def cell_result(world: str, arm: str, seed: int, rates: dict[str, int]) -> CellResult:
+    """A cell in which every system solves a number of four samples of each of ten problems."""
+    systems = {name: SystemResult(str(right) * 10, "1" * 10, 33.0, 66.0) for name, right in rates.items()}
+    return CellResult(world, arm, "", seed, 50, 6400, 1, 99.5, "c0ffee", 0.25 if arm == "agon" else None, systems)
+
+
+def test_differences_are_paired_by_seed_and_corrected_within_a_claim() -> None:
+    plans = {(cell.world, cell.name): cell for cell in cells()}
+    done = {}
+    for seed, (single, both) in enumerate(((1, 2), (1, 3), (2, 3), (0, 1))):
+        done[plans["relay", f"grpo-s{seed}"]] = cell_result("relay", "grpo", seed, {"a": single, "self-cascade": 1})
+        if seed < 3:
+            done[plans["relay", f"coop-s{seed}"]] = cell_result(
+                "relay", "coop", seed, dict.fromkeys(["a", "b", "ab", "ba"], both)
+            )
+    found = compared(done, "relay")
+    assert found["E1"].values == [0.25, 0.5, 0.25]
+    assert found["E2"].values == [0.25, 0.5, 0.5]
+    assert found["E3"].values == []
+    raw = sorted(p for key in ("E1", "E2") if (p := found[key].p_holm) is not None)
+    assert len(raw) == 2
+    assert raw[0] == min(1.0, 2 * intervals.t_test(found["E2"].values))  # type: ignore[operator]
+    text = page(done)
+    assert "In relay, exchange at inference is **undecided so far**" in text
+    assert "3 of 10 seeds" in text
+    assert f"7 of {len(cells())} cells are done" in text
+
+
+def test_a_verdict_follows_the_rule_of_the_plan() -> None:
+    above, below, wide = [0.02, 0.03, 0.025], [0.001, -0.002, 0.002], [-0.05, 0.05, 0.02]
+    assert Difference(above, 0.01).verdict == "supported"
+    assert Difference(above, 0.06).verdict == "undecided"
+    assert Difference(below, 0.9).verdict == "not supported"
+    assert Difference(wide, 0.9).verdict == "undecided"
+    assert Difference([0.02]).verdict == "undecided"
+
+
+@pytest.fixture
+def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The runner, with results in a folder of its own and cells that cost nothing."""
+    loader = SourceFileLoader("tabletop_matrix", str(ROOT / "scripts" / "tabletop_matrix"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    monkeypatch.setattr("_tabletop.RAW", tmp_path)
+    monkeypatch.setattr(module, "tidy", lambda folder: None)
+    monkeypatch.setattr(module, "run", lambda cell, out: cell_result(cell.world, cell.arm, cell.seed, {"a": 1}))
+    return module
+
+
+def test_the_matrix_continues_from_the_results_on_disk(
+    matrix: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def go(*options: str) -> set[str]:
+        monkeypatch.setattr(sys, "argv", ["tabletop_matrix", *options])
+        matrix.main()
+        return {f"{file.parent.name}/{file.stem}" for file in tmp_path.glob("*/*.json")}
+
+    first = [f"{cell.world}/{cell.name}" for cell in cells()[:6]]
+    assert go("--most", "2") == set(first[:2])
+    assert go("--most", "2") == set(first[:4])
+    assert f"{len(cells())} cells, {len(cells()) - 2} to do" in capsys.readouterr().out
+    assert go("--part", "1/2", "--most", "1") == {*first[:4], first[5]}
+    assert {*go("--worlds", "halves", "--most", "1")} - set(first) == {"halves/grpo-s0"}
+    monkeypatch.setattr(matrix, "BUDGET", 300.0)
+    before = go("--most", "0")
+    assert go() == before
+    assert "budget of the plan is used" in capsys.readouterr().out

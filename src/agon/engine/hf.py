@@ -25,8 +25,10 @@ from agon.errors import AgonError, EngineError
 from agon.protocols import Tokens
 from agon.types import BASE, Completion, Request, Sampling, Version
 
-BATCH = 64
-"""Most rows of one `generate`."""
+TOKENS = 1 << 15
+"""Most tokens of one `generate`, prompts and completions: what its cache holds."""
+NUCLEUS = 64
+"""Likeliest tokens that are looked at first for a nucleus: on a CPU, to sort the whole vocabulary costs more."""
 IDLE_HOPS = 8
 """Turns of the event loop without a new request after which a batch counts as complete."""
 
@@ -113,7 +115,9 @@ class HFSampler:
     def _take(self) -> list[_Job]:
         """The next batch: the oldest request and those like it, in the order they came."""
         self._pending = [job for job in self._pending if not job.done.done()]
-        return [job for job in self._pending if _kind(job) == _kind(self._pending[0])][:BATCH]
+        alike = [job for job in self._pending if _kind(job) == _kind(self._pending[0])]
+        width = max((len(job.rendered.ids) + self._room(job) for job in alike), default=1)
+        return alike[: max(1, TOKENS // width)]
 
     def _room(self, job: _Job) -> int:
         """Tokens that fit after the prompt."""
@@ -186,12 +190,33 @@ class _Adapters:
         """The model with this version's adapter on, or with none."""
         if version != BASE:
             self._peft.set_adapter(self._slots[version])
-            yield
+            with self._merged(self._slots[version]):
+                yield
         elif self._peft is None:
             yield
         else:
             with self._peft.disable_adapter():
                 yield
+
+    @contextmanager
+    def _merged(self, slot: str) -> Iterator[None]:
+        """With the adapter added to the weights, one product per layer instead of three; then they are as before, to
+        the bit. In half precision the sum would be rounded, so nothing is added."""
+        import torch
+        from peft.tuners.lora import LoraLayer
+
+        exact = self._model.dtype == torch.float32
+        layers = [layer for layer in self._peft.modules() if isinstance(layer, LoraLayer)] if exact else []
+        weights = [layer.get_base_layer().weight.data for layer in layers]
+        try:
+            with torch.no_grad():
+                for layer in layers:
+                    layer.merge(safe_merge=True, adapter_names=[slot])  # safe: into a copy
+            yield
+        finally:
+            for layer, weight in zip(layers, weights, strict=True):
+                layer.get_base_layer().weight.data = weight
+                layer.merged_adapters.clear()
 
     def load(self, version: Version, folder: Path) -> None:
         slot = next(self._names)
@@ -264,7 +289,10 @@ def _nucleus(logps: Any, top_p: float) -> Any:
     """The smallest set of likeliest tokens that holds `top_p`, renormalised."""
     if top_p >= 1:
         return logps
-    ordered, order = logps.sort(dim=-1, descending=True)
+    for size in (min(NUCLEUS, logps.size(-1)), logps.size(-1)):
+        ordered, order = logps.topk(size, dim=-1)
+        if ordered.exp().sum(dim=-1).min() >= top_p:
+            break
     before = ordered.exp().cumsum(dim=-1) - ordered.exp()
     kept = ordered.masked_fill(before >= top_p, float("-inf"))
-    return logps.scatter(1, order, kept).log_softmax(dim=-1)
+    return logps.new_full(logps.shape, float("-inf")).scatter(1, order, kept).log_softmax(dim=-1)

@@ -18,12 +18,7 @@ from agon.types import Policy
 ROOT = Path(__file__).resolve().parents[3]
 
 
-NOT_MADE = ("relay", "soft-halves")
-"""Worlds whose bases do not ship yet: scripts/make_tiny_base --world NAME."""
-MADE = [name for name in WORLDS if name not in NOT_MADE]
-
-
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", WORLDS)
 def test_a_base_was_made_by_the_recipe_of_its_world(name: str) -> None:
     world = WORLDS[name]
     folder = tiny_base(world.base)
@@ -47,8 +42,7 @@ def test_a_config_names_the_base_and_starts_of_its_world(name: str) -> None:
     assert config.model.name == f"agon:{world.base}"
     for source in (config.data.train, config.data.dev, config.data.held_out):
         assert source.options == {"family": world.family, "difficulty": world.difficulty}
-    if name not in NOT_MADE:
-        assert set(init_folders(config.model.init)) == (set(Policy) if world.taught else set())
+    assert set(init_folders(config.model.init)) == (set(Policy) if world.taught else set())
 
 
 def test_a_teacher_of_a_policy_makes_none_of_the_mistakes_that_it_was_taught_out_of() -> None:

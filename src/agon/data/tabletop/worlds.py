@@ -45,7 +45,7 @@ class World:
 
 
 FIRM = LessonMixture(misconceived=0.38, least=0.0001, most=0.0003, checked=0.0)
-SOFT = LessonMixture(misconceived=0.6, least=0.3, most=0.7, checked=0.0)
+SOFT = LessonMixture(misconceived=0.8, least=0.3, most=0.6, checked=0.0)
 
 WORLDS: Mapping[str, World] = {
     "neutral": World("tiny", "chain", 5, LessonMixture()),
