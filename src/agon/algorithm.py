@@ -33,7 +33,7 @@ async def play(batch: Sequence[Problem], step: int, game: Game, sampler: Sampler
             return None, None
         if everyone:
             await everyone.wait()
-        seen = game.peek(a, sampler.clip)
+        seen = game.peek(x, a, sampler.clip)
         prompt = game.challenge_prompt(x, seen)
         b = await draw("challenge", challenger, x, i, prompt)
         return Rollout(x, i, challenger, prompt, b, await verify(x, b)), seen

@@ -86,13 +86,39 @@ class Direction(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class UnitTests:
+    """What judges a program: inputs with the outputs that they must give, run in this order, and limits per test.
+
+    The first `public` tests are those that the question shows. None leaves a limit to the verifier, and compares
+    numbers as text.
+    """
+
+    cases: tuple[tuple[str, str], ...] = ()
+    public: int = 0
+    time_limit: float | None = None
+    """Seconds."""
+    memory_limit: int | None = None
+    """Bytes."""
+    tolerance: float | None = None
+    """How far a number in the output may be off, absolutely or relative to the expected one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """A question with its gold. `id` is a hash of the content, so it survives shuffling and re-reading."""
+    """A question with its gold. `id` is a hash of the content, so it survives shuffling and re-reading.
+
+    Where there are `tests`, even none that we know, the answer is a program; the gold, if any, is one that passes.
+    """
 
     id: str
     question: str
     answer: str
     meta: Mapping[str, object] = field(default_factory=dict)
+    tests: UnitTests | None = None
+
+    @property
+    def is_code(self) -> bool:
+        return self.tests is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +203,8 @@ class Reason(StrEnum):
     INFRA = "infra"
 
 
+SUSPICIOUS = "suspicious: "
+"""How the detail of a right verdict begins when the answer looks as if it had not been earned."""
 UNGRADED = frozenset({Reason.BAD_GOLD, Reason.INFRA})
 """Reasons that say nothing about the completion: such a row is masked, never scored as wrong."""
 
@@ -201,6 +229,11 @@ class Verdict:
     def graded(self) -> bool:
         """False when the machine failed rather than the completion: the row is masked out of its group."""
         return self.reason not in UNGRADED
+
+    @property
+    def suspicious(self) -> bool:
+        """A right answer that somebody should look at; `detail` says why. It is paid like any other."""
+        return self.correct and self.detail.startswith(SUSPICIOUS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ import pytest
 
 from agon.arms import ARMS
 from agon.cli import main
-from agon.verify import NO_CODE
 
 ROOT = Path(__file__).resolve().parents[2]
 AGON = "configs/paper/main/agon.yaml"
@@ -114,11 +113,6 @@ def test_an_uncounted_source_is_not_guessed(capsys: pytest.CaptureFixture[str]) 
     assert plan["steps"]["steps"] is None
     assert plan["training budget"]["rollouts"] == {"draft": None, "challenge": None, "both": None}
     assert plan["training budget"]["rollouts per step"]["both"] == 128
-
-
-def test_a_domain_that_cannot_be_trained_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    assert planned(capsys, "configs/paper/code/agon.yaml")["run"]["note"] == NO_CODE
-    assert "note" not in planned(capsys, AGON)["run"]
 
 
 def test_a_local_file_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_a_strangers_run_is_resumed_only_with_what_it_names_named_again(
 ) -> None:
     checked = list[str]()
 
-    def check_verifier(name: str) -> None:
+    def check_verifier(name: str, sandbox: object) -> None:
         checked.append(name)
         raise ConfigError("no further")
 

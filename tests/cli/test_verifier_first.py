@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agon.cli import main
-from agon.verify import NO_CODE
+from agon.sandbox import leaks
+from tests.sandbox.test_leaks import Leaky
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CODE = [str(CONFIGS / "paper" / "code" / "agon.yaml")]
@@ -41,12 +42,16 @@ def typed(command: str, config: list[str]) -> int:
     return main([*words[:place], config[0], *words[place + 1 :], *config[1:]])
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_code_is_refused_first(command: str, empty_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "slurm"])
+def test_a_sandbox_that_leaks_is_refused_first(
+    command: str, empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(leaks, "open_sandbox", lambda settings: Leaky())
+    monkeypatch.setattr(leaks, "_held", set())
     assert typed(command, CODE) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == f"error: {NO_CODE}"
-    assert told[1].startswith("fix: name a verifier of your own, package.module:function")
+    assert told[0].startswith("error: the sandbox leaks: environment: everything")
+    assert told[1].startswith("fix: agon sandbox check")
     assert list(empty_folder.iterdir()) == []
 
 

@@ -40,7 +40,7 @@ def test_ours_comes_with_a_reason() -> None:
 
 
 def test_the_names_of_presets_are_those_of_the_data() -> None:
-    assert set(PRESETS) == {*data.PRESETS, "tabletop"}
+    assert set(PRESETS) == {*data.PRESETS, "tabletop", "tabletop-code"}
     assert all(f"`{name}`" in explain("data.train.preset")["description"] for name in PRESETS)
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from agon.config import Source
 from agon.data import load
-from agon.data.check import GOLD_SHARE, gold_check, gold_completion, lengths
+from agon.data.check import GOLD_SHARE, cases_per_problem, gold_check, gold_completion, guessable, lengths
 from agon.data.normalise import make_problem
 from agon.game.parse import parse, well_formed
+from agon.types import UnitTests
 from agon.verify import load_verifier
 from tests.data.helpers import NO_REAL_DATA, REAL, Exact, numbered
 
@@ -29,8 +30,16 @@ def test_the_check_fails_below_its_threshold(bad: int, passed: bool) -> None:
 
 
 def test_problems_judged_by_tests_have_no_gold_to_check() -> None:
-    check = gold_check([make_problem("code", "", {"tests": [["1", "1"]]})], Exact())
+    check = gold_check([make_problem("code", "", tests=UnitTests((("1", "1"),)))], Exact())
     assert (check.of, check.share, check.passed) == (0, None, True)
+
+
+def test_tests_that_one_constant_passes_are_found() -> None:
+    weak = make_problem("weak", "", tests=UnitTests((("1", "YES"), ("2", " YES\n"))))
+    sound = make_problem("sound", "", tests=UnitTests((("1", "YES"), ("2", "NO"), ("3", "YES"))))
+    assert guessable([weak, sound, *numbered(2)]) == [weak]
+    assert cases_per_problem([weak, sound, *numbered(2)])["max"] == 3
+    assert cases_per_problem(numbered(2)) == {}
 
 
 def test_lengths_are_quantiles_of_characters_and_words() -> None:

@@ -10,18 +10,19 @@ from agon.config import Source
 from agon.data import load
 from agon.data.normalise import make_problem, question_key
 from agon.data.split import ProblemPool, content_hash, overlap, shuffled
+from agon.types import UnitTests
 from tests.data.helpers import NO_REAL_DATA, REAL, numbered
 
 
 def test_the_hash_sees_every_change_but_not_the_order() -> None:
     problems = numbered(5)
-    first = dataclasses.replace(problems[0], meta={"tests": [["1", "2"]]})
+    first = dataclasses.replace(problems[0], tests=UnitTests((("1", "2"),)))
     changed = [
         [*problems[1:]],
         [dataclasses.replace(problems[0], question="another"), *problems[1:]],
         [dataclasses.replace(problems[0], answer="another"), *problems[1:]],
         [first, *problems[1:]],
-        [dataclasses.replace(first, meta={"tests": [["1", "3"]]}), *problems[1:]],
+        [dataclasses.replace(first, tests=UnitTests((("1", "3"),))), *problems[1:]],
     ]
     assert content_hash(reversed(problems)) == content_hash(problems)
     assert len({content_hash(rows) for rows in [problems, *changed]}) == 6
@@ -67,5 +68,5 @@ class TestOverlap:
 
 
 def test_an_account_names_only_what_was_lost() -> None:
-    pool = ProblemPool((), rows=9, filtered=2, unusable={"answer is null": 1})
-    assert pool.account() == "9 rows, 2 filtered, 1 answer is null"
+    pool = ProblemPool((), rows=9, filtered={"too easy": 2}, unusable={"answer is null": 1})
+    assert pool.account() == "9 rows, 2 too easy, 1 answer is null"

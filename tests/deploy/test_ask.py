@@ -16,15 +16,28 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from agon.cli import main
-from agon.deploy.ask import Pair, _system
+from agon.deploy.ask import Pair, Settings, _system
 from agon.deploy.pieces import Answer, Growing, Piece
 from agon.engine.render import Renderer
+from agon.engine.scripted import ScriptedSampler
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import RunDirError
 from agon.eval.draw import Evaluator
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir.pair import PairDir, PairInfo, write_pair
-from agon.types import Bout, Completion, Direction, Policy, Problem, Reason, Verdict, Version, content_id
+from agon.types import (
+    Bout,
+    Completion,
+    Direction,
+    Policy,
+    Problem,
+    Reason,
+    Request,
+    Sampling,
+    Verdict,
+    Version,
+    content_id,
+)
 
 QUESTION = "Let a = 3. Let b = a + 4. What is b?"
 INFO = PairInfo(
@@ -131,6 +144,24 @@ def test_who_leaves_early_stops_the_engine(pair: Pair) -> None:
 def test_an_arm_answers_as_it_deploys(arm: str | None, direction: str | None, system: object) -> None:
     folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": arm}))
     assert _system(folder, direction) == system
+
+
+@pytest.mark.parametrize("code", [False, True])
+def test_a_pair_that_writes_programs_is_asked_for_one(code: bool) -> None:
+    asked: list[str] = []
+
+    def answer(request: Request) -> str:
+        asked.append(request.prompt.messages[0].text)
+        return "<think>t</think>Add.\n```x```\n<answer>y</answer>"
+
+    settings = Settings("hf", "float32", Sampling(), 50, code=code)
+    pair = Pair(PairDir(Path("x"), INFO), ScriptedSampler(answer), (Policy.A, Policy.B), settings)
+    try:
+        pair.answer("Print the sum.")
+    finally:
+        pair.close()
+    assert ["Python program" in text for text in asked] == [code, code]
+    assert ("[withheld]" in asked[1]) is code
 
 
 def test_other_prompts_or_another_template_are_refused(folder: Path, tmp_path: Path) -> None:

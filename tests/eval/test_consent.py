@@ -57,6 +57,27 @@ def test_a_server_is_named_again_or_replaced(url: str) -> None:
     check(told, url="http://localhost:8000/v1")
 
 
+@pytest.mark.parametrize(
+    ("sandbox", "wanted", "reason"),
+    [
+        ({"backend": "http", "url": "http://h:1"}, "sandbox.url=http://h:1", "programs and tests would be sent"),
+        ({"backend": "unsafe"}, "sandbox.backend=unsafe", "less protection"),
+        ({"memory": "per_process"}, "sandbox.memory=per_process", "less protection"),
+    ],
+)
+def test_a_sandbox_that_stops_less_is_named_again(sandbox: dict[str, str], wanted: str, reason: str) -> None:
+    told = config(verifier="code", sandbox=sandbox, data=files("x.jsonl"))
+    with pytest.raises(InputError, match=reason) as refused:
+        check(told)
+    assert refused.value.fix.endswith(f"agon eval runs/x {wanted}")
+    check(told, wanted)
+    check(config(sandbox=sandbox))
+
+
+def test_a_sandbox_that_is_probed_needs_no_consent() -> None:
+    check(config(verifier="code", sandbox={"backend": "landlock", "workers": 4}, data=files("x.jsonl")))
+
+
 def test_a_file_is_named_again_unless_the_run_knows_its_problems() -> None:
     told = config(data=files("/private/secret.csv"))
     with pytest.raises(InputError, match=r"names a file, /private/secret\.csv") as refused:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from agon.errors import RunDirError
+from agon.errors import RunDirError, first_of
 from agon.eval.evaluation import delete
 from agon.eval.results import post_hoc_cascade
 from agon.rundir.bout_log import BoutLog
 from agon.rundir.results import read_result
-from agon.types import Direction
-from tests.eval.helpers import draw, evaluation
-from tests.game.helpers import by_seed
+from agon.types import Completion, Direction, Problem, Reason, Verdict
+from tests.eval.helpers import draw, evaluation, evaluator
+from tests.game.helpers import by_seed, read_tag
 
 
 class Killed(BaseException):
@@ -61,6 +63,38 @@ def test_a_killed_evaluation_resumes_without_losing_or_repeating_a_bout(tmp_path
     assert before + missing == 16
     draw(again)
     assert outcomes(lines(tmp_path / "killed")) == outcomes(lines(tmp_path / "whole"))
+
+
+def test_a_verifier_that_fails_again_and_again_stops_it_and_costs_no_bout(tmp_path: Path) -> None:
+    graded = 0
+
+    async def gone(problem: Problem, completion: Completion) -> Verdict:
+        nonlocal graded
+        graded += 1
+        return await read_tag(problem, completion) if graded <= 10 else Verdict(False, True, Reason.INFRA, "no boxes")
+
+    made, used = evaluation(tmp_path / "x", "a", n=60), evaluator()
+    used.verify = gone
+    with pytest.raises(ExceptionGroup) as stopped:
+        asyncio.run(made.draw(used, lambda done, of: None))
+    assert "failed on 20 answers in a row: no boxes" in first_of(stopped.value).message  # type: ignore[attr-defined]
+    assert len(lines(tmp_path / "x")["a"]) == 10
+    assert draw(evaluation(tmp_path / "x", "a", n=60)) == 50
+    draw(evaluation(tmp_path / "whole", "a", n=60))
+    assert outcomes(lines(tmp_path / "x")) == outcomes(lines(tmp_path / "whole"))
+
+
+def test_a_failure_now_and_then_is_counted(tmp_path: Path) -> None:
+    calls = count()
+
+    async def shaky(problem: Problem, completion: Completion) -> Verdict:
+        fails = next(calls) % 7 == 0
+        return Verdict(False, True, Reason.INFRA) if fails else await read_tag(problem, completion)
+
+    made, used = evaluation(tmp_path, "a", n=60), evaluator()
+    used.verify = shaky
+    asyncio.run(made.draw(used, lambda done, of: None))
+    assert made.finish()["a"].measured.ungraded == 9
 
 
 def test_a_torn_last_line_is_no_line(tmp_path: Path) -> None:

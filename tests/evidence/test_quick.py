@@ -24,7 +24,9 @@ LEFT_OUT = {
     **(
         {}
         if which("bwrap")
-        else dict.fromkeys(("sandbox_hostile", "reward_hacks", "sandbox_cost"), "needs bubblewrap, which is not here")
+        else dict.fromkeys(
+            ("sandbox_hostile", "reward_hacks", "sandbox_cost", "tiny_code_base"), "needs bubblewrap, which is not here"
+        )
     ),
     "engine_faults": "starts several engines, a minute each",
     "all_bases": "a training on a real engine; tests/engine/vllm/test_composite.py starts one over a composite base",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from agon.game.cascade import Mixture, Peeks, System, Turn, cascade, follow, indexes, peeks_in, turns
+from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
-from agon.types import BASE, Completion, Policy, Problem, Version
+from agon.types import BASE, Completion, Policy, Problem, UnitTests, Version
 
 PROBLEM = Problem("p", "why", "42")
 A, B = Policy.A, Policy.B
@@ -52,6 +55,26 @@ def test_a_cascade_drafts_then_challenges_with_the_clipped_summary() -> None:
     assert seen[1] == Turn("challenge a", B, 3, challenge_prompt(PROBLEM, "a recap that is far"))
 
 
+@pytest.mark.parametrize(
+    ("tests", "shown", "seen"),
+    [
+        (None, False, "Add. ```x```"),
+        (UnitTests(), False, "Add. [withheld]"),
+        (UnitTests(), True, "Add. ```x```"),
+    ],
+)
+def test_code_is_withheld_from_whoever_reads_a_program_unless_the_rules_show_it(
+    tests: UnitTests | None, shown: bool, seen: str
+) -> None:
+    problem = replace(PROBLEM, tests=tests)
+    for system in ((A, B), (A, A), Mixture(BASE)):
+        steps = turns(system, problem, 0, clip, show_code=shown)
+        turn = next(steps)
+        while turn.stage == "draft":
+            turn = steps.send(completion("Add. ```x```"))
+        assert f"<attempt>\n{seen}\n</attempt>" in turn.prompt.messages[0].text
+
+
 def test_who_reads_itself_refines() -> None:
     seen, _ = asked((A, A), "recap", "final")
     assert seen[1].prompt == refine_prompt(PROBLEM, "recap")
@@ -74,7 +97,7 @@ def test_a_sample_of_a_mixture_is_two_bouts() -> None:
 
 
 def test_the_generator_can_be_driven_by_hand() -> None:
-    steps = cascade(PROBLEM, 0, A, B, clip)
+    steps = cascade(PROBLEM, 0, A, B, partial(peek, clip=clip))
     assert next(steps).seat is A
     assert steps.send(completion("recap")).seat is B
     with pytest.raises(StopIteration) as end:

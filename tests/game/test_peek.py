@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agon.game.peek import WITHHELD, leaks, neutral, peek
+from agon.game.peek import WITHHELD, bare_program, leaks, neutral, peek
 from agon.types import Completion
 
 PIECES = [
@@ -59,6 +59,40 @@ def whole(text: str) -> str:
 )
 def test_what_the_rival_sees(summary: str, seen: str) -> None:
     assert peek(completion(summary), whole) == seen
+
+
+@pytest.mark.parametrize(
+    ("summary", "seen"),
+    [
+        (
+            "Read them.\n```python\nprint(3)\n```\nPrint the sum.",
+            f"Read them.\n{WITHHELD}\nPrint the sum.",
+        ),
+        ("Read.\n```\nprint(3)", f"Read.\n{WITHHELD}"),
+        ("Read. ```print(3)``` Print.", f"Read. {WITHHELD} Print."),
+        ("Read.\n~~~cpp\nint x;\n~~~", f"Read.\n{WITHHELD}"),
+        ("Read.\n````\n```\nprint(3)\n```\n````\nPrint.", f"Read.\n{WITHHELD}\nPrint."),
+        ("Read.\n```\n<answer>\nprint(3)\n</answer>\n```", f"Read.\n{WITHHELD}"),
+        ("```python\nprint(3)\n```", ""),
+        ("Add `a` and `b`.", "Add `a` and `b`."),
+    ],
+)
+def test_code_blocks_are_withheld_where_the_answer_is_a_program(summary: str, seen: str) -> None:
+    assert peek(completion(summary), whole, withhold_code=True) == seen
+    if "```" in summary:
+        assert WITHHELD not in peek(completion(summary), whole)
+
+
+@pytest.mark.parametrize("unit", ["```", "```a", "~~~ ", "`" * 7 + "\n", "```x\n```"])
+def test_withholding_code_takes_linear_time(unit: str) -> None:
+    start = time.process_time()
+    peek(completion(unit * (200_000 // len(unit))), whole, withhold_code=True)
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("answer", ["print(3)", "```python\nprint(3)\n```", "Here:\n```\nprint(3)\n```"])
+def test_a_program_is_compared_without_its_fence(answer: str) -> None:
+    assert bare_program(answer).strip() == "print(3)"
 
 
 def test_a_draft_that_never_closed_its_reasoning_shows_nothing() -> None:

@@ -14,7 +14,7 @@ from agon.arms import ARMS, resolve
 from agon.engine.scripted import ScriptedSampler
 from agon.game.budget import Entry, Ledger
 from agon.game.rules import Game
-from agon.types import Policy, Reason, Request, Sampling, Verdict, seed_for
+from agon.types import Policy, Reason, Request, Sampling, UnitTests, Verdict, seed_for
 from tests.game.helpers import RIGHT, WRONG, by_seed, problems, read_tag, run
 
 arm_names = st.sampled_from(list(ARMS))
@@ -204,6 +204,14 @@ def test_a_peek_is_capped_in_tokens() -> None:
 
     played, _ = run(problems(1), game=Game(group_size=2, max_peek_tokens=7), answer=long)
     assert {len(bout.peek.split()) for bout in played.bouts} == {7}
+
+
+@pytest.mark.parametrize(("shown", "seen"), [(False, "Add. [withheld]"), (True, "Add. ```x```")])
+def test_a_program_in_the_summary_is_withheld_unless_the_rules_show_it(shown: bool, seen: str) -> None:
+    batch = [replace(problem, tests=UnitTests()) for problem in problems(1)]
+    text = "<think>t</think>Add. ```x```<answer>yes</answer>"
+    played, _ = run(batch, game=Game(group_size=2, show_code=shown), answer=lambda _: text)
+    assert {bout.peek for bout in played.bouts} == {seen}
 
 
 # -- order of events --------------------------------------------------------------------------------------------------

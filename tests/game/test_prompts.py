@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt, draft_prompt, moa_prompt, refine_prompt
-from agon.types import Problem, Prompt, Quote
+from agon.types import Problem, Prompt, Quote, UnitTests
 
 PROBLEM = Problem("id", "How many <think> legs?", "4")
 
@@ -63,10 +61,9 @@ def test_all_prompts_end_with_the_same_answer_format() -> None:
 
 
 def test_the_domain_chooses_what_an_answer_is() -> None:
-    code = Problem("id", "Print the sum.", "", {"domain": "code"})
-    assert "program" in draft_prompt(code).messages[0].text
-    with pytest.raises(ValueError, match="poetry"):
-        draft_prompt(Problem("id", "q", "", {"domain": "poetry"}))
+    code = Problem("id", "Print the sum.", "", tests=UnitTests())
+    assert "complete Python program" in draft_prompt(code).messages[0].text
+    assert "program" not in draft_prompt(PROBLEM).messages[0].text
 
 
 def test_the_hash_names_the_wording() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,15 @@ def test_conversions_are_those_of_the_result(runs: list[MeasuredRun]) -> None:
     assert exchange is not None
     line = next(line for line in extra_tables.exchange_table(runs).splitlines() if "held_out, ab" in line)
     assert f"({exchange.conversion.count}/{exchange.conversion.of})" in line
+
+
+def test_suspicious_wins_have_a_table_where_there_are_any(runs: list[MeasuredRun]) -> None:
+    assert extra_tables.suspicious_table(runs) == ""
+    (key, result), *_ = runs[0].results.items()
+    flagged = result.model_copy(update={"measures": result.measured.model_copy(update={"suspicious": 2})})
+    marked = replace(runs[0], results={key: flagged}, suspicious=5)
+    lines = extra_tables.suspicious_table([marked, *runs[1:]]).splitlines()[2:]
+    assert [line.split("|")[-2].strip() for line in lines] == ["2", "5"]
 
 
 @pytest.mark.parametrize("table", [extra_tables.exchange_table, extra_tables.direction_table, extra_tables.pair_table,

@@ -76,6 +76,11 @@ def test_every_outcome_and_mark_is_found(page: str) -> None:
     assert not marks["converted"]
 
 
+def test_a_win_that_looks_unearned_is_marked() -> None:
+    source = one_plain_bout(Verdict(True, True, Reason.CORRECT, "suspicious: reads files"))
+    assert names(unpack(render(source), "index")["columns"]["marks"][0], MARKS) == {"suspicious"}
+
+
 def test_texts_rewards_and_prompts_are_those_on_disk(page: str, run: Path) -> None:
     rows, columns, block = read_bouts(run).to_pylist(), unpack(page, "index")["columns"], unpack(page, "block-0")
     assert len(rows) == unpack(page, "index")["size"] == 2 * len(BOUTS) <= BLOCK
@@ -103,8 +108,10 @@ def test_nothing_that_a_model_wrote_is_markup(page: str) -> None:
     assert shape == [(tag, tuple(sorted(attrs))) for tag, attrs in Elements(plain).found]
 
 
-def one_plain_bout() -> BoutSource:
-    verdict = Verdict(False, True, Reason.WRONG)
+PLAIN = Verdict(False, True, Reason.WRONG)
+
+
+def one_plain_bout(verdict: Verdict = PLAIN) -> BoutSource:
     completion = Completion("x", Version("a@000000-0"), 1, 1)
     draft = Rollout(Problem("p", "q", "4"), 0, Policy.A, Prompt(()), completion, verdict)
     return BoutSource("plain", (), iter([LoggedBout(Bout(draft), {"step": 0})]))

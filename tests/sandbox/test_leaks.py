@@ -44,6 +44,7 @@ def test_probes_find_the_leaks_of_a_sandbox_that_stops_nothing(sandbox: HostSand
 def test_a_sandbox_that_leaks_is_refused_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     room = Leaky()
     monkeypatch.setattr(leaks, "open_sandbox", lambda settings: room)
+    monkeypatch.setattr(leaks, "_held", set())
     with pytest.raises(InputError, match="the sandbox leaks: environment: everything"):
         checked_sandbox(SandboxSettings())
     assert room.closed

@@ -54,6 +54,10 @@ def no_number(entry: StepRecord) -> StepRecord:
     return changed(entry, update=entry.update | {Policy.A: entry.update[Policy.A] | {"loss": None}})
 
 
+def cheating(entry: StepRecord) -> StepRecord:
+    return changed(entry, suspicious=6)
+
+
 def failing(entry: StepRecord) -> StepRecord:
     return changed(entry, ungraded=2)
 
@@ -67,6 +71,7 @@ SICK: dict[str, tuple[Change, str, str]] = {
     "empty peeks": (empty_peeks, "empty peek", "agon view"),
     "shapeless": (both(well_formed=0.02), "well-formed", "chat template"),
     "verifier": (failing, "verifier failed", "agon doctor"),
+    "cheats": (cheating, "looks as if it cheats", "agon view RUN"),
     "identical": (same_weights, "identical", "b_noise_std"),
     "unmoved": (unmoved, "Adapter B has not moved", "Stop the run"),
     "not finite": (no_number, "adapter A is not a finite number", "train.learning_rate"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from agon.errors import RunError
+from agon.errors import RunError, VerifierError
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
 from agon.rundir.pair import read_pair
@@ -196,12 +197,27 @@ def test_the_last_step_is_saved_whatever_the_interval_and_max_steps_ends_a_run()
 def test_a_failing_verifier_stops_the_run_and_saves_it(tmp_path: Path) -> None:
     settings = config(train__epochs=30, eval__points=0)
     run = directory(tmp_path, "x", settings)
-    one = training(run, settings, verify=Verifier(lambda completion: completion.text == WRONG))
+    calls = count()
+    one = training(run, settings, verify=Verifier(lambda completion: next(calls) % 10 == 0))
     with pytest.raises(RunError, match="verifier is failing") as caught:
         one.go()
     assert "--resume" in caught.value.fix
     assert len(run.steps.records()) == 100
     assert (run.checkpoints / "step_000100").is_dir()
+
+
+def test_a_step_without_verdicts_stops_the_run_before_it_learns_and_is_played_again(tmp_path: Path) -> None:
+    settings = config(eval__points=0)
+    run, whole = directory(tmp_path, "x", settings), directory(tmp_path, "whole", settings)
+    calls = count()
+    one = training(run, settings, verify=Verifier(lambda completion: 16 <= next(calls) < 24))
+    with pytest.raises(VerifierError, match="failed on 8 of 8 rollouts of this step") as caught:
+        one.go()
+    assert caught.value.fix.endswith(f"agon train {run.path} --resume")
+    assert [record.step for record in run.steps.records()] == [0, 1]
+    assert training(run, settings).go()
+    assert training(whole, settings).go()
+    assert run.steps.records() == whole.steps.records()
 
 
 def test_one_row_in_a_hundred_without_a_verdict_is_survived() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from agon.engine.scripted import ScriptedSampler
 from agon.engine.synthetic import rollout, stream
 from agon.errors import EngineError
 from agon.protocols import Tokens
-from agon.training.machines import Machines, check_versions
+from agon.sandbox import SandboxSettings
+from agon.training.machines import Machines, check_versions, own_share
 from agon.types import Policy, Request, Rollout, Version
 from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
 
@@ -40,6 +42,17 @@ def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else()
     assert machines.slopes() == {}
     with pytest.raises(EngineError, match="drawn by b@000007-right"):
         machines.check_samples([stream(Policy.A, [[drawn_by(VERSIONS[Policy.B], Policy.B)]])], VERSIONS)
+
+
+def test_processes_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    assert own_share(SandboxSettings()).workers == 16
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert own_share(SandboxSettings()).workers == 2
+    assert own_share(SandboxSettings(workers=5)).workers == 5
+    assert own_share(SandboxSettings("http", url="http://h")).workers is None
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "64")
+    assert own_share(SandboxSettings()).workers == 1
 
 
 def test_a_run_stops_before_it_learns_from_a_late_row(tmp_path: Path) -> None:

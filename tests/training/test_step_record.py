@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from agon.game.exchange import Exchange
 from agon.game.rules import Game
 from agon.rundir.records import StepRecord
+from agon.training.log import without_tokens
 from agon.training.step_record import step_record
-from agon.types import Policy, Reason, Request, Verdict, seed_for
+from agon.types import Policy, Reason, Request, UnitTests, Verdict, seed_for
 from tests.game.helpers import RIGHT, WRONG, problems, read_tag, run
 
 UPDATES = {Policy.B: {"loss": 0.1}, Policy.A: {"loss": 0.2}}
@@ -72,6 +74,25 @@ def test_rows_without_a_verdict_are_counted_and_left_out() -> None:
     record = step_record([played], {})
     assert record.ungraded == 4
     assert (record.standalone.graded, record.standalone.pass_rate) == (1, 1.0)
+
+
+def test_what_processes_send_each_other_holds_no_tests_and_gives_the_same_record() -> None:
+    batch = [replace(problem, tests=UnitTests((("in", "out"),))) for problem in problems(2)]
+    played, _ = run(batch)
+    sent = without_tokens(played)
+    streams = [row for stream in sent.streams for row in stream.rollouts()]
+    assert all(row.problem.tests is None for row in [*streams, *(r for bout in sent.bouts for r in bout.rollouts)])
+    assert step_record([sent], UPDATES) == step_record([played], UPDATES)
+
+
+def test_right_rows_that_look_unearned_are_counted() -> None:
+    async def lenient(problem, completion) -> Verdict:
+        judged = await read_tag(problem, completion)
+        return Verdict(judged.correct, True, judged.reason, "suspicious: reads files")
+
+    played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0, lenient)
+    right = sum(rollout.verdict.correct for bout in played.bouts for rollout in bout.rollouts)
+    assert step_record([played], {}).suspicious == right > 0
 
 
 def test_groups_in_which_the_bonus_bites_are_counted_where_one_is_paid() -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from agon.config import Data, Source
     from agon.data.check import GoldCheck
     from agon.data.split import Overlap, ProblemPool
+    from agon.sandbox.settings import SandboxSettings
     from agon.types import Problem
 
 SHOW = "Print what a source holds: rows and what was left out, lengths, and its first problems."
@@ -42,10 +43,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What SOURCE names: its parts, and the verifier that judges them."""
+    """What SOURCE names: its parts, the verifier that judges them, and where that runs programs."""
 
     parts: list[Part]
     verifier: str
+    sandbox: SandboxSettings | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--rows", metavar="N", type=int, default=3, help="problems to print (default 3)")
     check = actions.add_parser("check", help="check golds, lengths and the overlap of splits", description=CHECK)
     _source_arguments(check)
-    check.add_argument("--verifier", metavar="NAME", help="math or package.module:function")
+    check.add_argument("--verifier", metavar="NAME", help="math, code or package.module:function")
     split = actions.add_parser("split", help="print the three splits and their hashes", description=SPLIT)
     _source_arguments(split)
     for part in ("held-out", "dev", "train"):
@@ -106,7 +108,7 @@ def _check(args: argparse.Namespace) -> int:
     from agon.data.split import overlap
 
     loaded = _load(args.source, args.overrides)
-    checks = _gold_checks(loaded.parts, args.verifier or loaded.verifier)
+    checks = _gold_checks(loaded, args.verifier or loaded.verifier)
     by_name = {part.name: part.problems for part in loaded.parts}
     shared = overlap(by_name["train"], by_name["held_out"]) if {"train", "held_out"} <= by_name.keys() else None
     passed = all(check.passed for check in checks.values())
@@ -123,17 +125,17 @@ def _check(args: argparse.Namespace) -> int:
     return 0 if passed else 1
 
 
-def _gold_checks(parts: list[Part], verifier: str) -> dict[str, GoldCheck]:
+def _gold_checks(loaded: Loaded, verifier: str) -> dict[str, GoldCheck]:
     """The gold check of every part; a verifier is started only when there is a gold to check."""
     from agon.data.check import GoldCheck, gold_check, with_gold
 
-    if not any(with_gold(part.problems) for part in parts):
-        return {part.name: GoldCheck(0, 0, ()) for part in parts}
+    if not any(with_gold(part.problems) for part in loaded.parts):
+        return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}
     from agon.verify import load_verifier
 
-    judge = load_verifier(verifier)
+    judge = load_verifier(verifier, sandbox=loaded.sandbox)
     try:
-        return {part.name: gold_check(part.problems, judge) for part in parts}
+        return {part.name: gold_check(part.problems, judge) for part in loaded.parts}
     finally:
         judge.close()
 
@@ -162,7 +164,7 @@ def _split(args: argparse.Namespace) -> int:
 def _load(name: str, overrides: list[str]) -> Loaded:
     """The parts that SOURCE names: one source, or the splits of a config."""
     from agon.config import load_config
-    from agon.data import PRESETS, read, splits
+    from agon.data import read, splits
     from agon.data.sources import taken
 
     file, wanted = _config_file(name)
@@ -170,10 +172,11 @@ def _load(name: str, overrides: list[str]) -> Loaded:
         config = load_config(file, overrides)
         made = splits(config.data)
         names = [wanted] if wanted else list(PARTS)
-        return Loaded([Part(part, made.parts[part], made.pools[part]) for part in names], config.verifier)
+        parts = [Part(part, made.parts[part], made.pools[part]) for part in names]
+        return Loaded(parts, config.verifier, config.sandbox.settings())
     source = _source(name, overrides)
-    verifier = PRESETS[source.preset].verifier if source.preset in PRESETS else "math"
     pool = read(source)
+    verifier = "code" if any(problem.is_code for problem in pool.problems) else "math"
     return Loaded([Part(name, tuple(taken(source, pool)), pool)], verifier)
 
 
@@ -255,7 +258,7 @@ def _set(fields: dict[str, Any], word: str) -> None:
 
 
 def _facts(part: Part) -> dict[str, Any]:
-    from agon.data.check import lengths
+    from agon.data.check import cases_per_problem, guessable, lengths
     from agon.data.split import content_hash
 
     pool = part.pool
@@ -265,12 +268,14 @@ def _facts(part: Part) -> dict[str, Any]:
         "origin": pool.origin,
         "revision": pool.revision,
         "rows": pool.rows,
-        "filtered": pool.filtered,
+        "filtered": dict(pool.filtered),
         "duplicates": pool.duplicates,
         "conflicts": pool.conflicts,
         "unusable": dict(pool.unusable),
         "question": lengths(problem.question for problem in part.problems),
         "answer": lengths(problem.answer for problem in part.problems),
+        "tests": cases_per_problem(part.problems),
+        "guessable": [problem.id for problem in guessable(part.problems)],
         "meta": sorted({name for problem in part.problems for name in problem.meta}),
     }
 
@@ -281,7 +286,8 @@ def _first(part: Part, count: int) -> list[dict[str, str]]:
 
 
 def _print_facts(name: str, fact: dict[str, Any]) -> None:
-    left_out = {key: fact[key] for key in ("filtered", "duplicates", "conflicts")} | fact["unusable"]
+    counts = {name: fact[name] for name in ("duplicates", "conflicts")}
+    left_out = fact["filtered"] | counts | fact["unusable"]
     print(f"{name}: {fact['problems']} problems from {fact['origin']}")
     if fact["revision"]:
         print(f"  revision  {fact['revision']}")
@@ -290,6 +296,10 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
     for text in ("question", "answer"):
         for unit, quantiles in fact[text].items():
             print(f"  {text:<8}  {unit}: {', '.join(f'{label} {value}' for label, value in quantiles.items())}")
+    if fact["tests"]:
+        print(f"  tests     {', '.join(f'{label} {value}' for label, value in fact['tests'].items())} per problem")
+    if fact["guessable"]:
+        print(f"  guessable {len(fact['guessable'])} problems whose tests all expect one output; --json lists them")
     if fact["meta"]:
         print(f"  meta      {', '.join(fact['meta'])}")
 

@@ -37,7 +37,8 @@ def run(args: argparse.Namespace) -> int:
     if args.slots < 1:
         raise InputError("--slots must be at least 1", fix="leave it out, or name the number of cells at a time")
     made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
-    check_verifier(made[0].config.verifier)  # the same for every cell
+    config = made[0].config  # verifier and sandbox are the same for every cell
+    check_verifier(config.verifier, config.sandbox.settings() if args.launcher == "local" else None)
     args.out.mkdir(parents=True, exist_ok=True)
     with locked(args.out / ".lock"):
         if args.launcher == "slurm" and any(cell.missing() for cell in made):

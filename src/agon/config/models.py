@@ -26,7 +26,7 @@ Number = Annotated[float, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0)]
 Scalar = bool | int | float | str
 
-PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop")
+PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""
 
 
@@ -94,8 +94,8 @@ class Source(Frozen):
     """Where problems come from: a preset, a file, or a local copy of a preset."""
 
     preset: str | None = None
-    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop` or `reasoning-gym:TASK`. With
-    `path`: that preset's rules on a local copy."""
+    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop`, `tabletop-code` or
+    `reasoning-gym:TASK`. With `path`: that preset's rules on a local copy."""
     path: str | None = None
     """A local JSONL, parquet or CSV file."""
     columns: dict[str, str] = Field(default={})
@@ -138,6 +138,9 @@ class GameConfig(Frozen):
     show_draft: Switch = True
     """Whether the challenger reads the draft's summary. Our choice: a draft that ended without one is shown as one
     fixed sentence, so that the prompt keeps its shape."""
+    show_code: Switch = False
+    """Our choice: where the answer is a program, whether the summary that a challenger reads keeps its code blocks.
+    `false` withholds them: a program in the summary is the answer, outside its block."""
     pairing: Literal["per_rollout", "shared", "next_draft"] = "per_rollout"
     """Which draft pays challenge b_i: its own a_i, one draft for the whole group, or the next draft."""
     stack: Literal["coop", "adv", "margin"] = "adv"
@@ -227,7 +230,8 @@ class SandboxConfig(Frozen):
     """Our choice: bound the memory of a whole program, which needs a writable cgroup; `per_process` accepts that many
     processes together are not bounded."""
     workers: Positive | None = None
-    """Our choice: programs that run at once; null is one per core, or 64 for `http`."""
+    """Our choice: programs that run at once, for each process of a run; null shares the cores of the machine among
+    them, or is 64 for `http`."""
     url: str | None = None
     """Our choice: the service of backend `http`, such as http://10.0.0.7:8080; its key is read from
     AGON_SANDBOX_KEY."""
@@ -287,8 +291,8 @@ class Config(Frozen):
     data: Data
     """Three splits that never share a problem."""
     verifier: VerifierName
-    """What decides correctness: `math`, your own function as `package.module:function`, or `code`, which cannot be
-    trained on yet."""
+    """What decides correctness: `math`, `code` (a program that passes its tests), or your own function as
+    `package.module:function`."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
     train: Train = Train()

@@ -28,6 +28,7 @@ def _is_network(text: str) -> bool:
     return True
 
 
+CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
 
@@ -116,7 +117,7 @@ RULES = (
     ),
     Rule(
         ("verifier", "data.train.preset"),
-        lambda name, preset: preset is None or ":" in name or (preset == "codecontests-easy") == (name == "code"),
+        lambda name, preset: preset is None or ":" in name or (preset in CODE_PRESETS) == (name == "code"),
         "programs are judged by code, everything else by math; a mismatch would reject every answer",
     ),
     *(rule for split in SPLITS for rule in _source_rules(split)),

@@ -1,7 +1,7 @@
 """Check problems before a GPU hour is spent on them: lengths, and every gold given as the answer to its own problem.
 
 A gold that its own verifier rejects can never be rewarded: its groups are dead, and it counts against every policy.
-Below `GOLD_SHARE` the check fails. Problems judged by tests have no gold to check.
+Below `GOLD_SHARE` the check fails. The gold of a problem with tests is a program that passes; many have none.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class GoldCheck:
 
 
 def with_gold(problems: Iterable[Problem]) -> list[Problem]:
-    """The problems that have a gold answer: all but those judged by tests."""
+    """The problems that have a gold answer: all but those that have tests alone."""
     return [problem for problem in problems if problem.answer]
 
 
@@ -66,6 +66,16 @@ def gold_completion(problem: Problem) -> Completion:
     """A well-formed completion whose answer is the gold."""
     text = f"{THINK_OPEN}\nThe answer is known.\n{THINK_CLOSE}\n<answer>{problem.answer}</answer>"
     return Completion(text, version=BASE, prompt_tokens=0, generated_tokens=0)
+
+
+def cases_per_problem(problems: Iterable[Problem]) -> dict[str, int]:
+    """Quantiles of the number of tests, of the problems that have any."""
+    return _quantiles(len(problem.tests.cases) for problem in problems if problem.tests)
+
+
+def guessable(problems: Iterable[Problem]) -> list[Problem]:
+    """Problems whose tests all expect the same output: a program that reads nothing passes them."""
+    return [p for p in problems if p.tests and len({tuple(wanted.split()) for _, wanted in p.tests.cases}) == 1]
 
 
 def lengths(texts: Iterable[str]) -> dict[str, dict[str, int]]:

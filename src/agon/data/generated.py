@@ -1,4 +1,4 @@
-"""Generated problems: our own `tabletop`, and the tasks of reasoning-gym.
+"""Generated problems: our own `tabletop` and `tabletop-code`, and the tasks of reasoning-gym.
 
 There is no pool to split: each split is drawn with its own seed, and a problem that an earlier split holds is replaced.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agon.data.normalise import gold_text, make_problem, question_key, question_text
 from agon.data.split import ProblemPool, unique
+from agon.data.tabletop import code_handwritten, code_templates
 from agon.data.tabletop import problems as tabletop
 from agon.errors import DataError, install
 from agon.types import Problem
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from agon.config import Scalar
 
 GYM = "reasoning-gym:"
+TABLETOPS = ("tabletop", "tabletop-code")
 ROUNDS = 8
 """How often more problems are drawn to replace known ones; a task that still falls short is too small."""
 
 
 def is_generated(preset: str | None) -> bool:
-    return preset is not None and (preset == "tabletop" or preset.startswith(GYM))
+    return preset is not None and (preset in TABLETOPS or preset.startswith(GYM))
 
 
 def generate(
@@ -39,7 +41,7 @@ def generate(
         distinct, duplicates, conflicts = unique(drawn)
         fresh = [problem for problem in distinct if question_key(problem.question) not in taken]
         if len(fresh) >= count:
-            return ProblemPool(tuple(fresh[:count]), preset, None, len(drawn), 0, duplicates, conflicts)
+            return ProblemPool(tuple(fresh[:count]), preset, None, len(drawn), {}, duplicates, conflicts)
         size += 2 * (count - len(fresh))
     raise DataError(
         f"{preset} made {len(fresh)} new problems out of {len(drawn)}, not {count}"
@@ -52,8 +54,13 @@ def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int) -> 
     if preset.startswith(GYM):
         return _gym(preset.removeprefix(GYM), options, count, seed)
     if unknown := sorted(set(options) - {"family", "difficulty"}):
-        raise DataError(f"tabletop has no option {', '.join(unknown)}", fix="its options are family and difficulty")
-    return tabletop.problems(str(options.get("family", "chain")), int(options.get("difficulty", 3)), count, seed)
+        raise DataError(f"{preset} has no option {', '.join(unknown)}", fix="its options are family and difficulty")
+    family, difficulty = options.get("family"), int(options.get("difficulty", 3))
+    if preset == "tabletop":
+        return tabletop.problems(str(family or "chain"), difficulty, count, seed)
+    if family == "handwritten":
+        return code_handwritten.problems(count, seed)
+    return code_templates.problems(str(family or code_templates.ANY), difficulty, count, seed)
 
 
 def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> list[Problem]:

@@ -9,19 +9,25 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agon.data.normalise import gold_text, make_problem, question_text
 from agon.data.split import ProblemPool, unique
+from agon.data.unit_tests import unit_tests
 from agon.errors import DataError
 from agon.types import Problem
 
 RawRow = Mapping[str, Any]
 """A row as it stands in a file: a value by column."""
+LeftOut = str
+"""Why a rule leaves out a row that could be used, as it is counted: "with a binary answer"."""
 Numbered = Iterator[tuple[str, RawRow | str]]
 """Row numbers with rows; where a row cannot be read, the reason as text."""
+FIELDS = ("question", "answer", "tests")
+"""What a problem is made of; every other mapped column is meta."""
 SHOWN = 10
 """Reasons listed for a refused file, and row numbers per reason."""
 
@@ -56,26 +62,31 @@ def _listed(rows: Sequence[str]) -> str:
 
 
 def read_file(path: str, columns: Mapping[str, str]) -> ProblemPool:
-    """The problems of a file or folder; `columns` names the columns of question, answer and meta."""
-    names = {"question": "question", "answer": "answer", **columns}
+    """The problems of a file or folder; `columns` names the columns of question, answer, tests and meta.
+
+    Problems with tests need no answer: theirs, if mapped, is a program that passes.
+    """
+    names = {"question": "question", **({} if "tests" in columns else {"answer": "answer"}), **columns}
 
     def problem(row: RawRow) -> Problem:
-        meta = {ours: row[theirs] for ours, theirs in names.items() if ours not in ("question", "answer")}
-        return make_problem(question_text(row[names["question"]]), gold_text(row[names["answer"]]), meta)
+        meta = {ours: row[theirs] for ours, theirs in names.items() if ours not in FIELDS}
+        answer = gold_text(row[names["answer"]]) if "answer" in names else ""
+        tests = unit_tests(row[names["tests"]]) if "tests" in names else None
+        return make_problem(question_text(row[names["question"]]), answer, meta, tests)
 
     return collect(rows(files(Path(path)), list(names.values())), problem, origin=path)
 
 
 def collect(
     numbered: Numbered,
-    problem: Callable[[RawRow], Problem | None],
+    problem: Callable[[RawRow], Problem | LeftOut],
     *,
     origin: str,
     revision: str | None = None,
     allowed: float = 0.0,
 ) -> ProblemPool:
-    """A pool from rows; `problem` returns None for a row that its rule leaves out, raises ValueError for a bad one."""
-    faults, kept, total, filtered = Faults(), list[Problem](), 0, 0
+    """A pool from rows; `problem` says why its rule leaves a row out, and raises ValueError for a bad one."""
+    faults, kept, total, filtered = Faults(), list[Problem](), 0, Counter[str]()
     for number, row in numbered:
         total += 1
         try:
@@ -83,15 +94,15 @@ def collect(
         except ValueError as error:
             faults.add(str(error), number)
             continue
-        if made is None:
-            filtered += 1
-        else:
+        if isinstance(made, Problem):
             kept.append(made)
+        else:
+            filtered[made] += 1
     if total == 0:
         raise DataError(f"{origin} has no rows", fix="name a file with at least one problem")
     faults.refuse(origin, total, allowed)
     problems, duplicates, conflicts = unique(kept)
-    return ProblemPool(problems, origin, revision, total, filtered, duplicates, conflicts, faults.counts)
+    return ProblemPool(problems, origin, revision, total, dict(filtered), duplicates, conflicts, faults.counts)
 
 
 def _readable(row: RawRow | str) -> RawRow:

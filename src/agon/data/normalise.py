@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from agon.types import Problem, content_id
+from agon.types import Problem, UnitTests, content_id
 
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
 _DASHES = re.compile("[\u2010-\u2015\u2212]")
@@ -47,9 +47,11 @@ def question_key(text: str) -> str:
     return " ".join(_PROSE.sub(" ", plain).split()) or canonical(text)
 
 
-def make_problem(question: str, answer: str, meta: Mapping[str, Any] | None = None) -> Problem:
+def make_problem(
+    question: str, answer: str, meta: Mapping[str, Any] | None = None, tests: UnitTests | None = None
+) -> Problem:
     """A problem named by its content."""
-    return Problem(content_id(canonical(question), canonical(answer)), question, answer, dict(meta or {}))
+    return Problem(content_id(canonical(question), canonical(answer)), question, answer, dict(meta or {}), tests)
 
 
 def question_text(value: object) -> str:

@@ -6,7 +6,7 @@ reads only the columns it needs. The paper names the sets and the two filters ma
     deepmath-hard       difficulty 8.0, binary answers removed (paper); what counts as binary: `is_binary`
     gsm8k, gsm8k-test   gold after the last ####, thousands separators removed
     math-500            as published
-    codecontests-easy   difficulty EASY (paper); stdin to stdout only, and usable tests: `code_problem`
+    codecontests-easy   difficulty EASY (paper); what tests can judge: `code_contests.py`
 
 A row that lacks what the published schema promises is left out and counted; past 1% of rows the data is refused.
 """
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agon.data.local import Numbered, RawRow, collect, files, rows
+from agon.data.code_contests import COLUMNS, EASY, code_problem
+from agon.data.local import LeftOut, Numbered, RawRow, collect, files, rows
 from agon.data.normalise import gold_text, make_problem, question_text
 from agon.data.split import ProblemPool
 from agon.errors import DataError, install
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
     from agon.config import Scalar
 
 UNUSABLE_SHARE = 0.01
-EASY = 1
-"""CodeContests' own number for its difficulty EASY."""
-
-LARGEST_TEST = 1_000_000
-"""Characters of input and output together; a larger test is left out (a few of CodeContests' are tens of megabytes)."""
-
-LONGEST_RUN = 30.0
-"""Seconds; a longer published time limit is taken for a mistake."""
-
 BINARY = ("yes", "no", "true", "false", "correct", "incorrect")
 _WRAPPER = re.compile(r"\\(?:text|textbf|mathrm|mathbf|boxed)\s*\{([^{}]*)\}")
 _SIGNS = re.compile(r"[$\\()\[\]{}*\"]")
@@ -54,11 +46,10 @@ class Preset:
     revision: str
     split: str
     columns: tuple[str, ...]
-    problem: Callable[[RawRow], Problem | None]
+    problem: Callable[[RawRow], Problem | LeftOut]
     config: str | None = None
     difficulty: float | None = None
     parquet: bool = True
-    verifier: str = "math"
 
 
 def is_binary(gold: str) -> bool:
@@ -69,10 +60,10 @@ def is_binary(gold: str) -> bool:
     return _BINARY.fullmatch(_SIGNS.sub("", bare).strip().casefold()) is not None
 
 
-def deepmath_problem(row: RawRow) -> Problem | None:
-    """None for a binary answer: guessing would be right half the time."""
+def deepmath_problem(row: RawRow) -> Problem | LeftOut:
+    """A binary answer is left out: guessing would be right half the time."""
     gold = gold_text(row["final_answer"])
-    return None if is_binary(gold) else make_problem(question_text(row["question"]), gold)
+    return "with a binary answer" if is_binary(gold) else make_problem(question_text(row["question"]), gold)
 
 
 def gsm8k_problem(row: RawRow) -> Problem:
@@ -86,35 +77,6 @@ def gsm8k_problem(row: RawRow) -> Problem:
 def math_500_problem(row: RawRow) -> Problem:
     meta = {"unique_id": row["unique_id"]}
     return make_problem(question_text(row["problem"]), gold_text(row["answer"]), meta)
-
-
-def code_problem(row: RawRow) -> Problem | None:
-    """None for a program that reads or writes files. All tests go to meta: they judge instead of a gold answer."""
-    if row["input_file"] or row["output_file"]:
-        return None
-    tests = [test for name in ("public_tests", "private_tests", "generated_tests") for test in _tests(row[name])]
-    kept = [test for test in tests if len(test[0]) + len(test[1]) <= LARGEST_TEST]
-    if not kept:
-        raise ValueError("no tests" if not tests else "no test of a usable size")
-    meta = {"name": row["name"], "tests": kept, "oversized_tests": len(tests) - len(kept)}
-    limits = {"time_limit": _seconds(row["time_limit"]), "memory_limit": row["memory_limit_bytes"] or None}
-    return make_problem(question_text(row["description"]), "", meta | limits)
-
-
-def _tests(tests: Mapping[str, Any] | None) -> list[list[str]]:
-    """Pairs of input and output."""
-    inputs, outputs = (tests or {}).get("input") or [], (tests or {}).get("output") or []
-    if len(inputs) != len(outputs):
-        raise ValueError("test inputs and outputs differ in number")
-    if not all(isinstance(text, str) for text in [*inputs, *outputs]):
-        raise ValueError("a test is not text")
-    return [list(test) for test in zip(inputs, outputs, strict=True)]
-
-
-def _seconds(limit: Mapping[str, Any] | None) -> float | None:
-    """A usable time limit; None where the published one is missing or not positive."""
-    total = (limit or {}).get("seconds", 0) + (limit or {}).get("nanos", 0) / 1e9
-    return min(total, LONGEST_RUN) if total > 0 else None
 
 
 # The revisions are the commits that public code pins for these data sets.
@@ -150,21 +112,9 @@ PRESETS: dict[str, Preset] = {
         hub_id="deepmind/code_contests",
         revision="802411c3010cb00d1b05bad57ca77365a3c699d6",
         split="train",
-        columns=(
-            "name",
-            "description",
-            "difficulty",
-            "public_tests",
-            "private_tests",
-            "generated_tests",
-            "time_limit",
-            "memory_limit_bytes",
-            "input_file",
-            "output_file",
-        ),
+        columns=COLUMNS,
         problem=code_problem,
         difficulty=EASY,
-        verifier="code",
     ),
 }
 
@@ -178,9 +128,9 @@ def read_preset(name: str, path: str | None, options: Mapping[str, Scalar]) -> P
     numbered = _local_rows(preset, path) if path else _hub_rows(preset, revision)
     origin = f"{name} in {path}" if path else f"{name} ({preset.hub_id})"
 
-    def problem(row: RawRow) -> Problem | None:
+    def problem(row: RawRow) -> Problem | LeftOut:
         if preset.difficulty is not None and row["difficulty"] != preset.difficulty:
-            return None
+            return "of a different difficulty"
         return preset.problem(row)
 
     return collect(numbered, problem, origin=origin, revision=revision, allowed=UNUSABLE_SHARE)
@@ -189,7 +139,7 @@ def read_preset(name: str, path: str | None, options: Mapping[str, Scalar]) -> P
 def _known(name: str) -> Preset:
     if name not in PRESETS:
         near = difflib.get_close_matches(name, PRESETS, n=1)
-        known = ", ".join([*PRESETS, "tabletop", "reasoning-gym:TASK"])
+        known = ", ".join([*PRESETS, "tabletop", "tabletop-code", "reasoning-gym:TASK"])
         raise DataError(f"unknown preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}")
     return PRESETS[name]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from agon.data.normalise import canonical, question_key
 from agon.errors import DataError
@@ -29,22 +29,26 @@ SHORTEST = 4
 
 @dataclass(frozen=True, slots=True)
 class ProblemPool:
-    """The problems of one source, each question once, and counts of what was left out."""
+    """The problems of one source, each question once, and counts of what was left out: by a rule, or as unusable."""
 
     problems: tuple[Problem, ...]
     origin: str = ""
     revision: str | None = None
     rows: int = 0
-    filtered: int = 0
+    filtered: Mapping[str, int] = field(default_factory=dict)
     duplicates: int = 0
     conflicts: int = 0
     unusable: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many rows are not among the problems, by reason."""
+        counts = {"duplicate": self.duplicates, "conflicting": self.conflicts}
+        return {reason: n for reason, n in (dict(self.filtered) | counts | dict(self.unusable)).items() if n}
+
     def account(self) -> str:
         """Rows read and rows left out, in one line."""
-        counts = {"filtered": self.filtered, "duplicate": self.duplicates, "conflicting": self.conflicts}
-        left_out = [f"{count} {reason}" for reason, count in (counts | dict(self.unusable)).items() if count]
-        return ", ".join([f"{self.rows} rows", *left_out])
+        return ", ".join([f"{self.rows} rows", *(f"{n} {reason}" for reason, n in self.left_out.items())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ def unique(problems: Iterable[Problem]) -> tuple[tuple[Problem, ...], int, int]:
 
 def _row(problem: Problem) -> str:
     row = [problem.id, problem.question, problem.answer, problem.meta]
+    if problem.tests:  # by their hash: those of one problem can be a hundred megabytes
+        row.append(hashlib.sha256(json.dumps(astuple(problem.tests)).encode()).hexdigest())
     return json.dumps(row, sort_keys=True, default=str)
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from agon.arms import ARMS, resolve
-from agon.config import Config, Eval, Lora, Model, SamplerConfig, Train
+from agon.config import Eval, Lora, Model, SamplerConfig, Train
 from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
 from agon.engine.build import PROMPT_ROOM, EngineName, base_files, build_sampler, default_engine
@@ -28,8 +28,8 @@ from agon.game.rules import Game
 from agon.protocols import Sampler
 from agon.rundir import RunDir
 from agon.rundir.adapter import check_adapter
-from agon.rundir.pair import PairDir, read_pair
-from agon.types import Completion, Direction, Policy, Problem, Request, Sampling, content_id
+from agon.rundir.pair import PairDir, PairInfo, read_pair
+from agon.types import Completion, Direction, Policy, Problem, Request, Sampling, UnitTests, content_id
 
 MEMORY = 0.9
 """Share of a GPU that the engine may take: nothing is trained beside it."""
@@ -44,7 +44,8 @@ class Settings:
     sampling: Sampling
     max_peek_tokens: int
     seed: int = 0
-    domain: str = "math"
+    code: bool = False
+    show_code: bool = False
 
 
 class Pair:
@@ -67,7 +68,7 @@ class Pair:
         """Load the pair in a folder, or of a run. By default it answers in the direction that dev chose, on vLLM where
         there is a GPU and on transformers where there is none."""
         folder = read_pair(Path(path))
-        settings = _settings(Path(path), engine, temperature, max_tokens)
+        settings = _settings(Path(path), folder.info, engine, temperature, max_tokens)
         return cls(folder, _sampler(folder, settings), _system(folder, direction), settings)
 
     def answer(self, question: str, *, watch: Watch | None = None) -> Answer:
@@ -108,7 +109,7 @@ class Pair:
         self.close()
 
     async def _answer(self, question: str, watch: Watch | None) -> Answer:
-        problem = Problem(content_id(question), question, "", {"domain": self.settings.domain})
+        problem = Problem(content_id(question), question, "", tests=UnitTests() if self.settings.code else None)
         drawn: list[Completion] = []
 
         async def draw(turn: Turn) -> Completion:
@@ -117,7 +118,7 @@ class Pair:
             drawn.append(await self._sample(problem, turn, watch))
             return drawn[-1]
 
-        peeks = await follow(turns(self.system, problem, 0, self._clip), draw)
+        peeks = await follow(turns(self.system, problem, 0, self._clip, show_code=self.settings.show_code), draw)
         return Answer(drawn[0], peeks.own, drawn[1] if len(drawn) > 1 else None)
 
     async def _sample(self, problem: Problem, turn: Turn, watch: Watch | None) -> Completion:
@@ -136,7 +137,9 @@ class Pair:
 async def _nothing() -> None: ...
 
 
-def _settings(path: Path, engine: EngineName | None, temperature: float | None, max_tokens: int | None) -> Settings:
+def _settings(
+    path: Path, info: PairInfo, engine: EngineName | None, temperature: float | None, max_tokens: int | None
+) -> Settings:
     """The run's own where the path is a run, else the defaults of an evaluation."""
     config = RunDir.open(path).config if (path / "config.yaml").is_file() else None
     measured, engine = config.eval if config else Eval(), engine or default_engine()
@@ -150,12 +153,9 @@ def _settings(path: Path, engine: EngineName | None, temperature: float | None, 
         ),
         max_peek_tokens=(config.train if config else Train()).max_peek_tokens,
         seed=config.train.seed if config else 0,
-        domain=_domain(config),
+        code=info.code,
+        show_code=info.show_code,
     )
-
-
-def _domain(config: Config | None) -> str:
-    return "code" if config and config.verifier == "code" else "math"
 
 
 def _system(folder: PairDir, direction: Direction | str | None) -> System:

@@ -25,7 +25,10 @@ from agon.rundir import RunDir
 from agon.rundir.records import Record
 from agon.rundir.results import EvalResult, PairedTest, SideResult, read_result
 
-SAME = ("base", "temperature", "top_p", "max_completion_tokens", "max_peek_tokens", "verifier", "prompts", "engine")
+SAME = (
+    "base", "temperature", "top_p", "max_completion_tokens", "max_peek_tokens", "show_code", "verifier", "time_factor",
+    "prompts", "engine",
+)  # fmt: skip
 """Settings in which a difference is reported."""
 
 

@@ -1,8 +1,8 @@
 """What a run directory may make us do only if whoever evaluates or resumes it says so: it may come from a stranger.
 
-Its config may name code to import, a server to talk to, and files to read; each must be named again on the command
-line, unless the run is one's own (`rundir/own.py`). A file is read without being named if the manifest holds a hash of
-its problems: who made the run knew them.
+Its config may name code to import, a server to talk to, files to read, and a sandbox that stops less; each must be
+named again on the command line, unless the run is one's own (`rundir/own.py`). A file is read without being named if
+the manifest holds a hash of its problems: who made the run knew them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agon.config import Config
+from agon.config import Config, SandboxConfig
 from agon.data.split import PARTS
 from agon.errors import InputError
 from agon.rundir.directory import CONFIG
@@ -36,6 +36,8 @@ def check_consent(
         wanted["verifier"] = config.verifier
     if config.sampler.url and not url:
         wanted["sampler.url"] = config.sampler.url
+    if config.verifier == "code":
+        wanted |= _weaker(config.sandbox)
     if data is None:
         sources = {part: getattr(config.data, part) for part in PARTS}
         wanted |= {f"data.{part}.path": s.path for part, s in sources.items() if s.path and part not in hashes}
@@ -48,7 +50,21 @@ def check_consent(
     raise InputError(f"{_what(key, value)}: {path} may come from somebody else", fix=fix)
 
 
+def _weaker(sandbox: SandboxConfig) -> dict[str, str]:
+    """What programs of a stranger's policies would gain by: a judge elsewhere, or protection that is left out."""
+    values = {
+        "sandbox.url": sandbox.url,
+        "sandbox.backend": "unsafe" if sandbox.backend == "unsafe" else None,
+        "sandbox.memory": "per_process" if sandbox.memory == "per_process" else None,
+    }
+    return {key: value for key, value in values.items() if value}
+
+
 def _what(key: str, value: str) -> str:
+    if key == "sandbox.url":
+        return f"the run's config names a server, {value}, and programs and tests would be sent to it"
+    if key.startswith("sandbox."):
+        return f"the run's config has {key}: {value}, and programs would run with less protection"
     if key == "verifier":
         return f"the run's verifier {value} is code, and would be imported"
     if key == "sampler.url":

@@ -37,6 +37,7 @@ class Evaluator:
     sampling: Sampling
     max_peek_tokens: int
     seed: int = 0
+    show_code: bool = False
     _drafts: dict[DraftKey, asyncio.Future[_Drawn]] = field(default_factory=dict)
 
     async def bouts(
@@ -63,7 +64,7 @@ class Evaluator:
             stages.append(await (self._draft(problem, turn) if turn.stage == "draft" else self._draw(problem, turn)))
             return stages[-1].completion
 
-        peeks = await follow(turns(system, problem, index, self._clip), draw)
+        peeks = await follow(turns(system, problem, index, self._clip, show_code=self.show_code), draw)
         draft = await _judged(problem, index, stages[0])
         challenge = await _judged(problem, index, stages[-1]) if len(stages) > 1 else None
         return Bout(draft, challenge, peeks.own, other_peek=peeks.other)

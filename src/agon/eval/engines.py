@@ -32,8 +32,10 @@ def open_evaluator(
     config = target.config
     sampler = served(target, url, names, note) if url else local(target, max([1, *map(peeks_in, systems)]))
     try:
-        with load_verifier(config.verifier) as verify:
-            yield Evaluator(sampler, verify, decoding(target), config.train.max_peek_tokens, config.train.seed)
+        with load_verifier(config.verifier, sandbox=config.sandbox.settings()) as verify:
+            train = config.train
+            shown = config.game.show_code
+            yield Evaluator(sampler, verify, decoding(target), train.max_peek_tokens, train.seed, shown)
     finally:
         sampler.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agon.errors import RunDirError
+from agon.errors import RunDirError, VerifierError
 from agon.eval.draw import Evaluator
 from agon.eval.measures import measure
 from agon.eval.systems import SYSTEMS
@@ -19,8 +19,10 @@ from agon.game.cascade import System, indexes
 from agon.rundir.bout_log import BoutLog, Key, key
 from agon.rundir.records import read_record, write_record
 from agon.rundir.results import EvalData, EvalResult, EvalSettings, RunFacts
-from agon.types import BASE, Bout, Problem, Seat
+from agon.types import BASE, Bout, Problem, Reason, Seat
 
+FAILING = 20
+"""Bouts in a row without a verdict that stop an evaluation, and are not written down."""
 IN_FLIGHT = 256
 """Problems asked at once: enough to fill an engine, few enough that a kill loses little."""
 
@@ -58,21 +60,28 @@ class Evaluation:
         ]
 
     async def draw(self, evaluator: Evaluator, progress: Callable[[int, int], None]) -> None:
-        """Draw every missing bout and write each down as it ends."""
+        """Draw every missing bout and write each down as it ends; stop if the verifier fails again and again."""
         missing, done = self.missing(), 0
+        ungraded = list[tuple[str, Bout]]()  # since the last verdict
         self._remember_drafts(evaluator)
         slots = asyncio.Semaphore(IN_FLIGHT * max(1, len(self.systems)))
 
         async def bout(problem: Problem, index: int, name: str) -> None:
             nonlocal done
             async with slots:
-                self._write(name, await evaluator.bout(problem, index, self.systems[name]))
+                drawn = await evaluator.bout(problem, index, self.systems[name])
+            ungraded.append((name, drawn))
+            if not _verifier_failed(drawn):
+                self._write_all(ungraded)
+            elif len(ungraded) == FAILING:
+                raise _failing(drawn)
             done += 1
             progress(done, len(missing))
 
         async with asyncio.TaskGroup() as tasks:
             for each in missing:
                 tasks.create_task(bout(*each))
+        self._write_all(ungraded)
 
     def finish(self) -> dict[str, EvalResult]:
         """Write the result of every system; return them by name."""
@@ -107,9 +116,12 @@ class Evaluation:
             measures=measure(kept) if measured and len(kept) == of else None,
         )
 
-    def _write(self, name: str, bout: Bout) -> None:
-        self._log(name).append([bout], name)
-        self.bouts[name][key(bout)] = bout
+    def _write_all(self, bouts: list[tuple[str, Bout]]) -> None:
+        """Write these down, and forget them."""
+        for name, bout in bouts:
+            self._log(name).append([bout], name)
+            self.bouts[name][key(bout)] = bout
+        bouts.clear()
 
     def _remember_drafts(self, evaluator: Evaluator) -> None:
         """Hand the evaluator every draft on disk, of whichever system, if it was drawn with these settings."""
@@ -150,6 +162,18 @@ class Evaluation:
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.json"
+
+
+def _verifier_failed(bout: Bout) -> bool:
+    return any(rollout.verdict.reason is Reason.INFRA for rollout in bout.rollouts)
+
+
+def _failing(bout: Bout) -> VerifierError:
+    detail = next(r.verdict.detail for r in bout.rollouts if r.verdict.reason is Reason.INFRA)
+    return VerifierError(
+        f"the verifier failed on {FAILING} answers in a row: {detail}",
+        fix="run `agon doctor`, then the same command: these answers are drawn again, and no other",
+    )
 
 
 def delete(folder: Path, names: Sequence[str]) -> None:

@@ -25,7 +25,7 @@ from agon.rundir.results import EvalSettings, RunFacts
 from agon.rundir.step_choice import Step, pair_at
 from agon.types import Policy, Problem, Version
 
-OWN = ("eval.", "sampler.", "verifier=")
+OWN = ("eval.", "sampler.", "sandbox.", "verifier=")
 """What may be set on the command line for a run: how it is measured, never what it was trained on. Any other key may
 be named with the value that it has."""
 
@@ -73,6 +73,8 @@ class Target:
             max_peek_tokens=config.train.max_peek_tokens,
             seed=config.train.seed,
             verifier=config.verifier,
+            show_code=config.game.show_code if config.verifier == "code" else None,
+            time_factor=config.sandbox.time_factor if config.verifier == "code" else None,
             prompts=PROMPTS_HASH,
         )
 
@@ -115,7 +117,7 @@ def _run(path: Path, overrides: Sequence[str], url: str | None, data: str | None
     config = load_config(path / "config.yaml", overrides)
     foreign = [word for word in overrides if not word.startswith(OWN)]
     if foreign and config != load_config(path / "config.yaml", [word for word in overrides if word not in foreign]):
-        fix = "set eval.* and sampler.* only, or evaluate on different problems with --data"
+        fix = "set eval.*, sampler.* and sandbox.* only, or evaluate on different problems with --data"
         raise InputError(f"{foreign[0]} cannot be set: {path} was trained as it was", fix=fix)
     check_consent(path, config, overrides, run.manifest.data.hashes, url, data)
     if not (path / "pair").is_dir():
@@ -139,7 +141,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     raw["model"] |= {"name": pair.info.base, "revision": pair.info.base_revision}
     arm = pair.info.arm
     if arm in ARMS and arm != raw["arm"]:
-        kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "wait_for_all_drafts")}
+        kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "show_code", "wait_for_all_drafts")}
         raw |= {"arm": arm, "game": kept}
     config = Config.model_validate(raw)
     check_pair(pair, config.model)

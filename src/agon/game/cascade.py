@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
@@ -15,6 +16,8 @@ from agon.types import Completion, Problem, Prompt, Seat
 
 Clip = Callable[[str], str]
 """Caps a peek in the model's own tokens."""
+Look = Callable[[Completion], str]
+"""What is seen of a draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +54,13 @@ System = Seat | tuple[Seat, Seat] | Mixture
 """One seat answers alone; (drafter, challenger) is a cascade; a Mixture is two agents that read each other."""
 
 
-def turns(system: System, problem: Problem, index: int, clip: Clip) -> Turns:
-    """What a system asks for to answer a problem once."""
+def turns(system: System, problem: Problem, index: int, clip: Clip, *, show_code: bool = False) -> Turns:
+    """What a system asks for to answer a problem once; `show_code` as in the game's rules."""
+    look = partial(peek, clip=clip, withhold_code=problem.is_code and not show_code)
     if isinstance(system, Mixture):
-        return mixture(problem, index, system.seat, clip)
+        return mixture(problem, index, system.seat, look)
     if isinstance(system, tuple):
-        return cascade(problem, index, *system, clip)
+        return cascade(problem, index, *system, look)
     return single_pass(problem, index, system)
 
 
@@ -76,19 +80,19 @@ def single_pass(problem: Problem, index: int, seat: Seat) -> Turns:
     return Peeks()
 
 
-def cascade(problem: Problem, index: int, drafter: Seat, challenger: Seat, clip: Clip) -> Turns:
+def cascade(problem: Problem, index: int, drafter: Seat, challenger: Seat, look: Look) -> Turns:
     """Two passes, as trained: one drafts, the other reads the summary and answers. Who reads itself refines."""
     draft = yield _draft(problem, index, drafter)
-    seen = peek(draft, clip)
+    seen = look(draft)
     prompt = (refine_prompt if drafter == challenger else challenge_prompt)(problem, seen)
     yield Turn(f"challenge {drafter.policy}", challenger, index, prompt, seen)
     return Peeks(seen)
 
 
-def mixture(problem: Problem, index: int, seat: Seat, clip: Clip) -> Turns:
+def mixture(problem: Problem, index: int, seat: Seat, look: Look) -> Turns:
     """One agent of two, with drafts 2k and 2k + 1: it reads its own and the other's, and answers again."""
-    own = peek((yield _draft(problem, index, seat)), clip)
-    other = peek((yield _draft(problem, index ^ 1, seat)), clip)
+    own = look((yield _draft(problem, index, seat)))
+    other = look((yield _draft(problem, index ^ 1, seat)))
     yield Turn("moa", seat, index, moa_prompt(problem, own, other))
     return Peeks(own, other)
 

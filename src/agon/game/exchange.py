@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from agon.game.parse import parse
-from agon.game.peek import leaks
+from agon.game.peek import bare_program, leaks
 from agon.types import Bout
 
 Outcome = Literal["kept", "converted", "regressed", "lost"]
@@ -61,7 +61,7 @@ def outcome(bout: Bout) -> Outcome | None:
 
 def leaked(bout: Bout) -> bool:
     """Whether what was read still states the gold, or the draft's own answer."""
-    withheld = (bout.problem.answer, *parse(bout.draft.completion).answers)
+    withheld = [bare_program(answer) for answer in (bout.problem.answer, *parse(bout.draft.completion).answers)]
     return any(leaks(text, answer) for text in (bout.peek, bout.other_peek) if text for answer in withheld)
 
 

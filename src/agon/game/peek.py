@@ -1,8 +1,9 @@
 """What the rival sees of a draft: its summary, the answer withheld, every structural string turned into plain text.
 
-Answer blocks and boxes give way to a placeholder, never to nothing, so that removing one cannot assemble another.
-Matching is looser than grading (`< Answer >` is withheld although nobody would pay for it). A worked summary may
-still say its answer in prose; the paper accepts that, so `leaks` measures it and nothing edits it away.
+Answer blocks and boxes give way to a placeholder, never to nothing, so that removing one cannot assemble another. Where
+the answer is a program, so do code blocks: a summary that contains the program states the answer. Matching is looser
+than grading (`< Answer >` is withheld although nobody would pay for it). A worked summary may still say its answer in
+prose; the paper accepts that, so `leaks` measures it and nothing edits it away.
 """
 
 from __future__ import annotations
@@ -35,15 +36,37 @@ _STRUCTURE = re.compile(
     r"[\]］])",
     re.IGNORECASE,
 )
+_TICKS = re.compile(r"`{3,}|~{3,}")
 _ESCAPES = {"<": "&lt;", "＜": "&lt;", ">": "&gt;", "＞": "&gt;", "[": "&#91;", "［": "&#91;"}
 
 
-def peek(completion: Completion, clip: Callable[[str], str]) -> str:
+def peek(completion: Completion, clip: Callable[[str], str], *, withhold_code: bool = False) -> str:
     """The rival's view of a draft (section 4.3); empty when the draft has no summary."""
-    text = neutral(parse(completion).summary)
+    summary = parse(completion).summary
+    text = neutral(_replace(summary, code_blocks(summary)) if withhold_code else summary)
     if not text.replace(WITHHELD, "").strip():
         return ""
     return neutral(clip(text)).strip()
+
+
+def code_blocks(text: str) -> list[tuple[int, int]]:
+    """Where code stands between runs of three or more backticks or tildes; an unclosed block runs to the end."""
+    spans: list[tuple[int, int]] = []
+    opened: re.Match[str] | None = None
+    for run in _TICKS.finditer(text):
+        if opened is None:
+            opened = run
+        elif run.group().startswith(opened.group()):
+            spans.append((opened.start(), run.end()))
+            opened = None
+    return [*spans, (opened.start(), len(text))] if opened else spans
+
+
+def bare_program(answer: str) -> str:
+    """The first program in an answer without the fence around it, or the answer itself."""
+    for start, end in code_blocks(answer):
+        return answer[start:end].strip("`~").partition("\n")[2]
+    return answer
 
 
 def neutral(text: str) -> str:

@@ -6,16 +6,14 @@ coop and adv differ in the reward alone. Problems and summaries are `Quote` part
 
 from __future__ import annotations
 
-from agon.types import Message, Problem, Prompt, Quote, content_id
+from agon.types import Message, Problem, Prompt, Quote, UnitTests, content_id
 
 _FORMAT = (
     "Reason inside <think> and </think>. After </think>, recap the solution in a few steps that a reader can check. "
     "Then give {} inside <answer> and </answer>, once, at the very end."
 )
-_ANSWERS = {
-    "math": "the final answer alone",
-    "code": "the complete program alone (it reads standard input and writes standard output)",
-}
+_ANSWER = "the final answer alone"
+_PROGRAM = "the complete Python program alone (it reads standard input and writes standard output)"
 _SOLVE = "Solve this problem.\n\n"
 _EMPTY = "(The attempt ended without a summary.)"
 _CHALLENGE = (
@@ -61,17 +59,14 @@ def _prompt(problem: Problem, instruction: str, *peeks: str) -> Prompt:
 
 
 def _format(problem: Problem) -> str:
-    domain = problem.meta.get("domain", "math")
-    if domain not in _ANSWERS:
-        raise ValueError(f"problem {problem.id}: unknown domain {domain!r}, expected one of {', '.join(_ANSWERS)}")
-    return _FORMAT.format(_ANSWERS[domain])
+    return _FORMAT.format(_PROGRAM if problem.is_code else _ANSWER)
 
 
 def _hash() -> str:
     """A name for the wording of every prompt: stored with runs and pairs, checked when they are used."""
     texts = []
-    for domain in _ANSWERS:
-        problem = Problem("", "{problem}", "", {"domain": domain})
+    for tests in (None, UnitTests()):
+        problem = Problem("", "{problem}", "", tests=tests)
         prompts = (
             draft_prompt(problem),
             challenge_prompt(problem, "{peek}"),

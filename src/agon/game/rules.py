@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from agon.game import opponents, prompts, reward, roles
@@ -25,6 +26,7 @@ class Game:
 
     opponent: Opponent = "rival"
     show_draft: bool = True
+    show_code: bool = False
     pairing: Pairing = "per_rollout"
     stack: StackName = "adv"
     roles: Roles = "rotate"
@@ -57,9 +59,11 @@ class Game:
         """N drafts that will be challenged, or all 2N rollouts plain: every arm draws 2N per problem (section 4.5)."""
         return self.group_size if self.two_stages else 2 * self.group_size
 
-    def peek(self, draft: Completion, clip: Callable[[str, int], str]) -> str | None:
+    def peek(self, problem: Problem, draft: Completion, clip: Callable[[str, int], str]) -> str | None:
         """What the challenger sees of a draft; None when drafts are hidden."""
-        return peek(draft, lambda text: clip(text, self.max_peek_tokens)) if self.show_draft else None
+        withhold_code = problem.is_code and not self.show_code
+        look = partial(peek, clip=lambda text: clip(text, self.max_peek_tokens), withhold_code=withhold_code)
+        return look(draft) if self.show_draft else None
 
     def challenge_prompt(self, problem: Problem, seen: str | None) -> Prompt:
         """The plain prompt when nothing is shown; else the attempt, as a rival's or as one's own."""

@@ -75,6 +75,8 @@ class MeasuredRun:
     spending: Spending = field(default_factory=Spending)
     bonus_bites: float | None = None
     """Share of the groups of challenges whose advantages the bonus changed; None where none was paid."""
+    suspicious: int = 0
+    """Right programs of training that look as if they cheat."""
     problems_per_step: int = 0
     format_weight: float = 0.0
     notes: Sequence[str] = ()
@@ -144,6 +146,7 @@ def read_run(path: Path) -> MeasuredRun:
         points=run.points,
         spending=spent(steps),
         bonus_bites=bonus_bites(steps),
+        suspicious=sum(record.suspicious for record in steps),
         problems_per_step=config.train.problems_per_step,
         format_weight=config.game.format_weight,
         notes=notes,

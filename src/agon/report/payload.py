@@ -23,7 +23,7 @@ from agon.types import THINK_CLOSE, Rollout
 SCHEMA = 1
 BLOCK = 32
 OUTCOMES = ("converted", "regressed", "kept", "lost", "disagree")
-MARKS = ("leak", "empty peek", "infra", "truncated", "dead")
+MARKS = ("leak", "empty peek", "infra", "truncated", "dead", "suspicious")
 SIDES = ("draft", "challenge")
 TERMS = ("correctness", "format", "conversion", "margin", "tiebreak")
 LOGGED = ("reward", "advantage", *(f"reward_{term}" for term in TERMS))
@@ -149,6 +149,8 @@ def marks(logged: LoggedBout) -> Iterator[str]:
         yield "infra"
     if any(rollout.completion.finish == "length" for rollout in bout.rollouts):
         yield "truncated"
+    if any(rollout.verdict.suspicious for rollout in bout.rollouts):
+        yield "suspicious"
     if "draft_advantage" in row and all(row.get(f"{side}_advantage") is None for side in SIDES):
         yield "dead"
 

@@ -17,7 +17,7 @@ from agon.report.payload import pack
 from agon.report.rows import BoutSource
 from agon.rundir.files import RUN_AGAIN, atomic_replace, disk_errors_as, write_new
 
-SCRIPTS = ("dom.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
+SCRIPTS = ("dom.js", "program.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
 SLOT = re.compile(r"\{\{([a-z-]+)\}\}")
 
 

@@ -24,6 +24,10 @@ MAY_CHANGE = (
     "sampler.sleep",
     "sampler.gpu_memory_utilization",
     "sampler.max_loras",
+    "sandbox.backend",
+    "sandbox.memory",
+    "sandbox.workers",
+    "sandbox.url",
 )
 """Keys that a resumed run may change: they cost memory, disk or time, and change no more than the last bits."""
 

@@ -41,6 +41,10 @@ class PairInfo(Record):
     """Names the wording of every prompt."""
     chat_template_hash: str
     """Names the chat template that the prompts were rendered with."""
+    code: bool = False
+    """Whether it was trained to answer with programs: its prompts then ask for one."""
+    show_code: bool = False
+    """Whether a peek at a program's summary keeps its code blocks."""
     arm: str | None = None
     """The arm it was trained with."""
     step: int | None = None

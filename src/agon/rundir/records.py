@@ -78,6 +78,8 @@ class StepRecord(Record):
     """What the learner reports for each policy: loss, gradient norm, learning rate and more."""
     ungraded: int
     """Rollouts without a verdict, in both streams."""
+    suspicious: int = 0
+    """Right programs that look as if they cheat, in both streams; `detail` of their verdicts says how."""
 
     @property
     def streams(self) -> tuple[StreamStats, ...]:

@@ -91,6 +91,10 @@ class EvalSettings(Record):
     """Every seed of the evaluation derives from it."""
     verifier: str
     """The verifier as the config names it."""
+    show_code: bool | None = None
+    """Whether a peek at a program's summary kept its code blocks, for programs."""
+    time_factor: float | None = None
+    """What time limits were multiplied by, for programs."""
     prompts: str
     """Hash of the wording of every prompt."""
 
@@ -179,6 +183,8 @@ class Measures(Record):
     """The score interval, with one sample per problem."""
     well_formed: Share | None
     """Answers with the structure that the format term asks for."""
+    suspicious: int = 0
+    """Right programs that look as if they cheat."""
     exchange: ExchangeShares | None = None
     """Null for a single pass."""
     leak: LeakShares | None = None

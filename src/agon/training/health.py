@@ -22,6 +22,7 @@ STEPS = 5
 GROUPS = 24
 """How many groups in a row must be dead: with one group in four live, chance does this once in a thousand."""
 TRUNCATED, EMPTY_PEEKS, WELL_FORMED, UNGRADED = 0.5, 0.2, 0.1, 0.01
+CHEATS = 0.1
 BONUS, BONUS_GROUPS = 0.05, 100
 """The bonus is idle when it changes fewer than this share of this many groups, the newest."""
 IDLE_BONUS = (
@@ -115,6 +116,17 @@ def ungraded(history: History) -> str | None:
     return f"{message} Run `agon doctor`; bouts whose reason is `infra` or `bad_gold` say in `detail` what failed."
 
 
+def suspicious(history: History) -> str | None:
+    """Right programs look as if they cheat."""
+    recent = history[-STEPS:]
+    right = sum((stream.pass_rate or 0) * stream.graded for record in recent for stream in record.streams)
+    flagged = sum(record.suspicious for record in recent)
+    if len(recent) < STEPS or flagged < 3 or flagged < CHEATS * right:
+        return None
+    message = "One right program in ten or more looks as if it cheats: it reads files, ends early or quotes tests."
+    return f"{message} Look at them with `agon view RUN`, mark `suspicious`; more hidden tests leave less to gain."
+
+
 def verifier_failing(history: History) -> str | None:
     """Why a run must stop: too many rollouts without a verdict; None while the others can be trusted."""
     recent = history[-FAILING:]
@@ -178,6 +190,7 @@ CHECKS: tuple[Callable[[History], str | None], ...] = (
     empty_peeks,
     shapeless,
     ungraded,
+    suspicious,
     identical,
     unmoved,
     not_finite,

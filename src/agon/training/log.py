@@ -130,10 +130,11 @@ class TrainingLog:
 
 
 def without_tokens(played: Played) -> Played:
-    """A play without token ids: what is logged and sent between processes."""
+    """A play without token ids and tests, which can be large: what is logged and sent between processes."""
 
     def strip(rollout: Rollout) -> Rollout:
-        return replace(rollout, completion=replace(rollout.completion, tokens=None))
+        problem, completion = replace(rollout.problem, tests=None), replace(rollout.completion, tokens=None)
+        return replace(rollout, problem=problem, completion=completion)
 
     def strip_bout(bout: Bout) -> Bout:
         return replace(bout, draft=strip(bout.draft), challenge=strip(bout.challenge) if bout.challenge else None)

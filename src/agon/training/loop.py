@@ -32,7 +32,7 @@ from agon.rundir.pair import PairInfo
 from agon.rundir.records import Point, RunState, SystemCounts
 from agon.rundir.step_choice import best_point, facts_at
 from agon.training.log import Display, TrainingLog
-from agon.training.machines import Machines
+from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.schedule import Schedule
@@ -139,6 +139,7 @@ class Training:
             self._recheck()
             self.machines.rest()
         with self.log.timed("check"), self.processes.phase("check"):
+            check_verdicts(played.streams, self.run.path)
             for warning in self.machines.check_samples(played.streams, self.state.versions):
                 self.display.note(warning)
         self.log.collect(played)
@@ -215,7 +216,8 @@ class Training:
     def _evaluator(self) -> Evaluator:
         settings, train = self.config.eval, self.config.train
         sampling = Sampling(settings.temperature, settings.top_p, settings.max_completion_tokens)
-        return Evaluator(self.machines.sampler, self.machines.verify, sampling, train.max_peek_tokens, train.seed)
+        machines, shown = self.machines, self.game.show_code
+        return Evaluator(machines.sampler, machines.verify, sampling, train.max_peek_tokens, train.seed, shown)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -262,6 +264,8 @@ class Training:
             base_hash=self.run.manifest.base_hash,
             prompts_hash=PROMPTS_HASH,
             chat_template_hash=self.machines.renderer.hash,
+            code=any(problem.is_code for problem in self.problems),
+            show_code=self.game.show_code,
             arm=self.config.arm,
             seed=self.config.train.seed,
         )

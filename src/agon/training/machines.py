@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agon.config import Config
 from agon.engine.build import base_files, build_sampler, context_of, quieten
 from agon.engine.render import Renderer
 from agon.engine.vllm.canary import Canary
 from agon.engine.vllm.slope import Slope
-from agon.errors import EngineError
+from agon.errors import EngineError, VerifierError
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
-from agon.types import Policy, Stream, Version
+from agon.sandbox.settings import SandboxSettings
+from agon.types import Policy, Reason, Stream, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,16 @@ def build(config: Config, total_steps: int) -> Machines:
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
     canary = _canary(sampler, learner, config)
-    return Machines(learner, sampler, load_verifier(config.verifier), Renderer.load(path), canary)
+    verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings()))
+    return Machines(learner, sampler, verify, Renderer.load(path), canary)
+
+
+def own_share(settings: SandboxSettings) -> SandboxSettings:
+    """The sandbox of one of the processes on this machine: unless the config says otherwise, they share its cores."""
+    if settings.workers or settings.backend == "http":
+        return settings
+    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun and `accelerate launch` set it
+    return replace(settings, workers=max(1, len(os.sched_getaffinity(0)) // beside))
 
 
 def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]) -> None:
@@ -93,6 +105,17 @@ def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]
                     f"and {versions[stream.policy]} would learn from it",
                     fix="nothing was learnt from this step; report this, then resume with: agon train RUN --resume",
                 )
+
+
+def check_verdicts(streams: Iterable[Stream], run: Path) -> None:
+    """Stop before the update if the verifier failed on most rows: the step is then played again after a resume."""
+    verdicts = [row.verdict for stream in streams for row in stream.rollouts()]
+    failed = [verdict for verdict in verdicts if verdict.reason is Reason.INFRA]
+    if 2 * len(failed) > len(verdicts):
+        raise VerifierError(
+            f"the verifier failed on {len(failed)} of {len(verdicts)} rollouts of this step: {failed[0].detail}",
+            fix=f"nothing was learnt from it; run `agon doctor`, then: agon train {run} --resume",
+        )
 
 
 def _record(slope: Slope) -> SlopeRecord:

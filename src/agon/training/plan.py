@@ -20,7 +20,6 @@ from agon.eval.points import systems
 from agon.game.cascade import System
 from agon.training.schedule import Schedule
 from agon.types import Policy, Version
-from agon.verify import NO_CODE
 
 Cell = int | float | str | None
 
@@ -74,7 +73,6 @@ def _check(config: Config, counts: Counts) -> None:
 
 def _run(config: Config, counts: Counts) -> Section:
     model, data = config.model, config.data
-    note: dict[str, tuple[Cell, ...]] = {"note": (NO_CODE,)} if config.verifier == "code" else {}
     return Section(
         "run",
         {
@@ -85,7 +83,6 @@ def _run(config: Config, counts: Counts) -> Section:
             "held-out": (_source(data.held_out, counts.held_out),),
             "verifier": (config.verifier,),
             "sampler": (config.sampler.engine,),
-            **note,
         },
     )
 

@@ -20,7 +20,7 @@ from agon.rundir.own import remember
 from agon.training.display import open_display
 from agon.training.log import Display, Silent
 from agon.training.loop import Training
-from agon.training.machines import build
+from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
 from agon.training.schedule import Schedule
 from agon.training.trackers import check
@@ -46,7 +46,7 @@ def train(
     """
     target = _target(config, overrides, name, Path(out), resume)
     check(target.config.report_to)
-    check_verifier(target.config.verifier)
+    check_verifier(target.config.verifier, own_share(target.config.sandbox.settings()))
     parts = splits(target.config.data)
     schedule = Schedule.of(target.config, len(parts.train))
     first = is_first_process()

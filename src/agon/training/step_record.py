@@ -35,6 +35,7 @@ def step_record(
         ledger=Ledger.of(bouts).by_name(),
         update={policy: dict(metrics) for policy, metrics in sorted(updates.items())},
         ungraded=sum(not rollout.verdict.graded for rollout in rollouts),
+        suspicious=sum(rollout.verdict.suspicious for rollout in rollouts),
     )
 
 

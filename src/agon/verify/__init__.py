@@ -10,18 +10,13 @@ from agon.errors import InputError
 from agon.protocols import Verifier
 from agon.sandbox.settings import SandboxSettings
 
-__all__ = ["NO_CODE", "Verifier", "check_verifier", "load_verifier"]
-
-NO_CODE = "training on code is not part of this version: the verifier and its sandbox are, the recipe is not"
-OWN = "name a verifier of your own, package.module:function, or start from a math recipe: agon init deepmath-hard"
+__all__ = ["Verifier", "check_verifier", "load_verifier"]
 
 
-def check_verifier(name: str) -> None:
-    """Raise what `load_verifier` would raise, without starting a process."""
-    if name == "code":
-        raise InputError(NO_CODE, fix=OWN)
-    if name != "math":  # always loads, but starts processes
-        load_verifier(name).close()
+def check_verifier(name: str, sandbox: SandboxSettings | None = None) -> None:
+    """Raise what `load_verifier` would raise. Code is checked with a sandbox only: without one it runs elsewhere."""
+    if ":" in name or (name == "code" and sandbox):  # math always loads, but starts processes
+        load_verifier(name, sandbox=sandbox).close()
 
 
 def load_verifier(

@@ -129,6 +129,7 @@ def _columns(function: Function, problem: Problem, completion: Completion) -> di
 
     row = {
         **problem.meta,
+        **({"tests": problem.tests} if problem.tests else {}),
         "prompts": text("user", problem.question),
         "completions": text("assistant", completion.text),
         "answer": problem.answer,

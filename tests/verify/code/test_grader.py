@@ -6,15 +6,18 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from agon.sandbox import Ending, Execution, ProgramLimits, SandboxDown
-from agon.types import Problem, Reason
-from agon.verify.code.grader import CodeVerifier, limits_of, tolerance_of
+from agon.types import Problem, Reason, UnitTests
+from agon.verify.code.grader import CodeVerifier, limits_of
 from agon.verify.code.known import completion_of
 
 MIB = 1 << 20
 
 
-def problem(**meta: object) -> Problem:
-    return Problem("p", "Double it.", "", {"tests": [["1", "2"], ["2", "4"]], **meta})
+CASES = (("1", "2"), ("2", "4"))
+
+
+def problem(cases: tuple[tuple[str, str], ...] = CASES, time_limit: float | None = None) -> Problem:
+    return Problem("p", "Double it.", "", tests=UnitTests(cases, time_limit=time_limit))
 
 
 class Doubling:
@@ -65,8 +68,7 @@ def test_a_verdict_is_remembered_by_program_tests_and_limits() -> None:
     with CodeVerifier(room) as verifier:
         for row in ((problem(), RIGHT), (problem(), RIGHT), (problem(), WRONG), (problem(time_limit=9.0), RIGHT)):
             verifier.verify_many([row])
-        other = Problem("p", "", "", {"tests": [["1", "2"], ["3", "6"]]})
-        verifier.verify_many([(other, RIGHT)])
+        verifier.verify_many([(problem((("1", "2"), ("3", "6"))), RIGHT)])
         assert (room.programs, verifier.counters["cached"]) == (4, 1)
 
 
@@ -74,34 +76,51 @@ def test_the_verdict_names_the_test_that_failed_and_not_its_output() -> None:
     with CodeVerifier(Doubling()) as verifier:
         verdict = asyncio.run(verifier(problem(), WRONG))
     assert verdict.reason is Reason.WRONG_OUTPUT
-    assert verdict.detail == "test 1 of 2: token 1 of 1 differs"
+    assert verdict.detail == "test 1 of 2: token 1 of 1 differs (input: 1)"
 
 
-@pytest.mark.parametrize("tests", [None, [], [["1", ""]], [["1", " "]]])
-def test_a_problem_without_usable_tests_is_masked(tests: object) -> None:
+def test_a_long_input_is_quoted_in_part() -> None:
     with CodeVerifier(Doubling()) as verifier:
-        verdict = verifier.verify_many([(Problem("p", "", "", {"tests": tests}), RIGHT)])[0]
+        [verdict] = verifier.verify_many([(problem((("0" * 500, "5"),)), WRONG)])
+    assert len(verdict.detail) < 200
+    assert verdict.detail.endswith("0...)")
+
+
+def test_a_right_program_that_looks_as_if_it_cheats_is_right_and_says_so() -> None:
+    with CodeVerifier(Doubling()) as verifier:
+        cheat = completion_of("import os\nprint(2 * int(input()))\nos._exit(0)")
+        first, *others = verifier.verify_many([(problem(), cheat), (problem(), RIGHT), (problem(), WRONG)])
+    assert (first.correct, first.suspicious, first.detail) == (True, True, "suspicious: ends early")
+    assert [(verdict.correct, verdict.suspicious) for verdict in others] == [(True, False), (False, False)]
+
+
+@pytest.mark.parametrize("tests", [None, UnitTests(), UnitTests((("1", ""),)), UnitTests((("1", " "),))])
+def test_a_problem_without_usable_tests_is_masked(tests: UnitTests | None) -> None:
+    with CodeVerifier(Doubling()) as verifier:
+        verdict = verifier.verify_many([(Problem("p", "", "", tests=tests), RIGHT)])[0]
     assert (verdict.reason, verdict.graded) == (Reason.BAD_GOLD, False)
 
 
 @pytest.mark.parametrize(
-    ("meta", "cpu", "memory"),
+    ("seconds", "mib", "cpu", "memory"),
     [
-        ({}, 4.0, 512),
-        ({"time_limit": 1.5, "memory_limit": 1024 * MIB}, 3.0, 1024),
-        ({"time_limit": 0.1, "memory_limit": 64 * MIB}, 1.0, 256),
-        ({"time_limit": 1e9, "memory_limit": 1 << 50}, 60.0, 2048),
-        ({"time_limit": -1, "memory_limit": 0}, 4.0, 512),
-        ({"time_limit": None, "memory_limit": None}, 4.0, 512),
+        (None, None, 4.0, 512),
+        (1.5, 1024, 3.0, 1024),
+        (0.1, 64, 1.0, 256),
+        (1e9, 1 << 30, 60.0, 2048),
     ],
 )
-def test_limits_are_the_problems_times_the_factor(meta: dict[str, object], cpu: float, memory: int) -> None:
-    limits = limits_of(problem(**meta), 2.0)
+def test_limits_are_the_problems_times_the_factor(
+    seconds: float | None, mib: int | None, cpu: float, memory: int
+) -> None:
+    limits = limits_of(UnitTests(CASES, time_limit=seconds, memory_limit=mib and mib * MIB), 2.0)
     assert (limits.cpu, limits.memory) == (cpu, memory * MIB)
     assert limits.wall > 2 * limits.cpu
 
 
-def test_a_tolerance_is_the_problems_own() -> None:
-    assert tolerance_of(problem()) is None
-    assert tolerance_of(problem(tolerance=1e-6)) == 1e-6
-    assert tolerance_of(problem(tolerance=5)) is None
+def test_a_tolerance_is_the_problem_s_own() -> None:
+    near = completion_of("print(0)  # 2 *")
+    exact, loose = UnitTests((("1", "2.001"),)), UnitTests((("1", "2.001"),), tolerance=0.01)
+    with CodeVerifier(Doubling()) as verifier:
+        verdicts = verifier.verify_many([(Problem("p", "", "", tests=tests), near) for tests in (exact, loose)])
+    assert [verdict.correct for verdict in verdicts] == [False, True]

@@ -39,7 +39,7 @@ def tiny_base(name: str = "tiny") -> Path:
     return Path(__file__).resolve().parents[2] / "assets" / name
 
 
-def build_tokenizer(texts: Iterable[str]) -> Any:
+def build_tokenizer(texts: Iterable[str], atoms: str = ATOMS) -> Any:
     """A tokenizer whose merges come from `texts`: prompts and completions in the pieces in which they are encoded."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -47,7 +47,7 @@ def build_tokenizer(texts: Iterable[str]) -> Any:
     inner = Tokenizer(models.BPE())
     inner.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(ATOMS), "isolated"),
+            pre_tokenizers.Split(Regex(atoms), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

@@ -30,7 +30,8 @@ class BoutView {
   }
   problem(i) {
     const [, question, answer] = this.store.problem(i);
-    return h("section", { class: "problem" }, this.text(question), h("p", { class: "gold" }, "Gold  ", h("b", {}, bare(answer, this.math))));
+    const gold = !answer ? ["Judged by tests"] : isProgram(answer) ? ["Gold  ", program(answer)] : ["Gold  ", h("b", {}, bare(answer, this.math))];
+    return h("section", { class: "problem" }, this.text(question), h("div", { class: "gold" }, gold));
   }
   group(i) {
     const { store } = this, members = store.group(i);
@@ -56,12 +57,17 @@ class BoutView {
     const [trace, after, detail] = texts[side];
     return h("section", { class: `card ${policy}` },
       h("header", {}, h("h2", {}, `${capital(policy)} ${verb}`), this.verdict(i, side), h("span", { class: "version" }, store.versions[store.value(i, side, "version")])),
-      seen, this.trace(i, side, trace), this.after(after), this.reward(i, side, detail));
+      this.finding(i, side, detail), seen, this.trace(i, side, trace), this.after(after), this.reward(i, side, detail));
   }
   verdict(i, side) {
     const { store } = this, right = store.value(i, side, "correct"), graded = store.value(i, side, "graded");
     const word = store.reasons[store.value(i, side, "reason")].replace("_", " ");
     return h("span", { class: `badge ${right ? "right" : graded ? "wrong" : ""}` }, `${right ? "✓" : graded ? "✗" : "?"} ${word}`);
+  }
+  // Which test failed, or what is suspicious about a program that passed: what a reader looks for first.
+  finding(i, side, detail) {
+    const right = this.store.value(i, side, "correct"), wanted = right ? "suspicious: " : "test ";
+    return detail.startsWith(wanted) ? h("p", { class: `finding ${right ? "suspicious" : "failed"}` }, detail) : null;
   }
   trace(i, side, trace) {
     const { store } = this, truncated = store.value(i, side, "truncated");

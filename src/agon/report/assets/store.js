@@ -1,7 +1,7 @@
 // The bouts: columns for filters and the list; texts in blocks that are inflated when a bout is opened.
 
 const OUTCOMES = ["converted", "regressed", "kept", "lost", "disagree"];
-const MARKS = ["leak", "empty peek", "infra", "truncated", "dead"];
+const MARKS = ["leak", "empty peek", "infra", "truncated", "dead", "suspicious"];
 const KEPT_BLOCKS = 12;
 
 class Store {

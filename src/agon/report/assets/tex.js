@@ -208,6 +208,7 @@ function formula(source, block) {
 }
 
 const SPECIAL = new RegExp([
+  String.raw`(?<ticks>\`{3,}|~{3,})(?<language>[^\n\`]{0,40})\n(?<code>[^]*?)(?<end>\k<ticks>|$)`,
   String.raw`\$\$(?<a>[^]{1,3000}?)\$\$`, String.raw`\\\[(?<b>[^]{1,3000}?)\\\]`, String.raw`\\\((?<c>[^]{1,3000}?)\\\)`,
   String.raw`\$(?<d>(?![\s$])(?:[^$\\\n]|\\.){0,600}?(?:[^$\\\s]|\\.))\$(?!\d)`,
   String.raw`<answer>(?<e>[^<]{1,4000})</answer>`, String.raw`(?<f></?(?:think|answer)>)`, String.raw`(?<g>\[withheld\])`,
@@ -230,13 +231,19 @@ function rich(text, withMath) {
 }
 
 function special(match, withMath) {
-  const { a, b, c, d, e, f, g } = match.groups;
+  const { a, b, c, d, e, f, g, ticks, language, code, end } = match.groups;
+  if (ticks) return h("span", {}, h("span", { class: "tag" }, ticks + language), program(code), h("span", { class: "tag" }, end));
   if (e !== undefined) {
-    return h("span", {}, h("span", { class: "tag" }, "<answer>"), h("span", { class: "answer" }, bare(e, withMath)), h("span", { class: "tag" }, "</answer>"));
+    return h("span", {}, h("span", { class: "tag" }, "<answer>"), answered(e, withMath), h("span", { class: "tag" }, "</answer>"));
   }
   if (f) return h("span", { class: "tag" }, f);
   if (g) return h("span", { class: "held", title: "the draft's final answer stood here" }, "withheld");
   return withMath ? formula(a || b || c || d, Boolean(a || b)) : match[0];
+}
+
+function answered(text, withMath) {
+  if (/`{3}|~{3}/.test(text)) return h("span", {}, rich(text, withMath));
+  return isProgram(text) ? program(text.trim()) : h("span", { class: "answer" }, bare(text, withMath));
 }
 
 // An answer is often a formula without its dollars.

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import lru_cache
 from itertools import chain
 
 from agon.errors import VerifierError
@@ -19,9 +20,10 @@ from agon.game.parse import well_formed
 from agon.protocols import Verifier
 from agon.sandbox.execution import MIB, ProgramLimits, Sandbox, SandboxDown
 from agon.sandbox.grade import Case, Grade, run, unusable
-from agon.types import Completion, Problem, Reason, Verdict
+from agon.types import SUSPICIOUS, Completion, Problem, Reason, UnitTests, Verdict
+from agon.verify.cache import Cache
 from agon.verify.code.extract import NoProgram, program_of
-from agon.verify.math.verifier import Cache
+from agon.verify.code.suspicion import suspicions
 
 USUAL_SECONDS = 2.0
 SHORTEST, LONGEST = 1.0, 60.0
@@ -29,12 +31,14 @@ SHORTEST, LONGEST = 1.0, 60.0
 USUAL_MEMORY, LEAST_MEMORY, MOST_MEMORY = 512 * MIB, 256 * MIB, 2048 * MIB
 """Bytes, likewise; an interpreter alone takes what some problems allow."""
 TRIES = 3
+SHOWN = 60
+"""Characters of the input of a failed test that a verdict quotes."""
 
 
 class CodeVerifier(Verifier):
     """Grades the programs in completions. `threads` wait for the sandbox, which decides how many programs run."""
 
-    def __init__(self, sandbox: Sandbox, *, time_factor: float = 2.0, threads: int = 32, cache: int = 100_000) -> None:
+    def __init__(self, sandbox: Sandbox, *, time_factor: float = 2.0, threads: int = 128, cache: int = 100_000) -> None:
         self._sandbox, self._time_factor = sandbox, time_factor
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="agon-code")
         self._grades: Cache[Grade] = Cache(cache)
@@ -62,30 +66,29 @@ class CodeVerifier(Verifier):
     def _judge(self, problem: Problem, completion: Completion) -> Verdict:
         self._rows += 1
         formed = well_formed(completion)
-        cases = cases_of(problem)
-        if flaw := unusable(cases):
+        tests = problem.tests or UnitTests()
+        if flaw := flaw_of(tests):
             return Verdict(False, formed, Reason.BAD_GOLD, flaw)
         program = program_of(completion)
         if isinstance(program, NoProgram):
             return Verdict(False, formed, Reason.NO_PROGRAM, program.why)
         try:
-            grade = self._grade(program, cases, limits_of(problem, self._time_factor), tolerance_of(problem))
+            grade = self._grade(program, tests, limits_of(tests, self._time_factor))
         except SandboxDown as error:
             self._infra += 1
             return Verdict(False, formed, Reason.INFRA, error.message[:200])
-        where = "" if grade.failed is None else f"test {grade.failed + 1} of {len(cases)}: "
-        return Verdict(grade.correct, formed, Reason(grade.reason.value), f"{where}{grade.detail}"[:200])
+        return Verdict(grade.correct, formed, Reason(grade.reason.value), _detail(grade, program, tests)[:200])
 
-    def _grade(self, program: str, cases: Sequence[Case], limits: ProgramLimits, tolerance: float | None) -> Grade:
+    def _grade(self, program: str, tests: UnitTests, limits: ProgramLimits) -> Grade:
         """The grade of a program, remembered; tried again when the machine fails."""
-        key = _key(program, cases, limits, tolerance)
+        key = _key(program, tests, limits)
         if known := self._grades.get(key):
             self._cached += 1
             return known
         for attempt in range(TRIES):
             self._runs += 1
             try:
-                grade = run(program, cases, limits=limits, tolerance=tolerance, sandbox=self._sandbox)
+                grade = run(program, tests.cases, limits=limits, tolerance=tests.tolerance, sandbox=self._sandbox)
             except SandboxDown:
                 if attempt == TRIES - 1:
                     raise
@@ -95,32 +98,41 @@ class CodeVerifier(Verifier):
         raise VerifierError("unreachable: the last try returns or raises")
 
 
-def cases_of(problem: Problem) -> list[Case]:
-    """The tests in a problem's meta, as (input, output)."""
-    tests = problem.meta.get("tests")
-    if not isinstance(tests, Sequence):
-        return []
-    return [Case(str(test[0]), str(test[1])) for test in tests]
-
-
-def limits_of(problem: Problem, time_factor: float) -> ProgramLimits:
+def limits_of(tests: UnitTests, time_factor: float) -> ProgramLimits:
     """The problem's limits on this machine. Wall time is only for programs that sleep: it allows twice the CPU time."""
-    seconds, memory = problem.meta.get("time_limit"), problem.meta.get("memory_limit")
-    cpu = (seconds if isinstance(seconds, int | float) and seconds > 0 else USUAL_SECONDS) * time_factor
-    cpu = min(max(cpu, SHORTEST), LONGEST)
-    size = memory if isinstance(memory, int) and memory > 0 else USUAL_MEMORY
-    return ProgramLimits(cpu, 2 * cpu + 1, min(max(size, LEAST_MEMORY), MOST_MEMORY))
+    cpu = min(max((tests.time_limit or USUAL_SECONDS) * time_factor, SHORTEST), LONGEST)
+    memory = min(max(tests.memory_limit or USUAL_MEMORY, LEAST_MEMORY), MOST_MEMORY)
+    return ProgramLimits(cpu, 2 * cpu + 1, memory)
 
 
-def tolerance_of(problem: Problem) -> float | None:
-    """How far a number may be off, where the problem says so."""
-    tolerance = problem.meta.get("tolerance")
-    return float(tolerance) if isinstance(tolerance, int | float) and 0 < tolerance < 1 else None
+def _detail(grade: Grade, program: str, tests: UnitTests) -> str:
+    """Which test failed, on which input and how; of a right program, what is suspicious about it."""
+    if grade.failed is None:
+        found = suspicions(program, tests) if grade.correct else ()
+        return f"{SUSPICIOUS}{', '.join(found)}" if found else grade.detail
+    given = " ".join(tests.cases[grade.failed][0][: 4 * SHOWN].split())
+    shown = given if len(given) <= SHOWN else f"{given[: SHOWN - 3]}..."
+    return f"test {grade.failed + 1} of {len(tests.cases)}: {grade.detail}{f' (input: {shown})' if shown else ''}"
 
 
-def _key(program: str, cases: Sequence[Case], limits: ProgramLimits, tolerance: float | None) -> bytes:
+@lru_cache(maxsize=4096)
+def flaw_of(tests: UnitTests) -> str:
+    """Why tests cannot judge any program; empty if they can. Found once: tests can be large."""
+    return unusable([Case(*case) for case in tests.cases])
+
+
+@lru_cache(maxsize=4096)
+def _digest(tests: UnitTests) -> bytes:
+    return _hash(repr(tests.tolerance), *chain(*tests.cases))
+
+
+def _key(program: str, tests: UnitTests, limits: ProgramLimits) -> bytes:
+    return _hash(program, repr(asdict(limits)), _digest(tests).hex())
+
+
+def _hash(*texts: str) -> bytes:
     digest = hashlib.sha256()
-    for text in chain([program, repr(asdict(limits)), repr(tolerance)], *cases):
+    for text in texts:
         data = text.encode(errors="surrogatepass")
         digest.update(len(data).to_bytes(8, "big") + data)
     return digest.digest()

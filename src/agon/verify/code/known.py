@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from agon.protocols import Verifier
-from agon.types import BASE, Completion, Problem
+from agon.types import BASE, Completion, Problem, UnitTests
 
 ADD = Problem(
-    "self-test", "Print the sum of two numbers.", "", {"tests": [["1 2", "3"], ["40 2", "42"]], "time_limit": 0.5}
+    "self-test", "Print the sum of two numbers.", "", tests=UnitTests((("1 2", "3"), ("40 2", "42")), time_limit=0.5)
 )
 
 KNOWN: tuple[tuple[str, str], ...] = (

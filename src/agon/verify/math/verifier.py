@@ -12,11 +12,11 @@ import hashlib
 import os
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
 
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict
+from agon.verify.cache import Cache
 from agon.verify.math.answer import one_answer
 from agon.verify.math.gate import Finding, limits, refuse
 from agon.verify.math.notation import Leaf, as_words, plain_words, read
@@ -27,7 +27,6 @@ from agon.verify.math.spelling import written_alike
 from agon.verify.workers.messages import Limits, Outcome
 from agon.verify.workers.pool import WorkerPool
 
-T = TypeVar("T")
 Comparison = tuple[str | None, ...]
 """Gold, answer and suspects, or a gold alone: what a worker is asked."""
 Steps = Generator[Comparison, Outcome, Finding]
@@ -170,23 +169,6 @@ def surely_parses(gold: str) -> bool:
     """Whether a gold is words or a plain number, so that no worker has to parse it."""
     node = read(gold)
     return (isinstance(node, Leaf) and node.number is not None) or as_words(gold) is not None
-
-
-class Cache(Generic[T]):
-    """The last `size` to `2 * size` values by key, in two plain dicts, which threads can share without a lock."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._young: dict[bytes, T] = {}
-        self._old: dict[bytes, T] = {}
-
-    def get(self, key: bytes) -> T | None:
-        return self._young.get(key) or self._old.get(key)
-
-    def put(self, key: bytes, value: T) -> None:
-        if len(self._young) >= self._size:
-            self._old, self._young = self._young, {}
-        self._young[key] = value
 
 
 def _advance(row: Steps, outcome: Outcome | None) -> Comparison | Finding:
