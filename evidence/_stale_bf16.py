@@ -41,7 +41,7 @@ GOAL = {"late": 0.95, "ignored": 1.0, "swapped": 1.0, "rounds": ROUNDS, "healthy
 def prove(root: Path) -> dict[str, Any]:
     """Train to the end, or on from where it was interrupted, and count."""
     base = checkpoint(root / "base")
-    check_settings(root / "settings", repr((SETTINGS, recipe(base).train, recipe(base).model.lora)))
+    check_settings(root / "settings", settings(recipe(base)))
     bench = Bench(root, base, make_learner(base), questions())
     if saved := sorted((root / "states").glob("[0-9]*[0-9]")):
         bench.learner.load(saved[-1])
@@ -50,8 +50,14 @@ def prove(root: Path) -> dict[str, Any]:
     return counted([json.loads(line) for line in bench.results.read_text().splitlines()][:STEPS])
 
 
+def settings(config: Config) -> str:
+    """What the kept steps depend on."""
+    train = config.train
+    return repr((SETTINGS, train.learning_rate, train.loss, train.importance, train.clip_norm, config.model.lora))
+
+
 def check_settings(path: Path, settings: str) -> None:
-    """Refuse to go on with what was kept under other settings."""
+    """Refuse to continue what was kept under other settings."""
     if path.exists() and path.read_text() != settings:
         raise SystemExit(f"{path.parent} was kept with different settings: remove it, or choose another with --work")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -358,7 +358,7 @@ def base_cases(sender: Sender) -> list[Case]:
 # -- links and odd names ----------------------------------------------------------------------------------------------
 
 LINKS = {
-    **dict.fromkeys((".lock", "steps.jsonl", "timings.jsonl", "points.json", "report.html", "config.yaml"), "file"),
+    **dict.fromkeys((".lock", "steps.jsonl", "timings.jsonl", "points.json", "match.html", "config.yaml"), "file"),
     **dict.fromkeys(("bouts", "checkpoints", "evals", "pair", "published", "report", "export-peft"), "."),
     **dict.fromkeys(("evals/held_out", "evals/held_out-1", "checkpoints/step_000000", "pair/a", ".tmp-x"), "."),
     **dict.fromkeys(("evals/held_out-1/a.jsonl", "evals/held_out-1/a.json", "bouts/step_000000.parquet"), "file"),

@@ -237,7 +237,8 @@ HEAVY: list[Mutation] = [
         ("hf: the stop token is not learnt", "length = room if end is None else end + 1", "length = room if end is None else max(end, 1)"),
         ("hf: log-probs of the noise", "logps.gather(1, noisy.argmax", "noisy.gather(1, noisy.argmax"),
         ("hf: temperature ignored", "logits.float() / (sampling.temperature or 1.0)", "logits.float()"),
-        ("hf: versions mixed in a batch", "if _kind(job) == _kind(self._pending[0])][:BATCH]", "][:BATCH]"),
+        ("hf: versions mixed in a batch", " if _kind(job) == _kind(self._pending[0])]", "]"),
+        ("hf: a merged adapter stays in the base", "                layer.get_base_layer().weight.data = weight\n", ""),
     ),
     *edits(
         "engine/fleet.py", ["tests/engine/test_fleet.py"],

@@ -7,7 +7,9 @@ micro-batches: nothing has been learnt from the step yet, and the resumed run dr
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -20,6 +22,15 @@ T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 SAME = 2.0
 """Seconds in which further signals count as the first: a scheduler and a launcher each send theirs."""
+
+
+ANSWER = b"\nstopping: saving what is done; once more in a few seconds stops at once\n"
+
+
+def _answer() -> None:
+    """Answer a person at once, and once for all processes; a handler may interrupt a print, so this is no print."""
+    if os.environ.get("RANK", "0") == "0" and sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), ANSWER)
 
 
 class Interrupted(Exception):
@@ -74,6 +85,7 @@ class Interrupt:
         now = time.monotonic()
         if self.asked is None:
             self.asked = now
+            _answer()
             self._then()
             self.cancel()
         elif now - self.asked > SAME:

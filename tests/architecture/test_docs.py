@@ -57,3 +57,19 @@ def test_the_house_is_furnished() -> None:
     wanted = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff", "SECURITY.md", ".ci/run"]
     missing = [name for name in wanted if not (ROOT / name).exists()]
     assert not missing
+
+
+def test_the_template_of_decisions_is_not_a_page() -> None:
+    site = (ROOT / "mkdocs.yml").read_text()
+    assert "exclude_docs: decisions/0000-template.md" in site
+    assert "Template" not in site
+
+
+def test_readme_shows_a_real_run() -> None:
+    """One diagram and one picture of a run that anyone can make; five headline results, not all of them."""
+    readme = (ROOT / "README.md").read_text()
+    assert "docs/images/bout.svg" in readme
+    assert "written by two scripts" not in readme
+    assert readme.count("](evidence/") == 5
+    assert len(readme.splitlines()) <= 130
+    assert "prefers-color-scheme: dark" in (ROOT / "docs" / "images" / "bout.svg").read_text()

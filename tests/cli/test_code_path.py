@@ -73,5 +73,5 @@ def test_programs_are_in_the_bouts_the_evaluation_the_viewer_and_the_report(run:
     assert {row["draft_reason"] for row in rows} >= {"correct", "wrong_output"}
     result = json.loads((run.path / "evals" / "held_out" / "cascade.json").read_text())
     assert result["settings"]["verifier"] == "code"
-    assert (run.path / "report.html").stat().st_size > 50_000
+    assert (run.path / "match.html").stat().st_size > 50_000
     assert "tabletop-code" in (run.path / "report" / "report.md").read_text()

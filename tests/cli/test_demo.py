@@ -1,4 +1,4 @@
-"""`agon demo`: trains, evaluates and names the next commands; the numbers it tells are those on disk."""
+"""`agon demo`: its table and its sentence follow from the files of its runs; the commands it names exist."""
 
 from __future__ import annotations
 
@@ -8,34 +8,87 @@ from pathlib import Path
 import pytest
 
 from agon.cli import demo, find, main
-from agon.report.collect import read_run
-from agon.report.curve import curve
-from tests.report.helpers import make_study
+from agon.matrix import demo as arms
+from agon.report.demo_table import DemoResults, conclusion, demo_table, sign
+from agon.rundir.results import EvalResult, Interval, RunFacts, TokenCounts
+from tests.report.helpers import result
 
 
-def test_the_closing_words_tell_what_is_on_disk_and_name_real_commands(tmp_path: Path) -> None:
-    path = make_study(tmp_path, {"agon": 1})[0]
-    words, points = demo.closing(path), curve(read_run(path))
-    assert f"{points[0].reward:.2f} at step 0, {points[-1].reward:.2f} at step 30" in words
-    commands = [line.split()[1] for line in words.splitlines() if line.startswith("  agon ")]
-    assert commands == ["view", "report", "diagnose", "init"]
-    assert all(find(name) for name in commands)
+def made(system: str, rate: float) -> EvalResult:
+    """A system that solves the first problems, at some rate."""
+    outcomes = {f"p{k:03d}": [k < round(100 * rate)] for k in range(100)}
+    two = system not in ("a", "b", "base")
+    facts = RunFacts(name="demo", seed=0, arm="agon", step=1)
+    one = result(facts, "agon:halves", system, outcomes, [k % 2 == 0 for k in range(100)] if two else None)
+    total = TokenCounts(generated=100.0 * (66 if two else 33), prefilled=1.0)
+    tokens = one.measured.tokens.model_copy(update={"draft": total if two else None, "total": total})
+    return one.model_copy(update={"measures": one.measured.model_copy(update={"tokens": tokens})})
 
 
-def test_every_command_named_next_can_be_pasted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_study(tmp_path / "my runs", {"agon": 1})[0]
-    monkeypatch.chdir(tmp_path)
-    words = [shlex.split(line, comments=True) for line in demo.commands(path.relative_to(tmp_path)).splitlines()]
-    assert [word[0] for word in words] == ["agon"] * 4
-    assert main([*words[1][1:], "--no-figures"]) == 0
-    assert (path / "report" / "report.md").is_file()
-    assert main(words[3][1:]) == 0
+def columns(rival: float, itself: float, grpo: float, apart: float) -> DemoResults:
+    def pair(reading: float, alone: float) -> dict[str, EvalResult]:
+        names = {"a": alone, "b": alone, "self-cascade": alone, "self-cascade-b": alone, "ab": reading, "ba": reading}
+        return {name: made(name, rate) for name, rate in names.items()}
+
+    base = {"base": made("base", 0.1)}
+    grpo_ = {"a": made("a", grpo), "self-cascade": made("self-cascade", grpo)}
+    held = pair(rival, itself) | base
+    return DemoResults(
+        {"before": pair(0.3, 0.2) | base, "agon": held, "plain pair": pair(apart, itself), "GRPO": grpo_}
+    )
+
+
+@pytest.mark.parametrize(
+    ("numbers", "reading", "against"),
+    [
+        ((0.5, 0.3, 0.3, 0.4), "gain from reading each other", "and beat GRPO"),
+        ((0.3, 0.3, 0.3, 0.4), "are not shown to gain", "and are not shown to differ from GRPO"),
+        ((0.2, 0.4, 0.5, 0.4), "lose by it", "and fall behind GRPO"),
+    ],
+)
+def test_the_conclusion_follows_from_the_numbers(
+    numbers: tuple[float, float, float, float], reading: str, against: str
+) -> None:
+    told = conclusion(columns(*numbers))
+    assert reading in told
+    assert against in told
+    assert f"they answer {100 * numbers[0]:.0f}% right after reading their rival" in told
+    assert f"answers {100 * numbers[2]:.0f}% in as many passes" in told
+    assert told.endswith("answers 40%.")
+    assert told.count(". ") == 0
+
+
+def test_the_table_has_passes_and_tokens_beside_the_rates() -> None:
+    lines = {line.split("  ")[0]: line.split() for line in demo_table(columns(0.5, 0.3, 0.3, 0.4)).splitlines()}
+    assert lines["A alone"][-2:] == ["1", "33"]
+    assert lines["B reads A's draft"][-2:] == ["2", "66"]
+    assert lines["base, taught neither half"][-6:-2] == ["10%", "-", "-", "-"]
+    assert lines["right answers"][2:6] == ["before", "agon", "plain", "pair"]
+
+
+def test_a_difference_needs_an_interval_on_one_side() -> None:
+    assert [sign(Interval(0.1, *limits)) for limits in ((0.01, 0.2), (-0.1, 0.2), (None, None))] == [1, 0, 0]
+    assert sign(Interval(-0.1, -0.2, -0.01)) == -1
+
+
+def test_every_arm_draws_as_many_rollouts_per_problem() -> None:
+    from agon.arms import resolve
+    from agon.game.rules import Game
+
+    games = [Game(**resolve(arm.name)) for arm in arms.ARMS]
+    drawn = {game.drafts_per_problem + (game.group_size if game.two_stages else 0) for game in games}
+    assert len(drawn) == 1
+
+
+def test_every_command_named_next_exists(tmp_path: Path) -> None:
+    words = [shlex.split(line, comments=True) for line in demo.commands(tmp_path / "my runs" / "demo").splitlines()]
+    assert all(word[0] == "agon" and find(word[1]) for word in words)
 
 
 def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     assert demo._free(tmp_path / "demo").name == "demo"
     (tmp_path / "demo").mkdir()
-    (tmp_path / "demo-2").mkdir()
+    (tmp_path / "demo-2-grpo").mkdir()
     assert demo._free(tmp_path / "demo").name == "demo-3"
 
 
@@ -47,19 +100,34 @@ def test_without_the_training_packages_it_says_what_to_install(
     assert "pip install" in capsys.readouterr().err
 
 
+def test_an_arm_that_fails_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agon.errors import RunError
+
+    monkeypatch.setattr(arms, "ARMS", (arms.DemoArm("no-such-arm", "", after=("a",)),))
+    with pytest.raises(RunError, match="no-such-arm of the demo failed") as failed:
+        arms.run_arms(tmp_path / "demo", 0, lambda line: None)
+    assert "demo.log" in failed.value.fix
+
+
 @pytest.mark.slow
 def test_the_whole_way_on_two_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("trl", reason="the demo trains a real pair")
-    small = {"data.dev.take": 4, "data.held_out.take": 4, "train.max_steps": 2, "train.problems_per_step": 2}
-    kept = [word for word in demo.SMALLER if word.split("=")[0] not in {*small, "eval.points"}]
-    monkeypatch.setattr(demo, "SMALLER", (*kept, "eval.points=1", *(f"{key}={value}" for key, value in small.items())))
+    pytest.importorskip("trl", reason="the demo trains real policies")
+    small = ("data.dev.take=2", "data.held_out.take=6", "train.max_steps=2", "train.problems_per_step=2")
+    keys = {word.split("=")[0] for word in small}
+    kept = (*(word for word in arms.SETTINGS if word.split("=")[0] not in keys), *small)
+    monkeypatch.setattr(arms, "SETTINGS", kept)
+
+    def here(root: Path, seed: int, show: object) -> None:
+        for arm in arms.ARMS:
+            arm.work(root, seed)
+
+    monkeypatch.setattr(arms, "run_arms", here)
     assert main(["demo", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "dev reward of the cascade" in out
-    assert [point.step for point in curve(read_run(tmp_path / "demo"))] == [0, 2]
-    assert (tmp_path / "demo" / "evals" / "held_out" / "cascade.json").is_file()
-    assert main(["view", str(tmp_path / "demo")]) == 0
+    assert "A reads B's draft" in out
+    assert "6 held-out problems" in out
+    assert (tmp_path / "demo" / "match.html").is_file()
     assert main(["report", str(tmp_path / "demo"), "--no-figures"]) == 0
     assert main(["export", str(tmp_path / "demo"), "--to", "peft"]) == 0

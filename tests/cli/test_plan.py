@@ -71,7 +71,7 @@ def test_grpo_has_one_stage(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, "configs/paper/main/grpo.yaml")
     assert plan["training budget"]["rollouts per problem"] == {"draft": 16, "challenge": 0, "both": 16}
     assert plan["learner"]["streams per step"] == 1
-    assert plan["learner"]["forward passes per step, at most"] == 64
+    assert plan["learner"]["forward passes per step, at most"] == 128
 
 
 def test_hidden_drafts_prefill_no_peek(capsys: pytest.CaptureFixture[str]) -> None:

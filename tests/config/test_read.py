@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agon.config import load_config
 from agon.config.read import Place, Written, merge, parse
-from agon.errors import ConfigError
+from agon.errors import ConfigError, InputError
 
 from .helpers import MINIMAL, faults, write
 
@@ -88,11 +88,18 @@ def test_what_is_refused(text: str, fault: str) -> None:
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    assert faults(tmp_path / "none.yaml") == ["none.yaml: cannot be read: No such file or directory"]
+    with pytest.raises(InputError, match=r"none\.yaml does not exist") as refused:
+        load_config(tmp_path / "none.yaml")
+    assert refused.value.fix == "write one first: agon init tabletop"
+    (tmp_path / "mine.yaml").touch()
+    with pytest.raises(InputError) as refused:
+        load_config(tmp_path / "none.yaml")
+    assert refused.value.fix == f"name one of: {tmp_path / 'mine.yaml'}"
 
 
 def test_a_folder(tmp_path: Path) -> None:
-    assert "cannot be read: Is a directory" in faults(tmp_path)[0]
+    with pytest.raises(InputError, match="is a folder, not a config"):
+        load_config(tmp_path)
 
 
 def test_bytes_that_are_not_text(tmp_path: Path) -> None:

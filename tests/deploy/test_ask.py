@@ -16,6 +16,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from agon.cli import main
+from agon.config import Source
 from agon.deploy.ask import Pair, Settings, _system
 from agon.deploy.pieces import Answer, Growing, Piece
 from agon.engine.render import Renderer
@@ -210,3 +211,28 @@ def test_no_question_and_no_pair_are_two_lines(
     assert "there is no question" in capsys.readouterr().err
     assert main(["ask", str(tmp_path), "What?"]) == 2
     assert "fix:" in capsys.readouterr().err
+
+
+def test_a_held_out_problem_is_asked_with_its_gold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from agon.cli.ask import held_out_problem
+    from agon.config import load_config
+    from agon.data import splits
+    from agon.errors import InputError
+    from agon.rundir import RunDir
+    from agon.rundir.own import remember
+
+    recipe = Path(__file__).resolve().parents[2] / "src/agon/recipes/tabletop.yaml"
+    config = load_config(recipe, ["data.held_out.take=3"])
+    run = RunDir.create(tmp_path, "one", config)
+    assert held_out_problem(run.path, 2) == splits(config.data).held_out[2]
+    with pytest.raises(InputError, match="has 3 held-out problems"):
+        held_out_problem(run.path, 3)
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(9)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    source = {"path": str(tmp_path / "mine.jsonl"), "take": 3}
+    data = config.data.model_copy(update={part: Source(**source) for part in ("train", "dev", "held_out")})
+    own = RunDir.create(tmp_path, "two", config.model_copy(update={"data": data}))
+    with pytest.raises(InputError, match="may come from somebody else"):
+        held_out_problem(own.path, 0)
+    remember(own.path / "config.yaml")
+    assert held_out_problem(own.path, 0).question.startswith("What is")

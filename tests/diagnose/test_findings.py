@@ -22,7 +22,7 @@ def text_of(*groups: Group) -> str:
 
 def test_findings_name_the_inert_term_and_the_dead_groups() -> None:
     text = text_of(*[rows((2.0, 0.5), (0.0, 0.5))] * 3, rows((0.0, 0.5), (0.0, 0.5)))
-    assert "`format` is inert: it never varies within a group" in text
+    assert "`format` never varies within a group, so the group's mean cancels it. It is always 0.5" in text
     assert "1 of 4 groups (25%) are dead" in text
     assert "`correctness` alone keeps 3 groups alive" in text
     assert "`correctness` is inert" not in text

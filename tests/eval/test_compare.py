@@ -137,5 +137,19 @@ def test_a_hostile_name_breaks_neither_the_table_nor_the_terminal() -> None:
     )
     rows = [line for line in found.markdown().splitlines() if line.startswith("|")]
     assert len(rows) == 4 + 3
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows[:4]} == {5}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in rows[:4]} == {7}
     assert "<b>" not in found.markdown()
+
+
+def test_the_price_stands_beside_the_gain() -> None:
+    """Two passes against one is said in the table and under it; equal passes need no word."""
+    single, pair = result("grpo", {1, 2}, system="a"), result("agon", {1, 2, 3})
+    tokens = pair.measured.tokens
+    both = tokens.model_copy(update={"draft": tokens.final})
+    pair = pair.model_copy(update={"measures": pair.measured.model_copy(update={"tokens": both})})
+    found = compare_results([single, pair])
+    assert [side.passes for side in found.sides] == [1, 2]
+    assert "not at equal cost: agon cascade answers in two passes" in str(found)
+    assert "tokens per answer" in str(found)
+    assert "tokens per answer" in found.markdown()
+    assert "not at equal cost" not in str(compare_results([single, result("coop", {4}, system="a")]))

@@ -48,3 +48,8 @@ def test_fifteen_lines_train_evaluate_and_compare_a_pair_once_each(tmp_path: Pat
         if line
     ]
     assert len(code) <= 15
+
+
+def test_the_docs_show_the_game_without_a_model() -> None:
+    _, _, code = (ROOT / "examples" / "play_without_a_model.py").read_text().partition('"""\n\n')
+    assert f"```python\n{code}```" in (ROOT / "docs" / "algorithm.md").read_text()

@@ -41,7 +41,7 @@ def test_a_hostile_completion_is_shown_as_it_was_kept(
     bout = {kind: (f"<think>{text}</think>{text} and so on<answer>{text[:99]}</answer>", text[:99])}
     run = make_match(tmp_path, bouts=bout, text=text).path
     assert main(["view", str(run)]) == 0
-    page = (run / "report.html").read_bytes().decode("utf-8")
+    page = (run / "match.html").read_bytes().decode("utf-8")
     row, shown = read_bouts(run).to_pylist()[0], unpack(page, "block-0")[0]
     assert "".join(shown["draft"][:2]) == row["draft_text"]
     assert shown["peek"] == row["peek"]
@@ -59,7 +59,7 @@ def test_a_run_whose_name_is_not_unicode_is_shown(tmp_path: Path) -> None:
     bout = {"plain": ("<think>t</think>so<answer>4</answer>", "4")}
     run = make_match(tmp_path, bouts=bout, text="why").path.rename(tmp_path / "run\udcff")
     assert main(["view", str(run)]) == 0
-    assert "run\ufffd" in (run / "report.html").read_text(encoding="utf-8")
+    assert "run\ufffd" in (run / "match.html").read_text(encoding="utf-8")
 
 
 def test_an_evaluation_with_lone_surrogates_is_shown(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from agon.cli import main
-from agon.report.payload import BLOCK, MARKS, OUTCOMES
+from agon.report.payload import BLOCK, MARKS, OUTCOMES, outcomes
 from agon.report.rows import BoutSource, LoggedBout, open_source
 from agon.report.viewer import SCRIPTS, asset, render
 from agon.rundir import read_bouts
@@ -154,11 +155,36 @@ def test_the_script_names_outcomes_and_marks_in_the_same_order() -> None:
 
 def test_the_command_writes_the_page_into_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(run)]) == 0
-    assert "report.html" in capsys.readouterr().out
-    assert (run / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert "match.html" in capsys.readouterr().out
+    assert (run / "match.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.json"])
 def test_a_missing_source_is_refused_with_a_fix(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["view", str(tmp_path / name)]) == 2
     assert "fix:" in capsys.readouterr().err
+
+
+def test_the_page_opens_on_the_best_conversion(page: str) -> None:
+    """No leak, something to read, the largest advantage; an address with a bout in it goes before."""
+    index = unpack(page, "index")
+    columns = index["columns"]
+    best = index["best"]
+    assert "converted" in names(columns["outcomes"][best], OUTCOMES)
+    assert not {"leak", "empty peek"} & names(columns["marks"][best], MARKS)
+    others = [
+        columns["challenge_advantage"][k] or 0.0
+        for k in range(index["size"])
+        if "converted" in names(columns["outcomes"][k], OUTCOMES)
+        and not {"leak", "empty peek"} & names(columns["marks"][k], MARKS)
+    ]
+    assert (columns["challenge_advantage"][best] or 0.0) == max(others)
+    assert "choose(store.best, false)" in asset("main.js")
+
+
+def test_an_answer_without_a_challenge_is_right_or_wrong() -> None:
+    bout = next(one_plain_bout().bouts).bout
+    for correct, word in ((True, "right"), (False, "wrong")):
+        verdict = Verdict(correct, True, Reason.CORRECT if correct else Reason.WRONG)
+        alone = replace(bout, draft=replace(bout.draft, verdict=verdict), challenge=None, peek=None)
+        assert list(outcomes(LoggedBout(alone, {}), [])) == [word]

@@ -65,7 +65,7 @@ def test_a_run_does_not_tell_the_name_of_the_machine(tmp_path: Path) -> None:
 
 def test_a_run_is_never_overwritten(run: RunDir) -> None:
     before = runs.contents(run.path)
-    with pytest.raises(RunDirError, match="cannot create") as refused:
+    with pytest.raises(RunDirError, match="already exists") as refused:
         RunDir.create(run.path.parent, "run", CONFIG)
     assert "--resume" in refused.value.fix
     assert runs.contents(run.path) == before

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from agon.rundir import RunDir
+from agon.rundir.health import Symptom
 from agon.training import display as module
 from agon.training.display import Board, JsonLines, Lines, open_display, spark, step_line
 from agon.types import Policy
@@ -64,12 +65,12 @@ def test_plain_lines_go_to_stderr_one_per_step(capsys: pytest.CaptureFixture[str
     assert out == ""
     assert len(err.splitlines()) == 4
     assert err.splitlines()[2].endswith("6,712 tokens/s  2 min left")
-    assert err.splitlines()[3] == "dev at step 6: a 0.20  ab -"
+    assert err.splitlines()[3] == "dev at step 6: A alone 0.20  A then B -"
 
 
 def test_a_point_on_held_out_is_shown_beside_dev(capsys: pytest.CaptureFixture[str]) -> None:
     Lines(12).point(POINT.model_copy(update={"held_out": {"ab": counts(10, 4), "a": counts(10, 3)}}))
-    assert capsys.readouterr().err == "dev at step 6: a 0.20  ab -  held-out: a 0.30  ab 0.40\n"
+    assert capsys.readouterr().err == "dev at step 6: A alone 0.20  A then B -  held-out: A alone 0.30  A then B 0.40\n"
 
 
 def test_json_lines_on_stdout_are_records_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,13 +105,38 @@ def test_the_board_shows_all_that_matters() -> None:
     assert "Every group of drafts [was] dead" in shown(file)
 
 
+def test_the_board_explains_its_words_once_and_keeps_findings_while_they_last() -> None:
+    view, file = board()
+    symptom = Symptom("truncated", "80% of the completions are truncated.", "Raise train.max_completion_tokens.")
+    for step in range(2):
+        view.step(record(step), timing(step))
+        view.health([symptom])
+    assert shown(file).count("live groups: those with two different rewards") == 1
+    assert (
+        "! 80% of the completions are truncated. Raise train.max_completion_tokens." in shown(file).rsplit("╭─", 1)[1]
+    )
+    view.health([])
+    view.close()
+    assert "!" not in shown(file).rsplit("╭─", 1)[1]
+
+
+def test_the_bars_of_a_resumed_run_go_on_from_the_steps_before() -> None:
+    file = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    console = Console(file=file, force_terminal=True, width=100, color_system=None)
+    before = [record(step, 0.1 * step) for step in range(5)]
+    view = Board(375, "x", console, past=lambda: before)
+    view.step(record(4, 0.9), timing(4))
+    view.close()
+    assert re.search(r"drafts     ▁▂▃▃█ ", shown(file).rsplit("╭─", 1)[1])
+
+
 def test_the_last_panel_shows_the_last_point() -> None:
     view, file = board()
     view.step(record(374), timing(374))
     view.point(POINT.model_copy(update={"step": 375, "systems": {"a": counts(2, 1)}}))
     view.close()
     last = shown(file).rsplit("╭─", 1)[1]
-    assert "dev at step 375: a 0.50" in last
+    assert "dev at step 375: A alone 0.50" in last
     assert "step 375 of 375" in last
 
 
@@ -130,8 +156,7 @@ def test_nothing_wraps_on_eighty_columns() -> None:
         view.step(record(step), timing(step))
     view.close()
     last = shown(file).rsplit("╭─", 1)[1]
-    assert re.search(r"│ dev at step 300: a 0.25  b 0.25  ab 0.25  ba 0.25 +│", last)
-    assert re.search(r"│ first-ab 0.25  first-ba 0.25 +│", last)
+    assert re.search(r"│ dev at step 300: A alone 0.25  B alone 0.25  A then B 0.25  B then A 0.25 +│", last)
     assert re.search(r"│ reward        challenges .{40} +│", last)
 
 

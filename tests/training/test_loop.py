@@ -10,8 +10,8 @@ import pytest
 from agon.errors import RunError, VerifierError
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
+from agon.rundir.health import verifier_failing
 from agon.rundir.pair import read_pair
-from agon.training.health import verifier_failing
 from agon.training.loop import Training
 from agon.training.schedule import Schedule
 from agon.types import Direction, Policy, Request

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from agon.errors import AgonError, InputError
+from agon.errors import AgonError, InputError, install
 
 if TYPE_CHECKING:
     from agon.cli.parser import Parser
@@ -29,21 +29,25 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "doctor": Command("doctor", "check this machine and suggest fixes"),
         "init": Command("init", "write a commented config to start from"),
         "config": Command("config", "show, explain and compare configs; print their JSON Schema"),
-        "data": Command("data", "show problems, check their golds, show the splits of a run"),
+        "data": Command("data", "show problems, check their golds, split them, probe them with the base"),
+        "verify": Command("verify", "try a verifier on pasted answers"),
         "sandbox": Command("sandbox", "prove the sandbox for programs on this machine, or serve it to a cluster"),
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
     "run": {
-        "demo": Command("demo", "train a pair on a CPU in a minute or two, watch it, evaluate it"),
+        "demo": Command("demo", "base, GRPO and a pair at one budget on a CPU: two minutes, one table"),
         "train": Command("train", "train a pair, or resume a run"),
         "eval": Command("eval", "evaluate a run, a pair or a model on held-out problems; resumable"),
         "matrix": Command("matrix", "train and evaluate arms x seeds at one matched budget; resumable"),
     },
     "inspect": {
-        "report": Command("report", "write the paper's tables and figures from any set of runs"),
+        "runs": Command("runs", "list the runs that are here: state, step, score"),
+        "report": Command("report", "write one HTML page about one run or many; the paper's tables beside it"),
+        "watch": Command("watch", "serve the report of a run on this machine, live while it trains"),
         "view": Command("view", "show bouts side by side in one self-contained HTML file"),
         "compare": Command("compare", "compare results with paired tests"),
         "diagnose": Command("diagnose", "find reward terms that teach nothing and dead groups, in any GRPO log"),
+        "explain": Command("explain", "say what a metric, config key, symptom, error or word means; offline"),
     },
     "deploy": {
         "ask": Command("ask", "put a question to a pair; shows draft, peek and challenge as they are written"),
@@ -52,6 +56,11 @@ COMMANDS: dict[str, dict[str, Command]] = {
 }
 
 INTERRUPTED = 130
+EXTRA_OF = {
+    **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate", "safetensors"), "train"),
+    **{"numpy": "eval", "scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
+}
+"""The extra that installs a package which the light install leaves out."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,6 +78,11 @@ def reporting_errors(work: Callable[[], int]) -> int:
     except AgonError as error:
         tell(error)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if (missing := not_installed(error)) is None:
+            raise
+        tell(missing)
+        return missing.exit_code
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
             print(interrupt, file=sys.stderr)
@@ -77,6 +91,15 @@ def reporting_errors(work: Callable[[], int]) -> int:
         # the reader has seen enough; without this the interpreter complains when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def not_installed(error: ModuleNotFoundError) -> InputError | None:
+    """What to install when a package of an extra is missing; None for any other module."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRA_OF:
+        return None
+    extras = ("train", "eval", "plot") if EXTRA_OF[package] == "train" else (EXTRA_OF[package],)
+    return InputError(f"{package} is not installed, and this command needs it", fix=install(*extras))
 
 
 def _dispatch(words: list[str]) -> int:

@@ -8,16 +8,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.deploy.pieces import Answer, Piece
+    from agon.types import Problem
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pair", type=Path, metavar="RUN|PAIR", help="a run directory, or a folder with a pair")
     parser.add_argument("question", nargs="?", metavar="QUESTION", help="the question (default: read standard input)")
+    held_out = "ask the N-th held-out problem of the RUN, counted from 0, and show its gold"
+    parser.add_argument("--held-out", type=int, metavar="N", help=held_out)
     parser.add_argument("--direction", choices=("ab", "ba"), help="who drafts and who answers (default: as dev chose)")
     parser.add_argument("--engine", choices=("vllm", "hf"), help="what draws (default: vllm with a GPU, else hf)")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default: as in evaluations)")
@@ -27,12 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the draft, what the other policy sees of it, and the challenge; the answer alone is the last line."""
-    question = args.question if args.question is not None else sys.stdin.read()
+    problem = None if args.held_out is None else held_out_problem(args.pair, args.held_out)
+    question = problem.question if problem else args.question if args.question is not None else sys.stdin.read()
     if not question.strip():
         raise InputError("there is no question", fix=f'agon ask {args.pair} "What is 7 times 8?"')
-    if not args.json:
-        print(f"loading {args.pair} ...", file=sys.stderr, flush=True)
+    say_waiting(f"loading {args.pair}")
     from agon.deploy.ask import Pair
+    from agon.formatting import show_hidden
+
+    if problem and not args.json:
+        print("\n".join(["-- problem --", *map(show_hidden, question.splitlines()), ""]))
 
     options = {"direction": args.direction, "engine": args.engine}
     with Pair.load(args.pair, temperature=args.temperature, max_tokens=args.max_tokens, **options) as pair:
@@ -42,8 +49,23 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(_plain(answer, seconds))
     else:
-        print(_ending(answer, seconds))
+        print(_ending(answer, seconds) + (f"   gold: {show_hidden(problem.answer)}" if problem else ""))
     return 0
+
+
+def held_out_problem(run: Path, number: int) -> Problem:
+    """A problem of the run's own held-out split. A run that may be a stranger's must not make us read files."""
+    from agon.data import splits
+    from agon.rundir import RunDir
+    from agon.rundir.own import is_own
+
+    config = RunDir.open(run).config
+    if config.data.held_out.path and not is_own(run / "config.yaml"):
+        raise InputError(f"{run} names a file of problems and may come from somebody else", fix="paste the question")
+    problems = splits(config.data).held_out
+    if not 0 <= number < len(problems):
+        raise InputError(f"{run} has {len(problems)} held-out problems", fix=f"--held-out 0 to {len(problems) - 1}")
+    return problems[number]
 
 
 class Screen:

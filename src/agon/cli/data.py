@@ -1,4 +1,4 @@
-"""`agon data`: show problems, check their golds, show the splits of a run."""
+"""`agon data`: show problems, check their golds, show the splits of a run, probe them with the base."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agon.cli import data_probe
 from agon.cli.parser import json_argument, print_json
 from agon.errors import InputError
 
@@ -67,6 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", metavar="N", type=int, default=0, help="split seed, when SOURCE is not a config (default 0)"
     )
     split.add_argument("-o", "--out", metavar="DIR", help="write train.jsonl, dev.jsonl and held_out.jsonl here")
+    data_probe.add_arguments(
+        actions.add_parser("probe", help="count how often the base solves them", description=data_probe.ABOUT)
+    )
 
 
 def _positive(text: str) -> int:
@@ -88,7 +92,7 @@ def _source_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    return {"show": _show, "check": _check, "split": _split}[args.action](args)
+    return {"show": _show, "check": _check, "split": _split, "probe": data_probe.run}[args.action](args)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -105,6 +109,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
+    from agon.data.generated import is_generated
     from agon.data.split import overlap
 
     loaded = _load(args.source, args.overrides)
@@ -121,7 +126,7 @@ def _check(args: argparse.Namespace) -> int:
             _print_facts(part.name, _facts(part))
             _print_golds(checks[part.name])
         if shared:
-            _print_overlap(shared)
+            _print_overlap(shared, generated=any(is_generated(part.pool.origin) for part in loaded.parts))
     return 0 if passed else 1
 
 
@@ -315,8 +320,11 @@ def _print_golds(check: GoldCheck) -> None:
         print(f"            and {len(check.rejected) - LISTED} more; --json lists all")
 
 
-def _print_overlap(shared: Overlap) -> None:
+def _print_overlap(shared: Overlap, *, generated: bool) -> None:
     print(f"overlap: {len(shared.problems)} of {shared.of} held-out problems share a 13-gram of words with train")
+    if generated and shared.problems:
+        print("  expected: generated problems share the wording of their template; no question is in two splits")
+        return
     for row in shared.problems[:EXAMPLES]:
         print(f"  {row.held_out} with {row.train}: {row.share:.0%} of its n-grams, such as: {_line(row.words)}")
 

@@ -1,97 +1,81 @@
-"""`agon demo`: train a pair on a CPU in a minute or two, watch it, evaluate it.
+"""`agon demo`: base, GRPO and a pair at one budget, before and after, in one table with one conclusion.
 
-It is `agon.train` on the tabletop recipe, made smaller by SMALLER, and then `agon.evaluate`; nothing is simulated.
+It is `agon.train` and `agon.evaluate` on a small recipe, three arms side by side; nothing is simulated.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
+import textwrap
+import time
 from pathlib import Path
 from shlex import quote
 
 from agon.errors import InputError, install
 
 NEEDED = ("torch", "transformers", "peft", "trl", "accelerate", "scipy")
-SMALLER = (
-    *(f"data.{split}.options.difficulty=3" for split in ("train", "dev", "held_out")),
-    "data.dev.take=64",
-    "data.held_out.take=100",
-    "game.group_size=4",
-    "train.problems_per_step=16",
-    "train.max_steps=24",
-    "train.learning_rate=4e-3",
-    "train.max_completion_tokens=64",
-    "train.max_peek_tokens=48",
-    "eval.max_completion_tokens=64",
-    "eval.points=2",
-)
-"""Shorter chains, more problems with fewer rollouts each, and a rate at which so few steps show."""
 STORY = """\
-Two adapters, A and B, over one frozen base of a million parameters. At every step one drafts; the other reads the
-draft's summary, its answer withheld, and earns a bonus where the draft was wrong; then they swap. No download.
-A minute or two on two free cores; the first numbers take a quarter of a minute.
+Two adapters, A and B, over one frozen base of a million parameters; each was taught facts that the other was not.
+At every step one drafts; the other reads the draft's summary, its answer withheld, and earns a bonus where the draft
+was wrong; then they swap. Beside them train GRPO and a pair that never meets, on as many rollouts. No download.
+About two minutes on two free cores.
 """
+CAVEAT = (
+    "One seed, a base of a million parameters, arithmetic: it shows a mechanism, and says nothing about large models."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs live (default: runs)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the run (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the runs (default: 0)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train, evaluate, and say what to type next; 0 when both came to their end."""
+    """Train and measure all arms, show the table, write the viewer, and say what to type next."""
     _check()
     path = _free(args.out / "demo")
     print(STORY, flush=True)
-    _train(path, args.seed)
-    print("\nheld-out problems, never seen in training:", file=sys.stderr)
-    from agon.eval.run import evaluate
+    from agon.matrix.demo import run_arms
 
-    print(f"{evaluate(path)}\n\n{closing(path)}")
+    run_arms(path, args.seed, Ticker())
+    print("\n".join(closing(path)))
     return 0
 
 
-def _check() -> None:
-    from importlib.util import find_spec
+def closing(path: Path) -> list[str]:
+    """The table, what follows from it, the page to open, and what to type next."""
+    from agon.matrix.demo import ARMS
+    from agon.report.demo_table import DemoResults, conclusion, demo_table
+    from agon.report.rows import open_source
+    from agon.report.viewer import write_viewer
 
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
-        message = f"the demo trains a real pair and needs {', '.join(missing)}"
-        raise InputError(message, fix=install("train", "eval", "plot"))
-
-
-def _train(path: Path, seed: int) -> None:
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from importlib.resources import as_file, files
-
-    from agon.training.run import train
-
-    with as_file(files("agon") / "recipes" / "tabletop.yaml") as recipe:
-        train(recipe, *SMALLER, f"train.seed={seed}", out=path.parent, name=path.name)
-
-
-def closing(path: Path) -> str:
-    """What changed on dev, and what to type next."""
-    from agon.report.collect import read_run
-    from agon.report.curve import curve
-
-    points = curve(read_run(path))
-    first, last = points[0], points[-1]
-    moved = f"dev reward of the cascade: {first.reward:.2f} at step {first.step}, {last.reward:.2f} at step {last.step}"
-    return f"""\
-{moved} (0 to 2.5; {last.n} trials in both directions, one seed).
-It shows that the machinery learns. It says nothing about large models.
-
-Next:
-{commands(path)}"""
+    pair, grpo, apart = (arm.folder(path) for arm in ARMS)
+    results = DemoResults.read(pair, apart, grpo)
+    n = len(results.means("agon", ("ab",)))
+    page = write_viewer(open_source(pair), pair / "match.html")
+    best = "" if page.best is None else f" (opens on its best conversion, bout {page.best})"
+    head = f"{n} held-out problems, never seen in training; tokens are those of all passes of one answer"
+    said = textwrap.wrap(conclusion(results), 110)
+    return [
+        head,
+        "",
+        demo_table(results),
+        "",
+        *said,
+        CAVEAT,
+        "",
+        f"Written: {page.path}{best}",
+        "Next:",
+        commands(path),
+    ]
 
 
 def commands(path: Path) -> str:
     """What can be typed, or pasted, next."""
     named = {
-        f"agon view {quote(str(path))}": "every bout side by side, in one HTML page",
-        f"agon report {quote(str(path))}": "tables and figures",
+        f"agon ask {quote(str(path))} --held-out 0": "put a problem to the pair, and watch both stages write",
+        f"agon report {quote(str(path))}": "one page: result, curves, health",
         f"agon diagnose {quote(str(path))}": "which reward terms taught something",
         "agon init tabletop": "a config of your own to start from",
     }
@@ -99,10 +83,42 @@ def commands(path: Path) -> str:
     return "\n".join(f"  {command:<{width}}  # {about}" for command, about in named.items())
 
 
+class Ticker:
+    """Progress on stderr: one line that moves on a terminal, a line now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self.live = sys.stderr.isatty()
+        self.began = self.last = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        now = time.monotonic()
+        if self.live:
+            print(f"\r{now - self.began:4.0f} s   {line}".ljust(100), end="", file=sys.stderr, flush=True)
+        elif now - self.last > 10:
+            self.last = now
+            print(f"{now - self.began:4.0f} s   {line}", file=sys.stderr, flush=True)
+
+
+def _check() -> None:
+    from importlib.util import find_spec
+
+    def missing(name: str) -> bool:
+        try:
+            return find_spec(name) is None
+        except ValueError:  # a module that was taken away
+            return True
+
+    if absent := [name for name in NEEDED if missing(name)]:
+        message = f"the demo trains real policies and needs {', '.join(absent)}"
+        raise InputError(message, fix=install("train", "eval", "plot"))
+
+
 def _free(path: Path) -> Path:
-    """The first name like `path` that is not taken: a run is never overwritten."""
+    """The first name like `path` that is not taken, by any of its arms: a run is never overwritten."""
+    from agon.matrix.demo import ARMS
+
     number, found = 1, path
-    while found.exists():
+    while any(arm.folder(found).exists() for arm in ARMS):
         number += 1
         found = path.with_name(f"{path.name}-{number}")
     return found

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The log, and the columns that are not recognised by name."""
-    parser.add_argument("log", type=Path, metavar="LOG", help="a run directory, a parquet or JSONL file, or a folder")
+    help = "a run directory, parquet or JSONL files, or folders of them"
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help=help)
     parser.add_argument("--group", metavar="COLS", help="columns that name a group: step,problem_id")
     parser.add_argument("--terms", metavar="COLS", help="reward columns: correctness,format")
     parser.add_argument("--weights", metavar="W", help="weights of terms logged without them: format=0.5")
@@ -24,15 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--truncated", metavar="COL", help="whether the completion was truncated")
     parser.add_argument("--opponent", metavar="COL", help="the opponent's outcome, for rewards that depend on one")
     parser.add_argument("--scale", choices=("group", "none"), help="TRL's scale_rewards (default: from the log)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with plots over the steps")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the diagnosis of every stream in the log."""
+    say_waiting(f"reading {args.logs[0]}")
     from agon.diagnose import diagnose, read
     from agon.diagnose.findings import findings, summary
 
-    diagnoses = [diagnose(log, args.scale) for log in read(args.log, columns(args))]
+    diagnoses = [diagnose(log, args.scale) for log in read(args.logs, columns(args))]
+    if args.html:
+        from agon.report.diagnose_page import write_diagnose_page
+
+        write_diagnose_page(diagnoses, args.html, args.logs[0].name)
     if args.json:
         print_json([diagnosis.json() | {"findings": findings(diagnosis)} for diagnosis in diagnoses])
     else:

@@ -64,11 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every check; return 1 if any failed. A missing or untested package is reported and is not a failure."""
-    results = list(checks())
+    results = []
+    for check in checks():
+        results.append(check)
+        if not args.json:
+            print("\n".join(lines(check)), flush=True)
     if args.json:
         print_json([asdict(check) for check in results])
-    else:
-        print("\n".join(line for check in results for line in lines(check)))
     return 1 if any(check.status == "failed" for check in results) else 0
 
 

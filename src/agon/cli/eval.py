@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--divergence", action="store_true", help="also measure the KL between A and B (loads torch)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where results go (default: RUN/evals)")
     parser.add_argument("--fresh", action="store_true", help="delete earlier bouts of these systems first")
+    parser.add_argument("--full", action="store_true", help="also print leaks, lengths, costs and shared errors")
     json_argument(parser)
 
 
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     """0 when every bout is there, 130 when interrupted: the same command resumes."""
     if args.names and not args.url:
         raise InputError("--names says what a server calls its models", fix="add --url URL")
+    say_waiting(f"loading {args.target}")
     from agon.eval.run import evaluate
 
     results = evaluate(
@@ -64,8 +66,8 @@ def run(args: argparse.Namespace) -> int:
     decoding = f"temperature {about.settings.temperature:g}, top_p {about.settings.top_p:g}"
     at_step = "" if about.run.step is None else f" at step {about.run.step}"
     print(f"{about.run.name}{at_step} on {about.data.name}: {about.data.problems} problems, {times}, {decoding}\n")
-    print(results)
-    print(f"\nwritten to {results.folder}")
+    print(results.full() if args.full else results)
+    print(f"\nwritten to {results.folder}" + ("" if args.full else "; --full prints everything that was measured"))
     return 0
 
 

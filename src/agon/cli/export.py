@@ -27,14 +27,14 @@ def run(args: argparse.Namespace) -> int:
     from agon.formatting import show_hidden
     from agon.report.card import card
     from agon.report.collect import read_run
-    from agon.rundir.files import RUN_AGAIN, TEMPORARY, disk_errors_as, sync_tree, temporary_folder
+    from agon.rundir.files import TEMPORARY, output_errors_as, sync_tree, temporary_folder
     from agon.rundir.pair import read_pair
 
     pair, measured = read_pair(args.run), read_run(args.run)
     out = args.out or args.run / f"export-{args.to}"
     if out.exists():
         raise InputError(f"{out} already exists", fix="name a different folder with -o DIR, or remove it")
-    with disk_errors_as(f"{out} was not written", RUN_AGAIN):
+    with output_errors_as(f"{out} was not written"):
         out.parent.mkdir(parents=True, exist_ok=True)
         with temporary_folder(out.with_name(f"{TEMPORARY}{out.name}-{os.getpid()}")) as temporary:
             _adapters(pair, temporary) if args.to == "peft" else _merged(pair, temporary)

@@ -63,7 +63,7 @@ def _local(args: argparse.Namespace, made: list[MatrixCell]) -> int:
             return 130
     cells = [CellStatus(c.name, c.arm, c.seed, c.trains, c.folder, c.result, done=not c.missing()) for c in made]
     report = write_matrix_report(cells, args.out, with_figures=find_spec("matplotlib") is not None)
-    print_json(report.model_dump(mode="json")) if args.json else print(report.markdown())
+    print_json(report.model_dump(mode="json")) if args.json else print(report)
     _say(f"written to {args.out / 'report.md'} and report.json")
     if failures:
         raise RunError(f"{len(failures)} of {len(made)} cells failed", fix="see their logs, then run the same again")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -27,13 +28,16 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Like `parse_args`, but overrides may also follow an option."""
+        """Like `parse_args`, but overrides, or answers, may also follow an option."""
         args, rest = self.parse_known_args(argv)
-        late = [word for word in rest if "=" in word and not word.startswith("-") and hasattr(args, "overrides")]
+        name = "answers" if hasattr(args, "answers") else "overrides"
+        late = [word for word in rest if not word.startswith("-") and hasattr(args, name)]
+        if name == "overrides":
+            late = [word for word in late if "=" in word]
         if unknown := [word for word in rest if word not in late]:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
         if late:
-            args.overrides = [*args.overrides, *late]
+            setattr(args, name, [*getattr(args, name), *late])
         return args
 
     def error(self, message: str) -> NoReturn:
@@ -45,6 +49,14 @@ def config_arguments(parser: argparse.ArgumentParser, about: str = "a YAML file"
     parser.add_argument("config", metavar="CONFIG", help=about)
     help = "config values to set, read as YAML"
     parser.add_argument("overrides", metavar="section.key=value", nargs="*", default=[], help=help)
+
+
+def say_waiting(what: str) -> None:
+    """Tell a person at once what the command is doing; a log file and a pipe get the results alone."""
+    from agon.formatting import show_hidden
+
+    if sys.stderr.isatty():
+        print(f"{show_hidden(what)} ...", file=sys.stderr, flush=True)
 
 
 def json_argument(parser: argparse.ArgumentParser) -> None:

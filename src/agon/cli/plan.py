@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import config_arguments, json_argument, print_json
+from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
 
 if TYPE_CHECKING:
     from agon.training.plan import Cell, Section
@@ -20,6 +20,7 @@ def run(args: argparse.Namespace) -> int:
     from agon.config import load_config, resolved
 
     config = load_config(args.config, args.overrides)
+    say_waiting(f"planning {args.config}")
     from agon.training.plan import plan  # after the config is known to be valid: a mistake is reported sooner
 
     sections = plan(config)

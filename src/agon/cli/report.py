@@ -1,34 +1,75 @@
-"""`agon report`: the tables and figures of the paper, from any set of runs."""
+"""`agon report`: one HTML page about one run or many; the paper's tables and figures beside it."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from agon.cli.parser import say_waiting
 from agon.errors import InputError, install
+
+if TYPE_CHECKING:
+    from agon.report.run_story import RunStory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories, or folders of runs")
-    help = "folder of the page and its figures (default: report in the run, or in the current folder)"
+    help = "folder of what is written (default: the run itself, or report in the current folder)"
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=help)
-    parser.add_argument("--no-figures", action="store_true", help="tables only; needs no matplotlib")
+    parser.add_argument(
+        "--no-figures", action="store_true", help="leave out the paper's figures, which need matplotlib"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report and print where it is."""
+    """Write the page, the paper's tables and the CSV file, and print where the page is."""
     if find_spec("scipy") is None:
         raise InputError("scipy is not installed", fix=install("eval", "plot"))
+    say_waiting("reading runs")
     from agon.formatting import show_hidden
     from agon.report.collect import collect
     from agon.report.document import write_report
+    from agon.report.html_page import PAGE, TABLE, results_csv, write_page
+    from agon.report.run_story import RunStory
+    from agon.rundir.files import write
+    from agon.rundir.find import runs_in
 
     runs = collect(args.runs)
-    out = args.out or (args.runs[0] / "report" if len(args.runs) == 1 else Path("report"))
-    page = write_report(runs, out, with_figures=not args.no_figures)
-    beside = "" if args.no_figures else "; figures beside it as SVG and PNG"
-    print(f"{show_hidden(str(page))}  ({len(runs)} run{'s' if len(runs) > 1 else ''}{beside})")
+    stories = [RunStory.read(path) for given in args.runs for path in runs_in(given)]
+    alone = args.runs[0] if len(args.runs) == 1 and len(stories) == 1 and not args.out else None
+    folder = args.out or (args.runs[0] / "report" if len(args.runs) == 1 else Path("report"))
+    figures = not args.no_figures and find_spec("matplotlib") is not None
+    tables = write_report(runs, folder, with_figures=figures)
+    write(folder / TABLE, results_csv(stories).encode("utf-8", "replace"))
+    page = (alone or folder) / PAGE
+    if alone:
+        _write_bouts(alone)
+    write_page(stories, page, links(stories, page, tables))
+    beside = f"the paper's tables: {show_hidden(str(tables))}, and a CSV file"
+    print(f"{show_hidden(str(page))}  (open it in a browser; {beside})")
     for note in (note for run in runs for note in run.notes):
         print(f"skipped: {show_hidden(note)}")
     return 0
+
+
+def _write_bouts(path: Path) -> None:
+    """The viewer of a run that has bouts, for the page to link to."""
+    from agon.report.rows import open_source
+    from agon.report.viewer import write_viewer
+
+    if any((path / "bouts").glob("step_*.parquet")):
+        write_viewer(open_source(path), path / "match.html")
+
+
+def links(stories: list[RunStory], page: Path, tables: Path) -> list[tuple[str, str]]:
+    """Pages to open from the report, relative to it: the bouts of every run that has a viewer, and the tables."""
+
+    def at(file: Path) -> str:
+        return os.path.relpath(file, page.parent)
+
+    matches = [(story, story.path / "match.html") for story in stories]
+    shown = [(at(file), f"bouts of {story.path.name}") for story, file in matches if file.is_file()]
+    return [*shown, (at(tables), "the paper's tables"), (at(tables.with_name("results.csv")), "CSV")]

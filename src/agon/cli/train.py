@@ -5,8 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from agon.cli.parser import config_arguments, json_argument
+from agon.cli.parser import config_arguments, json_argument, say_waiting
+
+if TYPE_CHECKING:
+    from agon.rundir import RunDir
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,12 +23,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when the run reached its end, 130 when it was interrupted and saved."""
+    say_waiting(f"loading {args.config}")
     from agon.training.run import is_first_process, train
 
     where = {"name": args.name, "out": args.out, "resume": args.resume}
     run = train(args.config, *args.overrides, **where, show="json" if args.json else "auto")
     if not is_first_process():
         return 0
-    which = "best pair on dev" if run.points and run.config.save.pair == "best" else "last pair"
-    print(f"done: {run.path}/pair holds the {which}; evaluate it with: agon eval {run.path}", file=sys.stderr)
+    print("\n".join(closing(run)), file=sys.stderr)
     return 0
+
+
+def closing(run: RunDir) -> list[str]:
+    """What came of a run: where the pair is, whether dev moved, what looks wrong, and what to type next."""
+    from agon.rundir.health import dev_change, symptoms
+
+    best = run.points and run.config.save.pair == "best"
+    change = dev_change(run.points)
+    moved = "" if change is None else f"; {change}"
+    found = symptoms(run.steps.records(), run.points)
+    lines = [f"done: {run.path}/pair holds the {'best pair on dev' if best else 'last pair'}{moved}"]
+    lines += [f"warning: {str(symptom).replace('RUN', str(run.path))}" for symptom in found]
+    return [*lines, f"next: agon eval {run.path}   agon view {run.path}   agon report {run.path}"]

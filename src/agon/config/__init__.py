@@ -20,7 +20,7 @@ from agon.config.models import (
     json_schema,
     resolved,
 )
-from agon.config.validate import load_config
+from agon.config.validate import anchored_config, load_config
 
 __all__ = [
     "PRESETS",
@@ -37,6 +37,7 @@ __all__ = [
     "Scalar",
     "Source",
     "Train",
+    "anchored_config",
     "diff",
     "flat",
     "json_schema",

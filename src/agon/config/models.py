@@ -37,7 +37,7 @@ def _known_arm(name: str) -> str:
 
 
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
-VerifierName = Annotated[str, Field(pattern=r"^(math|code|[A-Za-z_][\w.]*:[A-Za-z_]\w*)$")]
+VerifierName = Annotated[str, Field(pattern=r"^(math|code|(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*)$")]
 
 
 class Frozen(BaseModel):
@@ -97,7 +97,7 @@ class Source(Frozen):
     """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop`, `tabletop-code` or
     `reasoning-gym:TASK`. With `path`: that preset's rules on a local copy."""
     path: str | None = None
-    """A local JSONL, parquet or CSV file."""
+    """A local JSONL, parquet or CSV file; relative to the config."""
     columns: dict[str, str] = Field(default={})
     """For files: which column is which, such as `{question: problem, answer: solution}`."""
     take: Positive | None = None
@@ -292,7 +292,7 @@ class Config(Frozen):
     """Three splits that never share a problem."""
     verifier: VerifierName
     """What decides correctness: `math`, `code` (a program that passes its tests), or your own function as
-    `package.module:function`."""
+    `FILE.py:function` (relative to the config) or `package.module:function`."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
     train: Train = Train()

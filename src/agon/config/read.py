@@ -2,20 +2,25 @@
 
 Scalars are parsed as in YAML 1.2: `1e-5` is a number, `no` is a string, `010` is ten. A key may be written once;
 aliases and tags are refused. `extends: ./base.yaml` takes that file's values wherever this one writes none, key by key.
+Relative paths are relative to the file that writes them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 Key = tuple[str, ...]
+VERIFIER_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
+"""A verifier in a file of the user: `judge.py:correct`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,10 +65,53 @@ def read(path: str, below: tuple[str, ...] = ()) -> Written:
         return written
     value = parse(text, path, written)
     if isinstance(value, dict):
-        written.values = value
+        written.values = anchored(value, Path(path).parent)
     elif not written.faults:
         written.report(Place(path), "should be a mapping of keys to values")
     return _extended(written, path, below)
+
+
+def anchored(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The values of a config with its relative paths made absolute: they are meant relative to `folder`."""
+    return with_paths(values, lambda path: os.path.normpath((folder / path).absolute()))
+
+
+def portable(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The same with paths below the current directory made relative to `folder`: they may move together."""
+    here = Path.cwd()
+
+    def relative(path: str) -> str:
+        return os.path.relpath(path, folder.absolute()) if Path(path).is_relative_to(here) else path
+
+    return with_paths(values, relative)
+
+
+def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+    """A copy in which every path is changed: problems, a verifier's file, adapters to start from, a base's folder."""
+    copy: dict[str, Any] = deepcopy(dict(values))
+    model, init = _section(copy, "model"), _section(_section(copy, "model"), "init")
+    for source in map(partial(_section, _section(copy, "data")), _section(copy, "data")):
+        _change(source, "path", lambda path: bool(path), change)
+    _change(model, "name", lambda name: name.startswith(("./", "../")) or Path(name).is_absolute(), change)
+    for key in ("a", "b"):
+        _change(init, key, _is_folder, change)
+    _change(copy, "verifier", lambda name: bool(VERIFIER_FILE.fullmatch(name)), change)
+    return copy
+
+
+def _section(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+    section = values.get(name)
+    return section if isinstance(section, dict) else {}
+
+
+def _change(section: dict[str, Any], key: str, holds: Callable[[str], bool], change: Callable[[str], str]) -> None:
+    if isinstance(value := section.get(key), str) and holds(value):
+        section[key] = change(value)
+
+
+def _is_folder(start: str) -> bool:
+    """Whether `model.init.a` or `.b` names a folder: neither a word of ours nor an adapter that ships with us."""
+    return start not in ("", "zero", "noise") and not start.startswith("agon:")
 
 
 def _extended(written: Written, path: str, below: tuple[str, ...]) -> Written:

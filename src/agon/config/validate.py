@@ -13,11 +13,13 @@ from pydantic_core import ErrorDetails
 from agon.arms import ARMS, resolve
 from agon.config.explain import defaults, did_you_mean, sections, suggest_key
 from agon.config.models import PRESETS, Config, flat, resolved
-from agon.config.read import Key, Place, Written, merge, parse, read
+from agon.config.read import Key, Place, Written, anchored, merge, parse, read
 from agon.config.rules import broken_rules
-from agon.errors import ConfigError
+from agon.errors import ConfigError, InputError
 
 COMMAND_LINE = Place("command line")
+LISTED = 8
+"""Configs named when one does not exist."""
 SUGGESTIONS = 20
 """Unknown keys for which a similar one is looked for: a file with more is not a misspelt config."""
 
@@ -27,20 +29,38 @@ def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     return load_with_origins(path, overrides)[0]
 
 
+def anchored_config(config: Config) -> Config:
+    """A config made in Python, whose relative paths are relative to where Python was started."""
+    return Config.model_validate(anchored(resolved(config), Path.cwd()))
+
+
 def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, dict[str, str]]:
     """A config, and for each of its dotted keys where its value comes from: a line, an override, the arm, a default."""
     name = os.path.normpath(path)
+    _check_file(Path(name))
     written = read(name)
     if written.faults and not written.values:
         raise _error(name, written)
     for text in overrides:
         _override(written, text)
+    written.values = anchored(written.values, Path.cwd())  # what is still relative is from the command line
     config = _validate(written, name)
     if config is None or written.faults:
         raise _error(name, written)
     places = {".".join(key): str(place) for key, place in written.places.items()}
     armed = dict.fromkeys((f"game.{field}" for field in resolve(config.arm)), f"arm {config.arm}")
     return config, {key: places.get(key, armed.get(key, "default")) for key in flat(resolved(config))}
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is not a file, with the names of configs that are there."""
+    if path.is_file() or (path.exists() and not path.is_dir()):
+        return
+    folder = path if path.is_dir() else path.parent
+    here = sorted(str(file) for file in folder.glob("*.y*ml")) if folder.is_dir() else []
+    listed = f"name one of: {', '.join(here[:LISTED])}" if here else "write one first: agon init tabletop"
+    what = "is a folder, not a config" if path.is_dir() else "does not exist"
+    raise InputError(f"{path} {what}", fix=listed)
 
 
 def _error(name: str, written: Written) -> ConfigError:
@@ -171,9 +191,8 @@ def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     if kind == "value_error":
         return str(detail["ctx"]["error"]) + (did_you_mean(value, ARMS) if key == ("arm",) else "")
     if kind == "string_pattern_mismatch":
-        return f"should be math, code or package.module:function, not {_shown(value)}" + did_you_mean(
-            value, ("math", "code")
-        )
+        known = "math, code, FILE.py:function or package.module:function"
+        return f"should be {known}, not {_shown(value)}" + did_you_mean(value, ("math", "code"))
     if kind in {"model_type", "dict_type", "model_attributes_type"}:
         return f"should be a section of keys and values, not {_shown(value)}"
     text = detail["msg"].replace("Input should", "should") + f", not {_shown(value)}"

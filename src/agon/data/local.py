@@ -24,12 +24,28 @@ RawRow = Mapping[str, Any]
 """A row as it stands in a file: a value by column."""
 LeftOut = str
 """Why a rule leaves out a row that could be used, as it is counted: "with a binary answer"."""
-Numbered = Iterator[tuple[str, RawRow | str]]
+Numbered = Iterator[tuple[str, "RawRow | str | MissingFieldError"]]
 """Row numbers with rows; where a row cannot be read, the reason as text."""
 FIELDS = ("question", "answer", "tests")
 """What a problem is made of; every other mapped column is meta."""
+ALIASES = {
+    "question": ("question", "problem", "prompt", "input", "query", "instruction", "text"),
+    "answer": ("answer", "solution", "final_answer", "ground_truth", "gold", "target", "label", "expected", "output"),
+}
+"""Names under which data sets publish what we call question and answer, the likeliest first."""
 SHOWN = 10
 """Reasons listed for a refused file, and row numbers per reason."""
+
+
+class MissingFieldError(ValueError):
+    """A row without a field that was asked for; `present` are those that it has."""
+
+    def __init__(self, missing: Sequence[str], present: Sequence[str]) -> None:
+        super().__init__(f"no field {', '.join(missing)} (it has {', '.join(sorted(present)) or 'none'})")
+        self.present = tuple(present)
+
+
+NumberedLines = Iterator[tuple[int, RawRow | str | MissingFieldError]]
 
 
 class Faults:
@@ -37,9 +53,13 @@ class Faults:
 
     def __init__(self) -> None:
         self.rows: dict[str, list[str]] = {}
+        self.present: tuple[str, ...] = ()
+        """Fields of a row that has none of the names that were asked for."""
 
-    def add(self, reason: str, row: str) -> None:
-        self.rows.setdefault(reason, []).append(row)
+    def add(self, error: ValueError, row: str) -> None:
+        self.rows.setdefault(str(error), []).append(row)
+        if isinstance(error, MissingFieldError):
+            self.present = error.present
 
     @property
     def counts(self) -> dict[str, int]:
@@ -50,10 +70,8 @@ class Faults:
         bad = sum(self.counts.values())
         if bad and bad > allowed * total:
             reasons = "; ".join(f"{reason}: {_listed(rows)}" for reason, rows in list(self.rows.items())[:SHOWN])
-            raise DataError(
-                f"{bad} of {total} rows of {origin} cannot be used: {reasons}",
-                fix="repair or remove these rows, or map different columns: columns: {question: ..., answer: ...}",
-            )
+            fix = map_columns(self.present) if len(self.rows) == 1 and self.present else "repair or remove these rows"
+            raise DataError(f"{bad} of {total} rows of {origin} cannot be used: {reasons}", fix=fix)
 
 
 def _listed(rows: Sequence[str]) -> str:
@@ -92,7 +110,7 @@ def collect(
         try:
             made = problem(_readable(row))
         except ValueError as error:
-            faults.add(str(error), number)
+            faults.add(error, number)
             continue
         if isinstance(made, Problem):
             kept.append(made)
@@ -105,10 +123,20 @@ def collect(
     return ProblemPool(problems, origin, revision, total, dict(filtered), duplicates, conflicts, faults.counts)
 
 
-def _readable(row: RawRow | str) -> RawRow:
+def _readable(row: RawRow | str | MissingFieldError) -> RawRow:
+    if isinstance(row, MissingFieldError):
+        raise row
     if isinstance(row, str):
         raise ValueError(row)
     return row
+
+
+def map_columns(present: Sequence[str]) -> str:
+    """The line that maps these columns, as far as their names say what they hold."""
+    chosen = {ours: next((name for name in names if name in present), "...") for ours, names in ALIASES.items()}
+    line = ", ".join(f"{ours}: {theirs}" for ours, theirs in chosen.items())
+    words = " ".join(f"columns.{ours}={theirs}" for ours, theirs in chosen.items())
+    return f"map its columns: `columns: {{{line}}}` under its path in a config, or {words} with `agon data`"
 
 
 def files(path: Path, prefix: str = "") -> list[Path]:
@@ -118,7 +146,8 @@ def files(path: Path, prefix: str = "") -> list[Path]:
     elif path.is_file():
         paths = [path]
     else:
-        raise DataError(f"{path} does not exist", fix="check the path; it is relative to the current directory")
+        fix = "check the path: one in a config is relative to the config, one on the command line to where you are"
+        raise DataError(f"{path} does not exist", fix=fix)
     if not paths:
         raise DataError(f"{path} holds no {prefix}*.jsonl, .parquet or .csv file", fix="name the file itself")
     return paths
@@ -135,14 +164,14 @@ def rows(paths: Sequence[Path], columns: Sequence[str]) -> Numbered:
             yield str(number) if len(paths) == 1 else f"{path.name}:{number}", row
 
 
-def _jsonl(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow | str]]:
+def _jsonl(path: Path, columns: Sequence[str]) -> NumberedLines:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 yield number, _json_row(line, columns)
 
 
-def _json_row(line: bytes, columns: Sequence[str]) -> RawRow | str:
+def _json_row(line: bytes, columns: Sequence[str]) -> RawRow | str | MissingFieldError:
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
@@ -154,7 +183,7 @@ def _json_row(line: bytes, columns: Sequence[str]) -> RawRow | str:
     return _picked(row, columns)
 
 
-def _csv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow | str]]:
+def _csv(path: Path, columns: Sequence[str]) -> NumberedLines:
     reader = csv.DictReader(io.StringIO(_decoded(path), newline=""), strict=True)
     try:
         _require(path, columns, reader.fieldnames or ())
@@ -178,7 +207,7 @@ def _decoded(path: Path) -> str:
         raise DataError(f"{path} is not valid UTF-8: line {line}", fix="save it as UTF-8") from error
 
 
-def _parquet(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, RawRow | str]]:
+def _parquet(path: Path, columns: Sequence[str]) -> NumberedLines:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -199,19 +228,19 @@ def _require(path: Path, columns: Sequence[str], present: Sequence[str]) -> None
     if missing := [column for column in columns if column not in present]:
         raise DataError(
             f"{path} has no column {', '.join(missing)}; it has {', '.join(present) or 'none'}",
-            fix="map the columns, such as columns: {question: problem, answer: solution}",
+            fix=map_columns(present),
         )
     if len(set(present)) < len(present):
         raise DataError(f"{path} has a column twice: {', '.join(present)}", fix="rename one of them")
 
 
-def _picked(row: RawRow, columns: Sequence[str]) -> RawRow | str:
+def _picked(row: RawRow, columns: Sequence[str]) -> RawRow | MissingFieldError:
     if missing := [column for column in columns if column not in row]:
-        return f"no field {', '.join(missing)} (it has {', '.join(sorted(row)) or 'none'})"
+        return MissingFieldError(missing, list(row))
     return {column: row[column] for column in columns}
 
 
-READERS: dict[str, Callable[[Path, Sequence[str]], Iterator[tuple[int, RawRow | str]]]] = {
+READERS: dict[str, Callable[[Path, Sequence[str]], NumberedLines]] = {
     ".jsonl": _jsonl,
     ".parquet": _parquet,
     ".csv": _csv,

@@ -17,7 +17,7 @@ from agon.arms import ARMS, resolve
 from agon.config import Eval, Lora, Model, SamplerConfig, Train
 from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
-from agon.engine.build import PROMPT_ROOM, EngineName, base_files, build_sampler, default_engine
+from agon.engine.build import PROMPT_ROOM, EngineName, base_files, build_sampler, default_engine, quieten
 from agon.engine.render import Renderer
 from agon.eval.draw import seed_of
 from agon.eval.engines import check_template
@@ -176,6 +176,7 @@ def _sampler(folder: PairDir, settings: Settings) -> Sampler:
     model = Model(name=info.base, revision=info.base_revision, dtype=settings.dtype, lora=Lora(rank=rank))
     check_pair(folder, model)
     path = base_files(model)
+    quieten(path)
     check_template(folder, Renderer.load(path))
     engine = SamplerConfig(engine=settings.engine, max_loras=2, gpu_memory_utilization=MEMORY)
     context = PROMPT_ROOM + settings.max_peek_tokens + settings.sampling.max_tokens

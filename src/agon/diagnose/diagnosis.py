@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from agon.diagnose.dead import Cause, causes
 from agon.diagnose.groups import Group, GroupLog, Scale, column, normalise, totals, varies
 from agon.diagnose.terms import Term, terms
+from agon.diagnose.trends import StepTrend, over_steps
 from agon.game.bonus import bites
 
 AGREES = 0.01
@@ -30,6 +31,8 @@ class Diagnosis:
     terms: tuple[Term, ...]
     bonus_bites: float | None = None
     """Of a log of Agon's challenges that pays a bonus: the share of groups whose advantages it changes."""
+    trend: tuple[StepTrend, ...] = ()
+    """Step by step; empty where the log has no steps."""
 
     @property
     def dead_groups(self) -> int:
@@ -58,6 +61,7 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         dead=dict(causes(log).most_common()),
         terms=terms(log, chosen),
         bonus_bites=_bonus_bites(log),
+        trend=over_steps(log),
     )
 
 

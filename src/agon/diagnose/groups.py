@@ -42,6 +42,8 @@ class GroupLog:
     correctness: str = ""
     bonus: tuple[str, ...] = ()
     """In a log of Agon's challenges: which term is correctness, and which are paid for the rival's outcome."""
+    steps: tuple[float | None, ...] = ()
+    """The step of every group, where the log has steps."""
 
     @cached_property
     def resolution(self) -> float:

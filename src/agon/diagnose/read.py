@@ -51,15 +51,17 @@ class Columns:
         return [*self.group, *self.terms, *self.weights, *(name for name in optional if name)]
 
 
-def read(path: Path, columns: Columns | None = None) -> list[GroupLog]:
-    """The logs in a file, a folder or a run directory: one, or one per stream of an Agon run."""
-    lines = [line for file in _files(path) for line in _lines(file)]
+def read(paths: Path | Sequence[Path], columns: Columns | None = None) -> list[GroupLog]:
+    """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
+    given = [paths] if isinstance(paths, Path) else list(paths)
+    lines = [line for path in given for file in _files(path) for line in _lines(file)]
     if not lines:
-        raise DataError(f"{path} holds no rows", fix="log at least one step, or name a different file")
+        raise DataError(f"{given[0]} holds no rows", fix="log at least one step, or name a different file")
     present = set[str]().union(*lines)
     if columns is None and present >= AGON:
         return _agon(lines)
-    return [_log(path.name, lines, recognise(lines, present, columns or Columns()))]
+    name = given[0].name if len(given) == 1 else f"{given[0].name} and {len(given) - 1} more"
+    return [_log(name, lines, recognise(lines, present, columns or Columns()))]
 
 
 def _files(path: Path) -> list[Path]:
@@ -90,6 +92,34 @@ def _lines(path: Path) -> list[LogLine]:
 
 
 def _json_lines(path: Path) -> Iterable[LogLine]:
+    if path.suffix == ".json" and (whole := _json_object(path)) is not None:
+        return _table(path, whole)
+    return _each_line(path)
+
+
+def _json_object(path: Path) -> Mapping[str, Any] | None:
+    """The one object that a file is; None for one of many lines."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _table(path: Path, whole: Mapping[str, Any]) -> Iterable[LogLine]:
+    """The rows of a table as W&B stores it: names of columns, and rows of values."""
+    if "log_history" in whole:
+        fix = "train with log_completions=True, then: agon diagnose OUTPUT_DIR/completions"
+        raise DataError(f"{path} holds means over batches, and no group can be seen in them", fix=fix)
+    names, rows = whole.get("columns"), whole.get("data")
+    if not isinstance(names, list) or not isinstance(rows, list):
+        return [whole]
+    if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
+        raise DataError(f"{path} is not a table: its rows do not fit its columns", fix=JSONL)
+    return [dict(zip(map(str, names), row, strict=True)) for row in rows]
+
+
+def _each_line(path: Path) -> Iterable[LogLine]:
     with path.open("rb") as file:  # as bytes: a line separator of Unicode inside a text does not end the line
         for number, text in enumerate(file, start=1):
             if text.strip():
@@ -140,7 +170,7 @@ def _terms(lines: Sequence[LogLine], present: set[str], known: Columns) -> tuple
     taken = {*known.names(), *GROUP, *STEP, *TRUNCATED, *ADVANTAGE, "index"} - known.weights.keys()
     ordered = dict.fromkeys(name for line in lines for name in line)
     free = [name for name in ordered if name not in taken and _numeric(name, lines)]
-    if {"completion", "advantage"} <= present:
+    if "completion" in present and present & {"advantage", "prompt"}:
         return tuple(free)
     return tuple(name for name in free if "reward" in name.lower())
 
@@ -157,10 +187,17 @@ def _first(names: Sequence[str], present: set[str]) -> str | None:
 def _log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog:
     terms = columns.terms or (columns.total or "total",)
     columns = replace(columns, terms=terms)
-    groups = defaultdict[Hashable, list[RewardRow]](list)
+    groups, steps = defaultdict[Hashable, list[RewardRow]](list), dict[Hashable, float | None]()
     for line in lines:
-        groups[tuple(_key(line.get(part)) for part in columns.group)].append(_row(line, columns))
-    return GroupLog(name, terms, tuple(map(tuple, groups.values())))
+        key = tuple(_key(line.get(part)) for part in columns.group)
+        groups[key].append(_row(line, columns))
+        steps.setdefault(key, _step(line))
+    return GroupLog(name, terms, tuple(map(tuple, groups.values())), steps=tuple(steps.values()))
+
+
+def _step(line: LogLine) -> float | None:
+    value = next((line[name] for name in STEP if name in line), None)
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _row(line: LogLine, columns: Columns) -> RewardRow:

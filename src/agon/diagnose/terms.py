@@ -25,6 +25,9 @@ Kind = Literal["group-constant", "action-independent", "rescaling", "echo", "sig
 UNCHANGED = 1e-4
 """Advantages closer than this are the same: TRL's epsilon alone moves them by as much."""
 
+SMALL = 0.1
+"""Totals of a group are close together when they differ by less than this share of the log's whole range."""
+
 MIN_REPEATS = 8
 """How often an outcome must repeat under the same opponent before its constancy counts as evidence."""
 
@@ -43,6 +46,12 @@ class Term:
     sign_flips: float
     changed_groups: float
     sole_signal: int
+    range: tuple[float, float]
+    """Its least and greatest value in the log."""
+    mean: float
+    amplified: int
+    """Groups that it alone keeps alive by a difference that is small for the log: dividing by the standard deviation
+    makes it as large as any."""
     echo_of: str | None = None
     slope: float | None = None
 
@@ -75,6 +84,9 @@ def _term(log: GroupLog, scale: Scale, index: int) -> Term:
         sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in pairs),
         changed_groups=_share(change.changed for change in live),
         sole_signal=sum(change.live and not change.live_without for change in changes),
+        range=_range(groups, index),
+        mean=fmean([row.terms[index] for group in groups for row in group] or [0.0]),
+        amplified=_amplified(groups, changes) if scale == "group" else 0,
         echo_of=log.terms[echo[0]] if echo and kind == "echo" else None,
         slope=echo[1] if echo and kind == "echo" else None,
     )
@@ -179,6 +191,19 @@ def _constant_at(
         return 0.0
     end = extreme(values)
     return _share(all(abs(value - end) <= resolution for value in column(group, index)) for group in groups)
+
+
+def _amplified(groups: list[Group], changes: list[_Change]) -> int:
+    """Groups that live by this term alone, though their totals are close together."""
+    everything = [total for group in groups for total in totals(group)]
+    small = SMALL * (max(everything, default=0.0) - min(everything, default=0.0))
+    alone = [group for group, change in zip(groups, changes, strict=True) if change.live and not change.live_without]
+    return sum(max(totals(group)) - min(totals(group)) < small for group in alone)
+
+
+def _range(groups: list[Group], index: int) -> tuple[float, float]:
+    values = [row.terms[index] for group in groups for row in group]
+    return min(values, default=0.0), max(values, default=0.0)
 
 
 def _share(flags: Iterable[bool]) -> float:

@@ -20,10 +20,10 @@ from agon.eval import intervals
 from agon.eval.measures import graded_only
 from agon.eval.results import Results
 from agon.eval.systems import headline
-from agon.formatting import escape_markdown, interval, markdown_table, points, probability, show_hidden, table
+from agon.formatting import count, escape_markdown, interval, markdown_table, points, probability, show_hidden, table
 from agon.rundir import RunDir
 from agon.rundir.records import Record
-from agon.rundir.results import EvalResult, PairedTest, SideResult, read_result
+from agon.rundir.results import EvalResult, PairedTest, SideResult, passes_of, read_result, tokens_of
 
 SAME = (
     "base", "temperature", "top_p", "max_completion_tokens", "max_peek_tokens", "show_code", "verifier", "time_factor",
@@ -114,8 +114,8 @@ def compare_results(results: Sequence[EvalResult]) -> Comparison:
         pair.model_copy(update={"p_holm": None if pair.p is None else p})
         for pair, p in zip(pairs, adjusted, strict=True)
     ]
-    notes += [*differing(results), *post_hoc(results)]
     described = [describe(side, problems) for side in sides]
+    notes += [*differing(results), *post_hoc(results), *unequal_prices(described)]
     return Comparison(problems=len(problems), sides=described, pairs=pairs, notes=notes)
 
 
@@ -175,6 +175,17 @@ def post_hoc(results: Sequence[EvalResult]) -> list[str]:
     ]
 
 
+def unequal_prices(sides: Sequence[SideResult]) -> list[str]:
+    """What the answers of some sides cost more than those of the first."""
+    first, words = sides[0], {1: "one pass", 2: "two passes"}
+    return [
+        f"not at equal cost: {side.label} answers in {words[side.passes]} and {count(side.tokens)} tokens, "
+        f"{first.label} in {words[first.passes]} and {count(first.tokens)}"
+        for side in sides[1:]
+        if side.passes != first.passes
+    ]
+
+
 def describe(side: Side, problems: Sequence[str]) -> SideResult:
     """A side's rate: with one run, the interval over problems; with several seeds, each value and the t interval."""
     values = {str(seed): side.rate(seed, problems) for seed in side.results}
@@ -184,7 +195,9 @@ def describe(side: Side, problems: Sequence[str]) -> SideResult:
         assert rate is not None
     else:
         over, rate = "seeds", intervals.t_interval(list(values.values()), floor=0, ceiling=1)
-    return SideResult(label=side.label, values=values, pass_rate=rate, over=over)
+    measured = [result.measured for result in side.results.values()]
+    passes, tokens = passes_of(measured[0]), fmean(map(tokens_of, measured))
+    return SideResult(label=side.label, values=values, pass_rate=rate, over=over, passes=passes, tokens=tokens)
 
 
 def _pair(first: Side, second: Side, problems: Sequence[str]) -> PairedTest:
@@ -260,8 +273,9 @@ def _side_rows(comparison: Comparison) -> tuple[Sequence[str], list[Sequence[str
     rows: list[Sequence[str]] = []
     for side in comparison.sides:
         seeds = "  ".join(f"{100 * value:.1f}" for value in side.values.values())
-        rows.append((side.label, interval(side.pass_rate), side.over, seeds))
-    return ("", "pass@1, 95% interval", "over", "each seed"), rows
+        price = (str(side.passes), count(side.tokens))
+        rows.append((side.label, interval(side.pass_rate), side.over, seeds, *price))
+    return ("", "pass@1, 95% interval", "over", "each seed", "passes", "tokens per answer"), rows
 
 
 def pair_table(comparison: Comparison) -> str:

@@ -16,6 +16,7 @@ from agon.data.split import PARTS
 from agon.errors import InputError
 from agon.rundir.directory import CONFIG
 from agon.rundir.own import is_own
+from agon.verify.custom import file_of
 
 
 def check_consent(
@@ -30,6 +31,7 @@ def check_consent(
 ) -> None:
     """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names."""
     if is_own(path / CONFIG):
+        _check_unchanged(path, config, overrides, command)
         return
     wanted: dict[str, str] = {}
     if ":" in config.verifier:
@@ -58,6 +60,16 @@ def _weaker(sandbox: SandboxConfig) -> dict[str, str]:
         "sandbox.memory": "per_process" if sandbox.memory == "per_process" else None,
     }
     return {key: value for key, value in values.items() if value}
+
+
+def _check_unchanged(path: Path, config: Config, overrides: Sequence[str], command: str) -> None:
+    """Refuse one's own verifier in a file that was not run as it is now, unless it is named again."""
+    file = file_of(config.verifier)
+    if file is None or not file.exists() or is_own(file) or any(word.startswith("verifier=") for word in overrides):
+        return
+    words = [*overrides, f"verifier={config.verifier}"]
+    fix = f"if that is right, name it again: {command.format(path)} {' '.join(map(shlex.quote, words))}"
+    raise InputError(f"{file} has changed since {path} was last trained: verdicts may differ", fix=fix)
 
 
 def _what(key: str, value: str) -> str:

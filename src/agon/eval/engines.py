@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from agon.engine.build import base_files, build_sampler, context_of
+from agon.engine.build import base_files, build_sampler, context_of, quieten
 from agon.engine.render import Renderer
 from agon.errors import ConfigError, RunDirError
 from agon.eval.draw import Evaluator
@@ -50,6 +50,7 @@ def local(target: Target, peeks: int) -> Sampler:
     """An engine of our own, with the pair live in it and room for prompts that quote so many peeks."""
     config = target.config
     path = base_files(config.model)
+    quieten(path)
     check_template(target.pair, Renderer.load(path))
     sampler = build_sampler(config.sampler, config.model, path, context_of(config, peeks))
     for version, folder in target.adapters.values():

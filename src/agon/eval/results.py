@@ -46,6 +46,10 @@ class Results:
     def __str__(self) -> str:
         return "\n\n".join([summary(self.systems, self.pair), *self.notes])
 
+    def full(self) -> str:
+        """The same with leaks, lengths, costs, shared errors and distances."""
+        return "\n\n".join([summary(self.systems, self.pair, full=True), *self.notes])
+
 
 def chosen_cascade(ab: EvalResult, ba: EvalResult, direction: Direction) -> EvalResult:
     """The direction that dev chose, as the cascade's result; the other one's pass rate stands beside it."""

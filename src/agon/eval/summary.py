@@ -6,25 +6,30 @@ from collections.abc import Mapping
 
 from agon.eval.systems import TITLES
 from agon.formatting import UNKNOWN, count, interval, percent, table
-from agon.rundir.results import EvalResult, PairResult, Share
+from agon.rundir.results import EvalResult, Measures, PairResult, Share, passes_of, tokens_of
 
 Results = Mapping[str, EvalResult]
 
 
-def summary(results: Results, pair: PairResult | None) -> str:
-    """Everything that one evaluation measured."""
-    sections = (_scores, _directions, _exchange, _leaks, _lengths, _costs)
-    parts = [*(section(results) for section in sections), _pair(pair)]
+def summary(results: Results, pair: PairResult | None, *, full: bool = False) -> str:
+    """What one evaluation measured: scores and their price, direction, exchange; in full also the rest."""
+    sections = (_scores, _directions, _exchange, *((_leaks, _lengths, _costs) if full else ()))
+    parts = [*(section(results) for section in sections), _pair(pair) if full else ""]
     return "\n\n".join(part for part in parts if part)
 
 
 def _scores(results: Results) -> str:
     rows = [
-        (TITLES[name], interval(m.pass_rate), f"{m.correct}/{m.trials}", str(m.ungraded))
+        (TITLES[name], interval(m.pass_rate), f"{m.correct}/{m.trials}", str(m.ungraded), *_price(m))
         for name, m in ((name, result.measured) for name, result in _own(results).items())
     ]
     kinds = {result.measured.interval for result in results.values()}
-    return f"{table(('', 'pass@1, 95% interval', 'right', 'ungraded'), rows)}\nintervals: {' and '.join(sorted(kinds))}"
+    head = ("", "pass@1, 95% interval", "right", "ungraded", "passes", "tokens per answer")
+    return f"{table(head, rows)}\nintervals: {' and '.join(sorted(kinds))}"
+
+
+def _price(measures: Measures) -> tuple[str, str]:
+    return str(passes_of(measures)), count(tokens_of(measures))
 
 
 def _own(results: Results) -> dict[str, EvalResult]:

@@ -3,7 +3,7 @@
     base            zero-shot: the bare base, one pass
     a, b            a policy alone, one pass
     cascade         ab and ba: one drafts, the other reads the summary and answers
-    self-cascade    policy A (or the bare base of a MODEL) refines its own first pass
+    self-cascade    policy A (or the bare base of a MODEL) refines its own first pass; self-cascade-b: policy B
     self-refine     the same two passes for the arm that was trained on them
     moa             two samples of the base, each refined after reading itself and the other
 
@@ -21,7 +21,7 @@ from agon.game.rules import Game
 from agon.types import BASE, Policy
 
 A, B = Policy.A, Policy.B
-NAMES = ("cascade", "a", "b", "base", "moa", "self-cascade", "self-refine")
+NAMES = ("cascade", "a", "b", "base", "moa", "self-cascade", "self-cascade-b", "self-refine")
 DIRECTIONS = ("dev", "ab", "ba", "both", "post-hoc")
 """Which cascade is reported: the one dev chose, one or both as named, or the better one on the evaluated problems."""
 SYSTEMS: dict[str, System] = {
@@ -32,6 +32,7 @@ SYSTEMS: dict[str, System] = {
     "base": BASE,
     "moa": Mixture(BASE),
     "self-cascade": (A, A),
+    "self-cascade-b": (B, B),
     "self-refine": (A, A),
 }
 """Every system that has records of its own."""
@@ -43,6 +44,7 @@ TITLES = {
     "base": "base, zero-shot",
     "moa": "base, mixture of agents",
     "self-cascade": "refines its own draft",
+    "self-cascade-b": "B refines its own draft",
     "self-refine": "refines its own draft",
     "cascade": "cascade",
     "cascade-post-hoc": "cascade, direction chosen here",
@@ -109,7 +111,7 @@ def check(name: str, game: Game | None) -> None:
 def _lacks(name: str, game: Game | None) -> str | None:
     if game is None:
         return None if name in ("base", "moa", "self-cascade") else "a bare model has no policies"
-    if name in ("cascade", "b") and game.opponent != "rival":
+    if name in ("cascade", "b", "self-cascade-b") and game.opponent != "rival":
         return "this arm trains policy A alone"
     if name == "self-refine" and game.opponent != "self":
         return "this arm was not trained to refine itself; that control is called self-cascade"

@@ -62,7 +62,7 @@ class MatrixCell:
         if stage == "train":
             train(self.source, *self.overrides_of_run, out=self.folder.parent, name=self.name, resume=True)
         elif self.trains:
-            evaluate(self.folder, *self._verifier())
+            evaluate(self.folder, *self._verifier(), system=self._systems())
         else:
             system = UNTRAINED[self.arm]
             out, base = self.folder / "evals", self.config.model.name
@@ -74,9 +74,14 @@ class MatrixCell:
             where = ["--out", str(self.folder.parent), "--name", self.name, "--resume"]
             return ["agon", "train", str(self.source), *self.overrides_of_run, *where]
         if self.trains:
-            return ["agon", "eval", str(self.folder), *self._verifier()]
+            systems = ["--system", ",".join(self._systems())] if self._systems() else []
+            return ["agon", "eval", str(self.folder), *self._verifier(), *systems]
         where = ["--config", str(self.source), "--out", str(self.folder / "evals"), "--system", UNTRAINED[self.arm]]
         return ["agon", "eval", self.config.model.name, *self.overrides_of_run, *where]
+
+    def _systems(self) -> list[str]:
+        """What is measured besides what the arm deploys: GRPO's second pass over its own answer, at a pair's price."""
+        return ["a", "self-cascade"] if self.arm == "grpo" else []
 
     def _verifier(self) -> list[str]:
         """A verifier that is code must be named again."""

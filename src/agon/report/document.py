@@ -8,7 +8,7 @@ from pathlib import Path
 from agon.formatting import escape_markdown
 from agon.report import extra_tables, figures, tables
 from agon.report.collect import MeasuredRun, Setting
-from agon.rundir.files import RUN_AGAIN, disk_errors_as, write
+from agon.rundir.files import output_errors_as, write
 
 PAGE = "report.md"
 READ = """\
@@ -34,7 +34,7 @@ CAPTIONS = {
 
 def write_report(runs: Sequence[MeasuredRun], folder: Path, with_figures: bool = True, head: str = "# Report") -> Path:
     """Write the page and its figures into `folder`; return the page."""
-    with disk_errors_as(f"the report was not written to {folder}", RUN_AGAIN):
+    with output_errors_as(f"the report was not written to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         parts = [head, *([READ, f"## Runs and training budget\n\n{extra_tables.budget_table(runs)}"] if runs else [])]
         for setting, stem in stems(settings(runs)).items():

@@ -128,8 +128,8 @@ def _seeds(number: int) -> str:
 
 
 def against_length(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
-    """Figure 7a: pass@1 against mean final-stage tokens."""
-    cells = {key: one for key, one in _cells(runs, tuple(SHORT)).items() if one.length is not None}
+    """Figure 7a: pass@1 against mean tokens, of all stages: a draft is not free. The paper counts the final stage."""
+    cells = _cells(runs, tuple(SHORT))
     if not cells:
         return None
     figure, axes = plt.subplots(figsize=(6.2, 3.8))
@@ -141,11 +141,11 @@ def against_length(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> A
         for key, (value, tokens) in paper.MAIN.items():
             axes.scatter(1000 * tokens, value, facecolors="none", edgecolors=COLOURS.get(key, GREY), s=50)
             points.append(LabelledPoint(1000 * tokens, value, value, value, SHORT[key], GREY))
-        axes.scatter([], [], facecolors="none", edgecolors=GREY, s=50, label="the paper")
+        axes.scatter([], [], facecolors="none", edgecolors=GREY, s=50, label="the paper (final stage only)")
         axes.legend(frameon=False)
     axes.margins(0.22)
     axes.set_ylim(max(0.0, axes.get_ylim()[0]), min(104.0, axes.get_ylim()[1]))
-    axes.set_xlabel("mean tokens of the final stage")
+    axes.set_xlabel("mean tokens per answer, all stages")
     axes.set_ylabel("held-out pass@1 (%)")
     axes.set_title(f"Accuracy against length: {show_hidden(str(setting))}")
     place_labels(axes, points)
@@ -154,7 +154,7 @@ def against_length(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> A
 
 def _labelled(key: str, one: TableCell) -> LabelledPoint:
     value, low, high = _percent(one.rate)
-    return LabelledPoint(one.length or 0.0, value, low, high, SHORT[key], INK)
+    return LabelledPoint(one.tokens, value, low, high, SHORT[key], INK)
 
 
 def curves(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:

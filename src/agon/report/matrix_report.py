@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agon.eval.compare import Comparison, compare_results
-from agon.formatting import MISSING, count, interval, kilo, markdown_table, percent
+from agon.formatting import MISSING, count, interval, kilo, markdown_table, percent, table
 from agon.report.collect import MeasuredRun, Spending, collect
 from agon.report.document import write_report
 from agon.rundir import read_bouts
 from agon.rundir.records import Joint, Record, write_record
-from agon.rundir.results import EvalResult, Interval, read_result
+from agon.rundir.results import EvalResult, Interval, passes_of, read_result, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,10 @@ class CellReport(Record):
     ungraded: int
     final_tokens: float | None
     """Mean tokens of the last stage."""
+    tokens: float = 0.0
+    """Mean tokens of all stages."""
+    passes: int = 1
+    """Completions in sequence that one answer takes."""
     budget: CellBudget | None = None
     """Null without training."""
     bonus_bites: float | None = None
@@ -93,7 +97,10 @@ class MatrixReport(Record):
 
     def markdown(self) -> str:
         """What the matrix adds to the report of its runs."""
-        parts = [f"# Matrix: {len(self.arms)} arms, seeds {', '.join(map(str, self.seeds))}", self._cells()]
+        parts = [
+            f"# Matrix: {len(self.arms)} arms, seeds {', '.join(map(str, self.seeds))}",
+            markdown_table(*self._cells()),
+        ]
         parts += ["## Budget check", self._budget()]
         if self.comparison:
             parts += ["## Paired comparison", self.comparison.markdown()]
@@ -101,13 +108,23 @@ class MatrixReport(Record):
             parts += ["## Competition: agon against coop", self._bites(), self.competition.markdown()]
         return "\n\n".join(parts)
 
-    def _cells(self) -> str:
-        rows = [
-            (cell.name, cell.system, interval(cell.pass_rate, sign=""), str(cell.problems), kilo(cell.final_tokens))
+    def __str__(self) -> str:
+        """The same for a terminal, without the tables of the report."""
+        parts = [table(*self._cells()), "Rollouts are matched." if self.matched else "Rollouts are not matched."]
+        parts += [f"paired comparison\n{self.comparison}"] if self.comparison else []
+        parts += [f"competition\n{self._bites()}\n{self.competition}"] if self.competition else []
+        return "\n\n".join(parts)
+
+    def _cells(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        rows: list[Sequence[str]] = [
+            (
+                *(cell.name, cell.system, interval(cell.pass_rate, sign=""), str(cell.problems)),
+                *(str(cell.passes), kilo(cell.tokens)),
+            )
             for cell in self.cells
         ]
-        rows += [(name, MISSING, "", "", "") for name in self.missing]
-        return markdown_table(("cell", "evaluated as", "pass@1, % [95%]", "n", "final tokens"), rows)
+        rows += [(name, MISSING, "", "", "", "") for name in self.missing]
+        return ("cell", "evaluated as", "pass@1, % [95%]", "n", "passes", "tokens per answer"), rows
 
     def _bites(self) -> str:
         shares = [cell.bonus_bites for cell in self.cells if cell.arm == "agon" and cell.bonus_bites is not None]
@@ -148,9 +165,15 @@ def matrix_report(cells: Sequence[CellStatus], runs: Sequence[MeasuredRun]) -> M
         cells=reports,
         missing=[cell.name for cell in cells if not cell.done],
         matched=matched(reports),
-        comparison=compare_results(results) if len({cell.arm for cell in done}) > 1 else None,
+        comparison=compare_results([*results, *_second_passes(done)]) if len({cell.arm for cell in done}) > 1 else None,
         competition=_competition(done, results),
     )
+
+
+def _second_passes(done: Sequence[CellStatus]) -> list[EvalResult]:
+    """GRPO's self-cascades, where they were measured: two passes, as a pair has."""
+    files = [cell.result.with_name("self-cascade.json") for cell in done if cell.arm == "grpo"]
+    return [read_result(file) for file in files if file.is_file()]
 
 
 def _competition(done: Sequence[CellStatus], results: Sequence[EvalResult]) -> Comparison | None:
@@ -172,6 +195,8 @@ def _cell(cell: CellStatus, result: EvalResult, run: MeasuredRun | None) -> Cell
         problems=measures.problems,
         ungraded=measures.ungraded,
         final_tokens=length.mean if length else None,
+        tokens=tokens_of(measures),
+        passes=passes_of(measures),
         budget=budget(cell.folder, run.spending) if run and cell.trains else None,
         bonus_bites=run.bonus_bites if run else None,
         joint={step: counts.joint for step, counts in points if counts and counts.joint},

@@ -16,7 +16,7 @@ from agon.eval.intervals import t_interval
 from agon.eval.systems import headline
 from agon.game.rules import Game
 from agon.report.collect import MeasuredRun
-from agon.rundir.results import Interval, Measures
+from agon.rundir.results import Interval, Measures, passes_of, tokens_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class TableCell:
     @property
     def passes(self) -> int:
         """Completions in sequence that one answer takes."""
-        return 1 if self.measures[0].tokens.draft is None else 2
+        return passes_of(self.measures[0])
 
     @property
     def length(self) -> float | None:
@@ -115,7 +115,7 @@ class TableCell:
     @property
     def tokens(self) -> float:
         """Tokens generated for one problem, all stages."""
-        return fmean(measures.tokens.total.generated / max(1, measures.trials) for measures in self.measures)
+        return fmean(map(tokens_of, self.measures))
 
 
 def limits(rate: Interval) -> tuple[float, float]:

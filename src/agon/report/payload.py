@@ -22,7 +22,8 @@ from agon.types import THINK_CLOSE, Rollout
 
 SCHEMA = 1
 BLOCK = 32
-OUTCOMES = ("converted", "regressed", "kept", "lost", "disagree")
+OUTCOMES = ("converted", "regressed", "kept", "lost", "disagree", "right", "wrong")
+"""What became of a draft that was challenged; the last two are of those that were not."""
 MARKS = ("leak", "empty peek", "infra", "truncated", "dead", "suspicious")
 SIDES = ("draft", "challenge")
 TERMS = ("correctness", "format", "conversion", "margin", "tiebreak")
@@ -51,6 +52,9 @@ class Index:
     versions: Names = field(default_factory=Names)
     reasons: Names = field(default_factory=Names)
     size: int = 0
+    best: int | None = None
+    """The conversion to look at first: no leak, something to read, the largest advantage, the newest of these."""
+    _best: tuple[float, int] = (0.0, -1)
 
     def add(self, logged: LoggedBout, parsed: Sequence[Parsed]) -> None:
         """Add one bout as a value in every column."""
@@ -60,8 +64,12 @@ class Index:
         for name in ("step", "index", "rival", "drafter", "challenger"):
             columns[name].append(row.get(name))
         columns["shown"].append(int(bout.peek is not None))
-        columns["outcomes"].append(_bits(OUTCOMES, outcomes(logged, parsed)))
-        columns["marks"].append(_bits(MARKS, marks(logged)))
+        found, marked = list(outcomes(logged, parsed)), list(marks(logged))
+        columns["outcomes"].append(_bits(OUTCOMES, found))
+        columns["marks"].append(_bits(MARKS, marked))
+        rank = (_rounded(row.get("challenge_advantage")) or 0.0, row.get("step") or 0)
+        if "converted" in found and bout.peek and "leak" not in marked and rank >= self._best:
+            self.best, self._best = self.size - 1, rank
         for side, rollout in zip(SIDES, (bout.draft, bout.challenge), strict=True):
             values = {} if rollout is None else self._side(side, rollout, logged)
             for name in (*DERIVED, *LOGGED):
@@ -88,6 +96,7 @@ class Index:
             "facts": list(source.facts),
             "rewarded": source.rewarded,
             "size": self.size,
+            "best": self.best,
             "block_size": BLOCK,
             "problems": list(self.problems.numbers),
             "versions": list(self.versions.numbers),
@@ -96,8 +105,17 @@ class Index:
         }
 
 
-def pack(source: BoutSource) -> tuple[str, list[str]]:
-    """The index and the blocks of a source, ready to embed in a page."""
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A source ready to embed in a page: its index, its blocks of texts, and the bout to look at first."""
+
+    index: str
+    blocks: list[str]
+    best: int | None
+
+
+def pack(source: BoutSource) -> Packed:
+    """A source in the format of the page."""
     index, blocks, block = Index(), list[str](), list[dict[str, Any]]()
     for logged in source.bouts:
         parsed = [parse(rollout.completion) for rollout in logged.bout.rollouts]
@@ -108,7 +126,7 @@ def pack(source: BoutSource) -> tuple[str, list[str]]:
             block = []
     if block:
         blocks.append(compress(block))
-    return compress(index.as_dict(source)), blocks
+    return Packed(compress(index.as_dict(source)), blocks, index.best)
 
 
 def compress(value: Any) -> str:
@@ -128,8 +146,10 @@ def texts(logged: LoggedBout, parsed: Sequence[Parsed]) -> dict[str, Any]:
 
 
 def outcomes(logged: LoggedBout, parsed: Sequence[Parsed]) -> Iterator[str]:
-    """What became of a draft that was challenged; none where either has no verdict."""
-    result = outcome(logged.bout)
+    """What became of a draft; none where a side has no verdict."""
+    bout, result = logged.bout, outcome(logged.bout)
+    if bout.challenge is None and bout.draft.verdict.graded:
+        yield "right" if bout.draft.verdict.correct else "wrong"
     if result is None:
         return
     yield result

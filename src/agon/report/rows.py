@@ -10,6 +10,7 @@ from typing import Any
 from agon.errors import InputError, RunDirError
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import bout_of, files_in, utf8
+from agon.rundir.health import symptoms
 from agon.rundir.jsonl import parse, whole_lines
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult
@@ -55,6 +56,12 @@ class StepRange:
             fix = "write --steps 0:99, --steps 100: or --steps 40"
             raise InputError(f"cannot parse --steps {text}", fix=fix) from error
 
+    @property
+    def name(self) -> str:
+        """As a part of a file name."""
+        last = "" if self.last is None else f"{self.last}"
+        return f"step-{last}" if self.first == self.last else f"steps-{self.first}-{last}"
+
     def __contains__(self, step: int) -> bool:
         return step >= self.first and (self.last is None or step <= self.last)
 
@@ -71,21 +78,25 @@ def open_source(path: Path, steps: StepRange | None = None) -> BoutSource:
 
 
 def _training(path: Path, steps: StepRange) -> Iterator[LoggedBout]:
-    for file in [path] if path.is_file() else _files(path):
+    for file in [path] if path.is_file() else _files(path, steps):
         for batch in read_bouts(file).to_batches(max_chunksize=BATCH):
             yield from _logged((row for row in batch.to_pylist() if row["step"] in steps), file)
 
 
-def _files(path: Path) -> list[Path]:
-    files = list(files_in(path / "bouts" if (path / "bouts").is_dir() else path).values())
+def _files(path: Path, steps: StepRange) -> list[Path]:
+    files = files_in(path / "bouts" if (path / "bouts").is_dir() else path)
     if not files:
         raise RunDirError(f"{path} has no bouts yet", fix=FIX)
-    return files
+    if not (wanted := [file for step, file in files.items() if step in steps]):
+        message = f"{path} has no bouts of these steps: it has steps {min(files)} to {max(files)}"
+        raise RunDirError(message, fix=f"agon view {path} --steps {min(files)}:{max(files)}")
+    return wanted
 
 
 def _facts(run: RunDir) -> tuple[str, ...]:
     config = run.config
-    return (config.arm, config.model.name, f"seed {config.train.seed}")
+    found = symptoms(run.steps.records(), run.points)
+    return (config.arm, config.model.name, f"seed {config.train.seed}", *(f"warning: {one.message}" for one in found))
 
 
 def _evaluation(path: Path) -> BoutSource:

@@ -10,30 +10,40 @@ import base64
 import hashlib
 import html
 import re
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from agon.report.payload import pack
+from agon.report.payload import Packed, pack
 from agon.report.rows import BoutSource
-from agon.rundir.files import RUN_AGAIN, atomic_replace, disk_errors_as, write_new
+from agon.rundir.files import atomic_replace, output_errors_as, write_new
 
 SCRIPTS = ("dom.js", "program.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
 SLOT = re.compile(r"\{\{([a-z-]+)\}\}")
 
 
-def write_viewer(source: BoutSource, out: Path) -> Path:
+@dataclass(frozen=True, slots=True)
+class WrittenPage:
+    """A page on disk, and the bout that it opens on, if there is a conversion worth looking at."""
+
+    path: Path
+    best: int | None
+
+
+def write_viewer(source: BoutSource, out: Path) -> WrittenPage:
     """Write the page of a source to `out` atomically."""
-    page = render(source).encode("utf-8")
-    with disk_errors_as(f"{out} was not written", RUN_AGAIN), atomic_replace(out) as temporary:
+    packed = pack(source)
+    page = render(source, packed).encode("utf-8")
+    with output_errors_as(f"{out} was not written"), atomic_replace(out) as temporary:
         write_new(temporary, page)
-    return out
+    return WrittenPage(out, packed.best)
 
 
-def render(source: BoutSource) -> str:
+def render(source: BoutSource, packed: Packed | None = None) -> str:
     """The page as HTML."""
-    index, blocks = pack(source)
+    packed = packed or pack(source)
     script, style = asset_script(), asset("page.css")
-    data = [("index", index), *((f"block-{n}", block) for n, block in enumerate(blocks))]
+    data = [("index", packed.index), *((f"block-{n}", block) for n, block in enumerate(packed.blocks))]
     values = {
         "title": html.escape(f"{source.name} · Agon"),
         "style": style,

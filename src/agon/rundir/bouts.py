@@ -16,6 +16,7 @@ from agon.rundir.files import atomic_replace, check_plain, disk_errors_as, make_
 from agon.types import BASE, Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
 
 FILE = re.compile(r"step_(\d{6,})\.parquet")
+OTHER_FILE = "name a run, or a parquet file in its bouts/ (copy it again if it is damaged)"
 
 HEAD = {
     "step": "int64",
@@ -91,15 +92,25 @@ def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
         check_plain(path)
         try:
             with path.open("rb") as file:  # pyarrow takes no path that is not Unicode
+                _check_columns(path, pq.read_schema(file).names, names)
                 tables.append(pq.read_table(file, columns=names, partitioning=None))
         except (pa.ArrowException, OSError) as error:
-            fix = "delete the file and resume the run, or read the other steps one by one"
-            raise RunDirError(f"cannot read {path}: {error}", fix=fix) from error
+            raise RunDirError(f"{path} is not a whole parquet file: {_one_line(error)}", fix=OTHER_FILE) from error
     try:
         return pa.concat_tables(tables)
     except pa.ArrowException as error:
         fix = "name a run, its bouts folder, or one file in it"
         raise RunDirError(f"these are not files of bouts: {error}", fix=fix) from error
+
+
+def _check_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in present]:
+        message = f"{path} is not a file of bouts: it has no column {', '.join(missing[:3])}"
+        raise RunDirError(message, fix=f"{OTHER_FILE}; the log of a different trainer: agon diagnose {path}")
+
+
+def _one_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def schema() -> Any:

@@ -7,6 +7,7 @@ written twice. Nothing here is in the paper.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,6 +20,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from agon.config import Config, resolved
+from agon.config.read import anchored, portable
 from agon.errors import CheckpointError, RunDirError, upgrade
 from agon.rundir import bouts as bouts_file
 from agon.rundir import checkpoint
@@ -37,6 +39,7 @@ from agon.rundir.files import (
     write_json,
     write_new,
 )
+from agon.rundir.find import no_run
 from agon.rundir.lock import locked
 from agon.rundir.manifest import MAY_CHANGE, Change, RunManifest, SplitFacts, changes, config_hash, manifest_of
 from agon.rundir.pair import PairInfo, write_pair
@@ -46,6 +49,14 @@ from agon.types import Bout, Policy
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
 RESTORE = "restore the file from a copy of the run"
+
+
+def _not_created(path: Path, error: OSError) -> RunDirError:
+    if path.exists():
+        fix = f"choose a different --name, or resume with: agon train {path} --resume"
+        return RunDirError(f"{path} already exists", fix=fix)
+    fix = "make room or choose a different disk" if error.errno == errno.ENOSPC else "choose a place with --out DIR"
+    return RunDirError(f"cannot create {path}: {error.strerror}", fix=fix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +90,21 @@ class RunDir:
         try:
             make_folder(root)
             with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
-                write_new(temporary / CONFIG, _as_yaml(config))
+                write_new(temporary / CONFIG, _as_yaml(config, root / name))
                 manifest = manifest_of(config, data or SplitFacts(), base_hash, init_hashes)
                 write_record(temporary / MANIFEST, manifest)
                 sync_tree(temporary)
                 temporary.rename(root / name)
             sync(root)
         except OSError as error:
-            fix = f"choose a different --name, or resume with: agon train {root / name} --resume"
-            raise RunDirError(f"cannot create {root / name}: {error.strerror}", fix=fix) from error
+            raise _not_created(root / name, error) from error
         return cls(root / name)
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
         """An existing run directory."""
+        if not path.exists():
+            raise no_run(path)
         missing = [name for name in (CONFIG, MANIFEST) if not (path / name).is_file()]
         if missing:
             fix = "name a folder that `agon train` made, such as runs/NAME"
@@ -107,8 +119,8 @@ class RunDir:
         """The resolved config of the run, as it was last started or resumed."""
         path = self.path / CONFIG
         try:
-            return Config.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        except (ValueError, yaml.YAMLError, OSError, RecursionError) as error:
+            return Config.model_validate(anchored(yaml.safe_load(path.read_text(encoding="utf-8")), self.path))
+        except (ValueError, TypeError, yaml.YAMLError, OSError, RecursionError) as error:
             raise RunDirError(f"cannot read {path}: {error}", fix=RESTORE) from error
 
     @property
@@ -162,7 +174,7 @@ class RunDir:
         if made:
             manifest = self.manifest
             write_record(self.path / MANIFEST, manifest.model_copy(update={"changed": (*manifest.changed, *made)}))
-            write(self.path / CONFIG, _as_yaml(config))
+            write(self.path / CONFIG, _as_yaml(config, self.path))
         return made
 
     def check_manifest(self, manifest: RunManifest) -> list[str]:
@@ -240,8 +252,8 @@ class RunDir:
                 path.unlink()
 
 
-def _as_yaml(config: Config) -> bytes:
-    return yaml.safe_dump(to_json(resolved(config)), sort_keys=False, allow_unicode=True).encode()
+def _as_yaml(config: Config, folder: Path) -> bytes:
+    return yaml.safe_dump(to_json(portable(resolved(config), folder)), sort_keys=False, allow_unicode=True).encode()
 
 
 def read_points(path: Path) -> tuple[Point, ...]:

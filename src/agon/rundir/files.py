@@ -7,6 +7,7 @@ or cut the power, after each single one of them.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import math
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from agon.errors import AgonError, RunDirError, RunError
+from agon.errors import AgonError, InputError, RunDirError, RunError
 
 RESUME = "make room or repair the disk, then resume with `agon train RUN --resume`"
 RUN_AGAIN = "make room or repair the disk, then run the same command again"
@@ -38,6 +39,24 @@ def errors_as(what: str, caught: type[Exception], raised: type[AgonError], fix: 
 def disk_errors_as(what: str, fix: str = RESUME) -> contextlib.AbstractContextManager[None]:
     """Turn an error of the disk into one that says what was not done and what to do."""
     return errors_as(what, OSError, RunError, fix)
+
+
+NO_FOLDER = "make that folder first, or name one that exists"
+NOT_YOURS = "choose a place that you may write to"
+PLACE = {errno.ENOENT: NO_FOLDER, errno.ENOTDIR: NO_FOLDER} | dict.fromkeys(
+    (errno.EACCES, errno.EPERM, errno.EROFS), NOT_YOURS
+)
+"""What to do about an error that is about the place, not about the disk."""
+
+
+@contextlib.contextmanager
+def output_errors_as(what: str) -> Iterator[None]:
+    """Turn an error of writing where the user said into one with advice about the place, or else about the disk."""
+    try:
+        yield
+    except OSError as error:
+        fix = PLACE.get(error.errno or 0)
+        raise (InputError if fix else RunError)(f"{what}: {error.strerror or error}", fix=fix or RUN_AGAIN) from error
 
 
 def check_plain(path: Path) -> None:

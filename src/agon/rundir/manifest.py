@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from agon.config import Config, flat, resolved
+from agon.config.read import with_paths
 from agon.rundir import provenance
 from agon.rundir.files import to_json
 from agon.rundir.records import Record
@@ -108,8 +110,9 @@ def manifest_of(
 
 
 def config_hash(config: Config) -> str:
-    """Names a config by all that must not change while a run lives."""
-    kept = {key: value for key, value in flat(to_json(resolved(config))).items() if key not in MAY_CHANGE}
+    """Names a config by all that must not change while a run lives; of a path its last name, as a run may be moved."""
+    values = with_paths(resolved(config), lambda path: Path(path).name)
+    kept = {key: value for key, value in flat(to_json(values)).items() if key not in MAY_CHANGE}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 

@@ -294,6 +294,20 @@ class SideResult(Record):
     """Mean over problems, or over seeds."""
     over: str
     """What the interval is over: `problems` or `seeds`."""
+    passes: int = 1
+    """Completions in sequence that one answer takes."""
+    tokens: float = 0.0
+    """Tokens generated for one answer in all of them, mean over seeds."""
+
+
+def passes_of(measures: Measures) -> int:
+    """Completions in sequence that one answer takes."""
+    return 1 if measures.tokens.draft is None else 2
+
+
+def tokens_of(measures: Measures) -> float:
+    """Tokens generated for one answer, all passes."""
+    return measures.tokens.total.generated / max(1, measures.trials)
 
 
 class PairedTest(Record):

@@ -9,7 +9,7 @@ import json as json_module
 import os
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -17,6 +17,7 @@ from agon.config import resolved
 from agon.formatting import count, duration, percent, rate
 from agon.rundir import RunDir
 from agon.rundir.files import to_json
+from agon.rundir.health import Symptom
 from agon.rundir.records import Point, StepRecord, StreamStats, SystemCounts, Timing
 from agon.training.log import Display
 from agon.training.trackers import Trackers
@@ -25,6 +26,13 @@ from agon.types import Policy
 BARS = "▁▂▃▄▅▆▇█"
 PAINT = {Policy.A: "black on cyan", Policy.B: "white on magenta"}
 """Of a policy's letter alone: numbers keep the terminal's own colours, which can be read on any background."""
+LEGEND = (
+    "pass: share of right answers. live groups: those with two different rewards; the others teach nothing. "
+    "More: agon explain WORD"
+)
+NAMES = {"a": "A alone", "b": "B alone", "ab": "A then B", "ba": "B then A"}
+"""Systems of an evaluation point, for a person."""
+Past = Callable[[], Iterable[StepRecord]]
 COLUMNS = ("", "", "pass", "reward", "live groups", "tokens", "truncated", "well-formed")
 
 
@@ -63,6 +71,9 @@ class Lines:
     def note(self, sentence: str) -> None:
         print(sentence, file=sys.stderr, flush=True)
 
+    def health(self, symptoms: Sequence[Symptom]) -> None:
+        """A note has told each of them."""
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -83,23 +94,37 @@ class JsonLines(Lines):
 class Board:
     """A panel that is redrawn after every step, with notes above it."""
 
-    def __init__(self, total: int, name: str, console: Any = None) -> None:
+    def __init__(self, total: int, name: str, console: Any = None, past: Past = tuple) -> None:
+        """`past` reads the steps before a resume; it is called once, at the first step."""
         from rich.console import Console
         from rich.live import Live
 
-        self.total, self.name, self.pace = total, name, Pace(total)
+        self.total, self.name, self.pace, self._past = total, name, Pace(total), past
         self.console = console or Console(stderr=True)
         self.rewards: dict[str, deque[float | None]] = {verb: deque(maxlen=40) for verb in ("drafts", "challenges")}
         self.dev: list[str] = []
+        self.symptoms: Sequence[Symptom] = ()
         self._newest: tuple[StepRecord, Timing, str] | None = None
         # no refreshing thread: verifier workers are forked from this process
         self.live = Live(console=self.console, auto_refresh=False)
 
     def step(self, record: StepRecord, timing: Timing) -> None:
-        for _, verb, stream in streams(record):
-            self.rewards[verb].append(stream.reward_mean)
+        if self._newest is None:
+            self.note(LEGEND)
+            self._add([past for past in self._past() if past.step < record.step])
+        self._add([record])
         self._newest = record, timing, self.pace.left(record, timing)
         self._draw()
+
+    def _add(self, records: Iterable[StepRecord]) -> None:
+        for record in records:
+            for _, verb, stream in streams(record):
+                self.rewards[verb].append(stream.reward_mean)
+
+    def health(self, symptoms: Sequence[Symptom]) -> None:
+        if list(symptoms) != list(self.symptoms):
+            self.symptoms = symptoms
+            self._draw()
 
     def point(self, point: Point) -> None:
         self.dev = point_lines(point)
@@ -125,7 +150,9 @@ class Board:
         done = record.step + 1
         title = Text(f" {self.name}  step {done} of {self.total}  {done / self.total:.0%}  {left} left ", style="bold")
         notes = [*exchange_lines(record), *self._rewards(), parts(timing), *self.dev]
-        return Panel(Group(self._table(record), "", *map(Text, notes)), title=title, title_align="left", expand=False)
+        told = [Text(f"! {symptom}", style="bold") for symptom in self.symptoms]
+        body = Group(self._table(record), "", *map(Text, notes), *told)
+        return Panel(body, title=title, title_align="left", expand=False)
 
     def _table(self, record: StepRecord) -> Any:
         from rich.table import Table
@@ -163,6 +190,9 @@ class TrackedDisplay:
     def note(self, sentence: str) -> None:
         self.display.note(sentence)
 
+    def health(self, symptoms: Sequence[Symptom]) -> None:
+        self.display.health(symptoms)
+
     def close(self) -> None:
         self._notes(self.trackers.close())
         self.display.close()
@@ -182,7 +212,7 @@ def open_display(total: int, *, json: bool, trackers: Sequence[str], run: RunDir
     if json:
         return TrackedDisplay(JsonLines(total), reporting)
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        return TrackedDisplay(Board(total, run.path.name), reporting)
+        return TrackedDisplay(Board(total, run.path.name, past=run.steps.records), reporting)
     return TrackedDisplay(Lines(total), reporting)
 
 
@@ -215,7 +245,7 @@ def exchange_lines(record: StepRecord) -> list[str]:
         f"conversions   {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
         f"regressions   {part(exchange.regressions, exchange.draft_right)}  {drafter} right, {challenger} wrong",
         f"empty peeks   {part(exchange.empty_peeks, exchange.shown)}  drafts that left no summary",
-        f"leaks         {part(exchange.leaks, exchange.shown)}  peeks that state the answer in prose",
+        f"leaks         {part(exchange.leaks, exchange.shown)}  peeks with the answer in them, also by chance",
     ]
     if record.bonus_groups is not None and record.competitive:
         biting = part(record.bonus_groups, record.competitive.groups)
@@ -229,15 +259,17 @@ def point_line(point: Point) -> str:
 
 
 def point_lines(point: Point) -> list[str]:
-    """The same in lines of less than 80 columns: the current pair, against the first versions, and on held-out."""
-    now, first = ({n: c for n, c in point.systems.items() if n.startswith("first-") is old} for old in (False, True))
-    lines = [f"dev at step {point.step}: {_scores(now)}", *([_scores(first)] if first else [])]
+    """The same in lines of less than 80 columns: the current pair on dev, and on held-out where it was measured.
+
+    Cascades from first versions stand in points.json and in the report."""
+    now = {name: counts for name, counts in point.systems.items() if not name.startswith("first-")}
+    lines = [f"dev at step {point.step}: {_scores(now)}"]
     return [*lines, f"held-out: {_scores(point.held_out)}"] if point.held_out else lines
 
 
 def _scores(systems: Mapping[str, SystemCounts]) -> str:
     names = sorted(systems, key=lambda name: (len(name), name))
-    return "  ".join(f"{name} {rate(systems[name].pass_rate)}" for name in names)
+    return "  ".join(f"{NAMES.get(name, name)} {rate(systems[name].pass_rate)}" for name in names)
 
 
 def cells(stream: StreamStats) -> list[str]:

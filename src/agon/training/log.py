@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -12,8 +12,8 @@ from typing import Protocol
 from agon.errors import RunError
 from agon.protocols import Update
 from agon.rundir import RunDir
+from agon.rundir.health import Symptom, symptoms, verifier_failing
 from agon.rundir.records import Point, StepRecord, Timing
-from agon.training.health import verifier_failing, warnings
 from agon.training.machines import Machines
 from agon.training.step_record import step_record
 from agon.types import Bout, Played, Rollout, Stream
@@ -28,6 +28,8 @@ class Display(Protocol):
 
     def note(self, sentence: str) -> None: ...
 
+    def health(self, symptoms: Sequence[Symptom]) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -41,6 +43,9 @@ class Silent:
         pass
 
     def note(self, sentence: str) -> None:
+        pass
+
+    def health(self, symptoms: Sequence[Symptom]) -> None:
         pass
 
     def close(self) -> None:
@@ -120,11 +125,13 @@ class TrainingLog:
         )
 
     def check_health(self) -> None:
-        """Warn once about each finding; stop when the verifier fails too often to trust its other verdicts."""
-        for sentence in warnings(self.history):
-            if sentence not in self._warned:
-                self._warned.add(sentence)
-                self.display.note(sentence)
+        """Warn once about each symptom; stop when the verifier fails too often to trust its other verdicts."""
+        found = symptoms(self.history)
+        for symptom in found:
+            if symptom.name not in self._warned:
+                self._warned.add(symptom.name)
+                self.display.note(f"warning: {symptom}")
+        self.display.health(found)
         if failing := verifier_failing(self.history):
             raise RunError(failing, fix="run `agon doctor`, then `agon train RUN --resume`")
 

@@ -20,6 +20,7 @@ from agon.eval.points import systems
 from agon.game.cascade import System
 from agon.training.schedule import Schedule
 from agon.types import Policy, Version
+from agon.verify import check_verifier
 
 Cell = int | float | str | None
 
@@ -49,6 +50,8 @@ class Counts:
 
 def plan(config: Config) -> list[Section]:
     """Every section that applies, in reading order."""
+    if ":" in config.verifier:
+        check_verifier(config.verifier)  # a function that cannot be loaded is a mistake of the config
     counts = count(config.data)
     _check(config, counts)
     return [section for make in SECTIONS if (section := make(config, counts))]

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agon.config import Config, load_config
+from agon.config import Config, anchored_config, load_config
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
 from agon.engine.shipped import init_hashes
-from agon.errors import RunDirError, RunError
+from agon.errors import InputError, RunDirError, RunError
 from agon.eval.consent import check_consent
 from agon.rundir import RunDir
+from agon.rundir.files import remove_tree
+from agon.rundir.find import no_run
 from agon.rundir.manifest import SplitFacts, manifest_of
 from agon.rundir.own import remember
 from agon.training.display import open_display
@@ -25,6 +27,7 @@ from agon.training.processes import PeerError
 from agon.training.schedule import Schedule
 from agon.training.trackers import check
 from agon.verify import check_verifier
+from agon.verify.custom import file_of
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0
@@ -49,14 +52,18 @@ def train(
     check_verifier(target.config.verifier, own_share(target.config.sandbox.settings()))
     parts = splits(target.config.data)
     schedule = Schedule.of(target.config, len(parts.train))
-    first = is_first_process()
+    first, new = is_first_process(), not target.path.exists()
     run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
-    remember(run.path / "config.yaml")
+    remember(run.path / "config.yaml", *filter(None, [file_of(target.config.verifier)]))
     display = _display(show, schedule.total, target.config, run) if first else Silent()
     for change in changes:
         display.note(change)
     try:
         finished = _run(target.config, run, parts, schedule, display)
+    except (InputError, ImportError):
+        if first and new and not run.steps.records():
+            remove_tree(run.path)  # refused before the first step: the same command can be typed again
+        raise
     except PeerError:
         if first:
             raise
@@ -95,12 +102,14 @@ def _target(
     if isinstance(given, Config):
         if overrides:
             raise TypeError("overrides go with a config file; change a Config with model_copy")
-        return _Target(given, out / (name or default_name(given)))
+        return _Target(anchored_config(given), out / (name or default_name(given)))
     path = Path(given)
     if (path / "config.yaml").is_file():
         if not resume:
             raise RunDirError(f"{path} is a run directory", fix=f"resume it: agon train {path} --resume")
         return _Target(_config_of(path, overrides), path)
+    if resume and not path.exists() and path.suffix not in (".yaml", ".yml"):
+        raise no_run(path)
     config = load_config(path, overrides)
     return _Target(config, out / (name or default_name(config)))
 

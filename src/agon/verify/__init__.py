@@ -42,4 +42,4 @@ def load_verifier(
 
         settings = sandbox or SandboxSettings(workers=workers)
         return CodeVerifier(checked_sandbox(settings), time_factor=settings.time_factor)
-    raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math`, `code` or `package.module:function`")
+    raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math`, `code` or `FILE.py:function`")

@@ -14,8 +14,13 @@ import asyncio
 import importlib
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from agon.errors import InputError
@@ -27,16 +32,35 @@ Function = Callable[..., Any]
 
 
 def find(name: str) -> Function:
-    """The function that `package.module:function` names."""
-    module, _, attribute = name.partition(":")
+    """The function that `FILE.py:function` or `package.module:function` names."""
+    module, _, attribute = name.rpartition(":")
     try:
-        function: object = getattr(importlib.import_module(module), attribute)
+        function: object = getattr(_module(module), attribute)
     except Exception as error:  # a user's module may raise anything when it is imported
-        fix = "name a function in an importable module; PYTHONPATH=FOLDER agon ... also searches FOLDER"
+        fix = "name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds"
         raise InputError(f"cannot load verifier '{name}': {type(error).__name__}: {error}", fix=fix) from error
     if not callable(function):
-        raise InputError(f"verifier '{name}' is not a function", fix="write package.module:function")
+        raise InputError(f"verifier '{name}' is not a function", fix="write FILE.py:function")
     return function
+
+
+def file_of(name: str) -> Path | None:
+    """The file of a verifier that is named by one."""
+    module = name.rpartition(":")[0]
+    return Path(module) if module.endswith(".py") else None
+
+
+def _module(name: str) -> ModuleType:
+    """A module by its name, or by its file, which may import its neighbours."""
+    if not name.endswith(".py"):
+        return importlib.import_module(name)
+    path = Path(name).resolve()
+    loader = SourceFileLoader(path.stem, str(path))
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    module = module_from_spec(spec_from_file_location(path.stem, path, loader=loader))  # type: ignore[arg-type]
+    loader.exec_module(module)
+    return module
 
 
 class CustomVerifier(Verifier):

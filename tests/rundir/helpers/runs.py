@@ -20,7 +20,7 @@ from agon.rundir.records import RunState, StepRecord, StreamStats, Timing, write
 from agon.types import Direction, Policy, Version
 
 STEPS, KEEP, PINNED = 4, 2, (2,)
-SOURCE = {"path": "unused.jsonl"}
+SOURCE = {"path": "/unused.jsonl"}
 CONFIG = Config.model_validate(
     {
         "arm": "agon",

@@ -13,6 +13,7 @@ from agon.data import Splits
 from agon.engine.scripted import ScriptedSampler
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir
+from agon.rundir.health import Symptom
 from agon.rundir.records import Point, StepRecord, Timing
 from agon.training.loop import Training
 from agon.training.machines import Machines
@@ -23,7 +24,7 @@ SETTINGS = {"peft_type": "LORA", "base_model_name_or_path": "scripted", "r": 1}
 
 
 def config(**changes: Any) -> Config:
-    source = {"path": "unused.jsonl"}
+    source = {"path": "/unused.jsonl"}
     raw: dict[str, Any] = {
         "arm": "agon",
         "model": {"name": "scripted"},
@@ -148,6 +149,9 @@ class Notes:
 
     def note(self, sentence: str) -> None:
         self.notes.append(sentence)
+
+    def health(self, symptoms: Sequence[Symptom]) -> None:
+        pass
 
     def close(self) -> None:
         pass

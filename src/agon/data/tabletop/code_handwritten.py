@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import yaml
-
 from agon.types import Problem, UnitTests, content_id, seed_for
 
 FOLDER = Path(__file__).parent / "handwritten"
@@ -37,6 +35,8 @@ def problems(n: int, seed: int) -> list[Problem]:
 @cache
 def handwritten() -> tuple[Handwritten, ...]:
     """All of them, topic by topic."""
+    import yaml
+
     rows = [(path.stem, row) for path in sorted(FOLDER.glob("*.yaml")) for row in yaml.safe_load(path.read_text())]
     return tuple(_handwritten(topic, **row) for topic, row in rows)
 

@@ -30,6 +30,7 @@ function choose(i, open = true) {
 
 function chips(kind, counts) {
   [...byId(kind).children].forEach((chip, k) => {
+    chip.hidden = kind === "outcomes" && store.twoStages !== k < 5;
     chip.setAttribute("aria-pressed", String(state[kind].has(chip.value)));
     chip.classList.toggle("none", !counts[k]);
     chip.lastChild.textContent = count(counts[k]);
@@ -172,11 +173,13 @@ async function start() {
   byId("drafter").replaceChildren(...[["", "Any"], ["a", "A drafts"], ["b", "B drafts"]].map(([value, name]) => h("button", { type: "button", value, onclick: () => { state.drafter = value; apply(); } }, name)));
   byId("step").max = store.steps.length;
   byId("steps").hidden = store.steps.length < 2;
+  store.twoStages = store.columns.challenger.some((policy) => policy !== null);
   countSteps();
   listen();
   const asked = /^#\d+$/.test(location.hash) ? Number(location.hash.slice(1)) : store.size;
   apply();
   if (asked < store.size) choose(asked);
+  else if (store.best !== null) choose(store.best, false);
   if (!store.size) byId("bout").replaceChildren(h("p", { class: "wait" }, "There are no bouts here."));
   document.documentElement.dataset.readyMs = performance.now().toFixed(1);
 }

@@ -1,6 +1,6 @@
 // The bouts: columns for filters and the list; texts in blocks that are inflated when a bout is opened.
 
-const OUTCOMES = ["converted", "regressed", "kept", "lost", "disagree"];
+const OUTCOMES = ["converted", "regressed", "kept", "lost", "disagree", "right", "wrong"];
 const MARKS = ["leak", "empty peek", "infra", "truncated", "dead", "suspicious"];
 const KEPT_BLOCKS = 12;
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agon.rundir.records import StepRecord
-from agon.training.health import warnings
+from agon.rundir.health import CHECKS, Symptom, dev_change, symptoms
+from agon.rundir.records import Point, StepRecord
 from agon.types import Policy, Version
-from tests.training.helpers.records import record
+from tests.training.helpers.records import POINT, counts, record
 
 Change = Callable[[StepRecord], StepRecord]
 
@@ -62,14 +62,25 @@ def failing(entry: StepRecord) -> StepRecord:
     return changed(entry, ungraded=2)
 
 
+def names(records: list[StepRecord]) -> list[str]:
+    return [symptom.name for symptom in symptoms(records)]
+
+
+def one_policy(entry: StepRecord) -> StepRecord:
+    """B's groups are dead in both of its roles."""
+    return draft(live_groups=0)(entry) if entry.drafter is Policy.B else challenge(live_groups=0)(entry)
+
+
 SICK: dict[str, tuple[Change, str, str]] = {
-    "dead, too hard": (draft(live_groups=0, pass_rate=0.0), "No draft is right", "easier problems"),
-    "dead, too easy": (draft(live_groups=0, pass_rate=1.0), "Every draft is right", "harder problems"),
-    "dead, all alike": (draft(live_groups=0), "all agree", "game.group_size"),
-    "dead challenges": (challenge(live_groups=0), "group of challenges was dead", "agon diagnose"),
-    "truncated": (both(truncated=0.8), "cut at the token limit", "train.max_completion_tokens"),
-    "empty peeks": (empty_peeks, "empty peek", "agon view"),
-    "shapeless": (both(well_formed=0.02), "well-formed", "chat template"),
+    "dead, too hard": (draft(live_groups=0, pass_rate=0.0), "groups of drafts", "easier problems"),
+    "dead, too easy": (draft(live_groups=0, pass_rate=1.0), "groups of drafts", "harder problems"),
+    "dead, all alike": (draft(live_groups=0), "Groups are dead", "game.group_size"),
+    "dead challenges": (challenge(live_groups=0), "groups of challenges", "agon diagnose"),
+    "one policy": (one_policy, "B has stopped learning", "agon eval RUN --system a,b"),
+    "idle bonus": (lambda entry: changed(entry, bonus_groups=0), "normalised away in 100% of groups", "data probe"),
+    "truncated": (both(truncated=0.8), "80% of the completions are truncated", "train.max_completion_tokens"),
+    "empty peeks": (empty_peeks, "Peeks are empty: 100 of the last 320", "agon view"),
+    "shapeless": (both(well_formed=0.02), "Only 2% of the completions", "chat template"),
     "verifier": (failing, "verifier failed", "agon doctor"),
     "cheats": (cheating, "looks as if it cheats", "agon view RUN"),
     "identical": (same_weights, "identical", "b_noise_std"),
@@ -81,15 +92,15 @@ SICK: dict[str, tuple[Change, str, str]] = {
 @pytest.mark.parametrize("name", SICK)
 def test_a_sickness_is_told_with_what_to_do(name: str) -> None:
     change, told, cure = SICK[name]
-    [sentence] = warnings(history(20, change))
-    assert told in sentence
-    assert cure in sentence
+    [symptom] = symptoms(history(30, change))
+    assert told in symptom.message
+    assert cure in symptom.fix
 
 
 @pytest.mark.parametrize("name", SICK)
-def test_a_sentence_stays_the_same_while_the_sickness_lasts(name: str) -> None:
+def test_a_finding_keeps_its_name_while_the_sickness_lasts(name: str) -> None:
     change = SICK[name][0]
-    assert warnings(history(20, change)) == warnings(history(29, change, since=10))
+    assert names(history(30, change)) == names(history(39, change, since=10))[:1] != []
 
 
 @pytest.mark.parametrize("name", [name for name in SICK if name != "not finite"])
@@ -97,25 +108,25 @@ def test_a_few_bad_steps_are_not_a_sickness(name: str) -> None:
     change = SICK[name][0]
     records = history(30)
     records[10], records[-1] = change(records[10]), change(records[-1])
-    assert warnings(records) == []
+    assert names(records) == []
 
 
 @pytest.mark.parametrize("name", SICK)
 def test_what_has_passed_is_not_told(name: str) -> None:
     records = history(20, SICK[name][0])
     records += [record(step) for step in range(20, 29)]
-    assert warnings(records) == []
+    assert names(records) == []
 
 
 def test_a_run_that_has_just_begun_is_healthy() -> None:
-    assert warnings([]) == []
-    assert warnings(history(1, both(live_groups=0, truncated=1.0, well_formed=0.0))) == []
+    assert names([]) == []
+    assert names(history(1, both(live_groups=0, truncated=1.0, well_formed=0.0))) == []
 
 
 def test_small_batches_are_given_time_before_they_are_called_dead() -> None:
     small = history(23, both(groups=1, live_groups=0))
-    assert warnings(small) == []
-    assert len(warnings([*small, *history(24, both(groups=1, live_groups=0))[23:]])) == 2
+    assert names(small) == []
+    assert len(names([*small, *history(24, both(groups=1, live_groups=0))[23:]])) == 2
 
 
 def test_arms_with_one_stage_are_checked_too() -> None:
@@ -124,8 +135,8 @@ def test_arms_with_one_stage_are_checked_too() -> None:
         update = {Policy.A: entry.update[Policy.A]}
         return changed(entry, competitive=None, exchange=None, versions=versions, update=update)
 
-    assert warnings(history(40, alone)) == []
-    assert len(warnings([draft(live_groups=0)(entry) for entry in history(40, alone)])) == 1
+    assert names(history(40, alone)) == []
+    assert len(names([draft(live_groups=0)(entry) for entry in history(40, alone)])) == 1
 
 
 def wave(level: Callable[[int], float], steps: int, seed: int) -> list[StepRecord]:
@@ -143,8 +154,8 @@ def fall(step: int) -> float:
 
 
 def test_a_collapse_after_a_peak_is_told() -> None:
-    told = [warnings(wave(fall, 110, seed)) for seed in range(20)]
-    assert all("collapsing" in " ".join(sentences) for sentences in told)
+    told = [names(wave(fall, 110, seed)) for seed in range(20)]
+    assert all("collapsed" in found for found in told)
 
 
 def test_noise_growth_and_plateaus_are_not_a_collapse() -> None:
@@ -160,7 +171,7 @@ def test_noise_growth_and_plateaus_are_not_a_collapse() -> None:
     for seed in range(8):
         for level in levels:
             records = wave(level, 150, seed)
-            alarms += sum(bool(warnings(records[:end])) for end in range(5, 151, 5))
+            alarms += sum(bool(names(records[:end])) for end in range(5, 151, 5))
     assert alarms == 0
 
 
@@ -169,8 +180,49 @@ def bonus(groups: int | None) -> Change:
 
 
 def test_a_bonus_that_is_normalised_away_is_reported_after_a_hundred_groups() -> None:
-    assert not warnings(history(12, bonus(0)))
-    (sentence,) = warnings(history(13, bonus(0)))
-    assert sentence.startswith("The bonus changes the advantages of fewer than one group in twenty")
-    assert not warnings(history(13, bonus(1)))
-    assert not warnings(history(13, bonus(None)))
+    assert not names(history(12, bonus(0)))
+    assert names(history(13, bonus(0))) == ["idle-bonus"]
+    assert not names(history(13, bonus(1)))
+    assert not names(history(13, bonus(None)))
+
+
+def test_a_run_without_one_right_answer_is_reported_from_the_start() -> None:
+    wrong = history(20, both(pass_rate=0.0))
+    assert not names(wrong[:1])
+    (symptom,) = symptoms(wrong[:2])
+    assert str(symptom).startswith("0 of 256 answers right since the start: only the format is being learnt.")
+    assert "agon verify" in symptom.fix
+    assert not names([record(0), *wrong[1:]])
+
+
+def test_lengths_that_explode_are_reported() -> None:
+    records = [both(tokens_mean=100.0 + 10 * step)(record(step)) for step in range(30)]
+    (symptom,) = symptoms(records)
+    assert symptom.message == "Lengths explode: 370 tokens per completion, 120 in the first steps."
+    assert not names(records[:14])
+    assert not names(history(30, both(tokens_mean=900.0)))
+
+
+def point(step: int, score: float, n: int = 128) -> Point:
+    systems = {"ab": counts(n, round(score * n)), "first-ab": counts(9 * n, 0)}
+    return POINT.model_copy(update={"step": step, "score": score, "systems": systems})
+
+
+def test_dev_that_did_not_move_is_reported_with_both_numbers() -> None:
+    (symptom,) = symptoms([], [point(0, 0.35), point(24, 0.38)])
+    assert symptom.message == "dev did not move: 0.35 -> 0.38 (128 answers, within noise)."
+    assert symptoms([], [point(0, 0.35), point(24, 0.61)]) == []
+    assert str(dev_change([point(0, 0.35), point(24, 0.61)])) == "dev rose: 0.35 -> 0.61 (128 answers)"
+    assert str(dev_change([point(0, 0.61), point(24, 0.35)])) == "dev fell: 0.61 -> 0.35 (128 answers)"
+    assert dev_change([point(0, 0.35)]) is None
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_finding_can_be_explained(name: str) -> None:
+    assert CHECKS[name].__doc__
+
+
+def test_no_finding_is_without_something_to_do() -> None:
+    found = [symptom for name in SICK for symptom in symptoms(history(30, SICK[name][0]))]
+    assert {symptom.name for symptom in found} <= CHECKS.keys()
+    assert all(isinstance(symptom, Symptom) and symptom.fix.endswith(".") for symptom in found)

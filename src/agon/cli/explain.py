@@ -1,0 +1,26 @@
+"""`agon explain`: what a metric, config key, symptom, error or word means; offline."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from agon.cli.parser import json_argument, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    help = "such as live_groups, game.stack, dead-drafts, ConfigError or peek"
+    parser.add_argument("word", metavar="WORD", nargs="+", help=help)
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print everything that the word means."""
+    from agon.report.glossary import explain_word
+
+    found = explain_word(" ".join(args.word))
+    if args.json:
+        print_json([asdict(entry) for entry in found])
+    else:
+        print("\n\n".join(map(str, found)))
+    return 0

@@ -1,0 +1,32 @@
+"""`agon runs`: what is here: state, step, score."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from pathlib import Path
+
+from agon.cli.parser import json_argument, print_json
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    help = "a folder of runs (default: runs)"
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), metavar="DIR", help=help)
+    json_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """One line per run, the newest last."""
+    from agon.formatting import show_hidden, table
+    from agon.report.overview import overview
+
+    runs = overview(args.folder)
+    if args.json:
+        print_json([asdict(one) for one in runs])
+    elif not runs:
+        print(f"no runs in {show_hidden(str(args.folder))}; start one: agon train CONFIG, or: agon demo")
+    else:
+        rows = [(one.path, one.arm, one.base, one.state, one.progress, one.score, one.held_out) for one in runs]
+        head = ("run", "arm", "base", "state", "steps", "dev", "held-out")
+        print(table(head, [tuple(map(show_hidden, row)) for row in rows]))
+    return 0

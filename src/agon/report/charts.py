@@ -1,0 +1,93 @@
+"""Line charts as SVG text, for pages without scripts: colours come from the page, so that they fit light and dark."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+WIDTH, HEIGHT = 340, 170
+LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 26
+POINTS = 400
+"""Points drawn at most: a longer series is thinned evenly."""
+
+Series = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A titled chart: series by name, each a list of (step, value); `percent` formats its values as shares."""
+
+    title: str
+    series: Mapping[str, Series]
+    percent: bool = False
+
+    def svg(self) -> str:
+        """The chart with its legend; empty when no series has two points."""
+        drawn = {name: thin(points) for name, points in self.series.items() if len(points) > 1}
+        if not drawn:
+            return ""
+        xs = [x for points in drawn.values() for x, _ in points]
+        ys = [y for points in drawn.values() for _, y in points]
+        frame = _Frame(min(xs), max(xs), *_range(min(ys), max(ys), self.percent))
+        lines = [_line(number, points, frame) for number, points in enumerate(drawn.values())]
+        named = (f'<li class="s{n}">{html.escape(name)}</li>' for n, name in enumerate(drawn))
+        label = html.escape(f"{self.title}: {', '.join(drawn)}")
+        return (
+            f'<figure><figcaption>{html.escape(self.title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'aria-label="{label}">{frame.axes(self.percent)}{"".join(lines)}</svg>'
+            f'<ul class="legend">{"".join(named)}</ul></figure>'
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """From values to places on the chart."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+
+    def at(self, x: float, y: float) -> str:
+        across = (x - self.left) / ((self.right - self.left) or 1)
+        up = (y - self.low) / ((self.high - self.low) or 1)
+        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM):.1f}"
+
+    def axes(self, percent: bool) -> str:
+        """Three lines across, with their values, and the first and last step."""
+        marks = []
+        for value in (self.low, (self.low + self.high) / 2, self.high):
+            x, y = self.at(self.left, value).split(",")
+            marks.append(f'<line class="grid" x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+            label = _label(value, self.high - self.low, percent)
+            marks.append(f'<text class="y" x="{LEFT - 6}" y="{float(y) + 4:.1f}">{label}</text>')
+        foot = HEIGHT - 8
+        marks.append(f'<text class="x" x="{LEFT}" y="{foot}">step {self.left:g}</text>')
+        marks.append(f'<text class="y" x="{WIDTH - RIGHT}" y="{foot}">{self.right:g}</text>')
+        return "".join(marks)
+
+
+def thin(points: Series) -> Series:
+    """At most `POINTS` of them, the last one included."""
+    every = -(-len(points) // POINTS)
+    return points if every == 1 else [*points[:-1:every], points[-1]]
+
+
+def _line(number: int, points: Series, frame: _Frame) -> str:
+    path = " ".join(frame.at(x, y) for x, y in points)
+    dots = "".join(f'<circle cx="{p[0]}" cy="{p[1]}" r="2.6"/>' for p in (w.split(",") for w in path.split()))
+    return f'<g class="s{number}"><polyline points="{path}"/>{dots if len(points) <= 30 else ""}</g>'
+
+
+def _range(low: float, high: float, percent: bool) -> tuple[float, float]:
+    """A little more than the values; a share starts at 0."""
+    low = 0.0 if percent or low < 0.5 * high else low
+    return low, high if high > low else low + 1.0
+
+
+def _label(value: float, span: float, percent: bool) -> str:
+    """A value on the axis, in as many digits as tell it from the next one."""
+    if percent:
+        return f"{100 * value:.0f}%"
+    return f"{value:,.0f}" if span >= 20 else f"{value:,.1f}" if span >= 2 else f"{value:,.2f}"

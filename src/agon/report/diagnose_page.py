@@ -1,0 +1,78 @@
+"""A diagnosis as one HTML page: what was found, the terms, and how they change over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agon.diagnose import Diagnosis
+from agon.diagnose.findings import MEANING, findings
+from agon.report.charts import Chart
+from agon.report.markup import table, text
+from agon.report.viewer import SLOT, asset, sha256_source
+from agon.rundir.files import output_errors_as, write
+
+HEAD = ("term", "kind", "mean", "min", "max", "varies in", "share of signal", "change", "flips")
+
+
+def write_diagnose_page(diagnoses: Sequence[Diagnosis], out: Path, name: str) -> Path:
+    """Write the page atomically."""
+    page = render_diagnoses(diagnoses, name)
+    with output_errors_as(f"{out} was not written"):
+        write(out, page.encode("utf-8", "replace"))
+    return out
+
+
+def render_diagnoses(diagnoses: Sequence[Diagnosis], name: str) -> str:
+    """The page of one log, or of the streams of a run."""
+    style = asset("report.css")
+    values = {
+        "title": text(f"{name} · reward diagnostics"),
+        "name": text(f"{name}: reward diagnostics"),
+        "style": style,
+        "style-hash": sha256_source(style),
+        "refresh": "",
+        "body": "\n".join(map(_section, diagnoses)),
+        "links": "",
+    }
+    return SLOT.sub(lambda match: values[match.group(1)], asset("report.html"))
+
+
+def _section(diagnosis: Diagnosis) -> str:
+    found = "".join(f"<li>{text(sentence)}</li>" for sentence in findings(diagnosis)) or "<li>Nothing looks wrong.</li>"
+    dead = [[text(cause.value), str(count), text(MEANING[cause])] for cause, count in diagnosis.dead.items()]
+    facts = f"{diagnosis.groups} groups, {diagnosis.rows} rows"
+    parts = [
+        f'<section><h2>{text(diagnosis.name)}</h2><p class="facts">{facts}</p>',
+        f"<ul>{found}</ul><h3>Terms</h3>{table(HEAD, _rows(diagnosis))}",
+        f"<h3>Dead groups</h3>{table(('cause', 'groups', 'what it means'), dead)}" if dead else "",
+        _charts(diagnosis),
+    ]
+    return "".join([*parts, "</section>"])
+
+
+def _rows(diagnosis: Diagnosis) -> list[list[str]]:
+    return [
+        [
+            text(term.name),
+            text(term.kind),
+            *(f"{value:.2f}" for value in (term.mean, *term.range)),
+            f"{term.varying_groups:.0%}",
+            f"{term.variance_share:.2f}",
+            f"{term.advantage_change:.3f}",
+            f"{term.sign_flips:.1%}",
+        ]
+        for term in diagnosis.terms
+    ]
+
+
+def _charts(diagnosis: Diagnosis) -> str:
+    """Dead groups over the steps, and the mean of every term, four to a chart."""
+    trend, names = diagnosis.trend, [term.name for term in diagnosis.terms]
+    charts = [Chart("Dead groups", {"dead": [(each.step, each.dead) for each in trend]}, percent=True)]
+    for first in range(0, len(names), 4):
+        chosen = {name: first + k for k, name in enumerate(names[first : first + 4])}
+        series = {name: [(each.step, each.means[k]) for each in trend] for name, k in chosen.items()}
+        charts.append(Chart("Mean reward by term", series))
+    drawn = "".join(chart.svg() for chart in charts)
+    return f'<h3>Over the steps</h3><div class="charts">{drawn}</div>' if drawn else ""

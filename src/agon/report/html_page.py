@@ -1,0 +1,156 @@
+"""One HTML page about one run or many: the result first, then health, curves and costs; only what was measured.
+
+It has no script and makes no request; its style is allowed by its hash. It is readable on a phone, in the dark, and on
+paper. `agon watch` serves the same page while a run goes on.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agon.formatting import UNKNOWN, count, interval, percent
+from agon.report.markup import table, text
+from agon.report.run_story import RunStory, cost, title
+from agon.report.viewer import SLOT, asset, sha256_source
+from agon.rundir.files import output_errors_as, write
+from agon.rundir.results import EvalResult
+
+PAGE = "report.html"
+TABLE = "results.csv"
+
+
+def write_page(stories: Sequence[RunStory], out: Path, links: Sequence[tuple[str, str]] = ()) -> Path:
+    """Write the page to `out`; `links` are (file, words), relative to it."""
+    page = render_page(stories, links)
+    with output_errors_as(f"{out} was not written"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write(out, page.encode("utf-8", "replace"))
+    return out
+
+
+def render_page(stories: Sequence[RunStory], links: Sequence[tuple[str, str]] = (), refresh: int = 0) -> str:
+    """The page as HTML; with `refresh` it loads itself again after so many seconds."""
+    style = asset("report.css")
+    name = stories[0].path.resolve().name if len(stories) == 1 else f"{len(stories)} runs"
+    values = {
+        "title": text(f"{name} · Agon report"),
+        "name": text(name),
+        "style": style,
+        "style-hash": sha256_source(style),
+        "refresh": f'<meta http-equiv="refresh" content="{refresh}">' if refresh else "",
+        "body": "\n".join([*_summary(stories), *(part for story in stories for part in _run(story, len(stories) > 1))]),
+        "links": "".join(f'<a href="{html.escape(file)}">{text(words)}</a>' for file, words in links),
+    }
+    return SLOT.sub(lambda match: values[match.group(1)], asset("report.html"))
+
+
+def _summary(stories: Sequence[RunStory]) -> Iterator[str]:
+    """Many runs side by side, the best first; nothing for one run."""
+    if len(stories) < 2:
+        return
+    measured = sorted((s for s in stories if _rate(s) is not None), key=lambda story: -(_rate(story) or 0.0))
+    if measured:
+        best = measured[0]
+        yield f'<p class="verdict"><b>{text(best.name)}</b> is ahead: {text(best.verdict())}</p>'
+    rows = [[text(s.path), text(s.line.state), text(s.line.progress), text(s.line.score), *_cells(s)] for s in stories]
+    head = ("run", "state", "steps", "dev", "held-out", "passes", "tokens per answer")
+    yield f"<h2>Runs</h2>{table(head, rows)}"
+
+
+def _rate(story: RunStory) -> float | None:
+    result = story.headline
+    return result.measured.pass_rate.value if result and result.measured.pass_rate else None
+
+
+def _cells(story: RunStory) -> list[str]:
+    result = story.headline
+    if result is None:
+        return [UNKNOWN] * 3
+    passes, tokens = cost(result)
+    return [text(interval(result.measured.pass_rate)), passes, count(tokens)]
+
+
+def _run(story: RunStory, many: bool) -> Iterator[str]:
+    """One run: result, health, what was measured, curves, spending."""
+    measured = story.measured
+    facts = (
+        f"{measured.arm} on {measured.setting}, seed {measured.seed}, {story.line.state}, {story.line.progress} steps"
+    )
+    heading = f"<h2 class='run'>{text(story.path)}</h2>" if many else ""
+    yield f'<section>{heading}<p class="facts">{text(facts)}</p><p class="verdict">{text(story.verdict())}</p>'
+    yield _health(story)
+    if results := story.held_out:
+        yield f"<h3>Held-out problems</h3>{table(HEAD, [_result(result) for result in results])}"
+        yield '<p class="note">Bars are pass@1 with its 95% interval. An answer in two passes costs both.</p>'
+    if charts := "".join(chart.svg() for chart in story.charts()):
+        yield f'<h3>Over training</h3><div class="charts">{charts}</div>'
+    if measured.spending.steps:
+        yield f"<h3>Spent in training</h3><p>{text(_spent(story))}</p>"
+    for note in measured.notes:
+        yield f'<p class="note">skipped: {text(note)}</p>'
+    yield "</section>"
+
+
+HEAD = ("system", "pass@1 [95%]", "", "right", "passes", "tokens per answer", "per right answer", "converts", "loses")
+
+
+def _result(result: EvalResult) -> list[str]:
+    measured, (passes, tokens) = result.measured, cost(result)
+    each = measured.tokens.per_correct
+    exchange = measured.exchange
+    shares = (exchange.conversion, exchange.regression) if exchange else ()
+    moved = [percent(share.rate.value) if share.rate else UNKNOWN for share in shares] or ["", ""]
+    return [
+        text(title(result)),
+        text(interval(measured.pass_rate)),
+        _bar(result),
+        f"{measured.correct}/{measured.trials}",
+        passes,
+        count(tokens),
+        count(each.generated if each else None),
+        *moved,
+    ]
+
+
+def _bar(result: EvalResult) -> str:
+    """A rate and its interval as a bar of 120 units."""
+    rate = result.measured.pass_rate
+    if rate is None:
+        return ""
+    low, high = (120 * (x if x is not None else rate.value) for x in (rate.low, rate.high))
+    whisker = f'<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="7" y2="7"/>'
+    bar = f'<rect class="bar" width="{120 * rate.value:.1f}" height="14" rx="3"/>'
+    return f'<svg class="rate" viewBox="0 0 120 14" aria-hidden="true">{bar}{whisker}</svg>'
+
+
+def _health(story: RunStory) -> str:
+    found = story.health
+    if not found:
+        return '<p class="good">Nothing looks wrong with this run.</p>' if story.steps else ""
+    items = (f"<li><b>{text(one.message)}</b> {text(one.fix.replace('RUN', str(story.path)))}</li>" for one in found)
+    return f'<h3>Health</h3><ul class="health">{"".join(items)}</ul>'
+
+
+def _spent(story: RunStory) -> str:
+    spent = story.measured.spending
+    words = f"{spent.steps} steps, {count(spent.rollouts)} rollouts, {count(spent.generated)} tokens generated"
+    share = story.measured.bonus_bites
+    return words if share is None else f"{words}; the bonus changed the advantages of {percent(share)} of the groups"
+
+
+def results_csv(stories: Sequence[RunStory]) -> str:
+    """Every result as a row, for other programs."""
+    file = io.StringIO()
+    out = csv.writer(file, lineterminator="\n")
+    out.writerow(("run", "arm", "seed", "data", "system", "pass_rate", "low", "high", "trials", "passes", "tokens"))
+    for story in stories:
+        for (data, system), result in sorted(story.measured.results.items()):
+            rate, (passes, tokens) = result.measured.pass_rate, cost(result)
+            limits = (rate.value, rate.low, rate.high) if rate else (None, None, None)
+            where = (story.path, story.measured.arm, story.measured.seed, data, system)
+            out.writerow((*where, *limits, result.measured.trials, 1 if passes == "one pass" else 2, round(tokens, 1)))
+    return file.getvalue()

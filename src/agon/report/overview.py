@@ -1,0 +1,103 @@
+"""What a folder of runs holds, one line per run: its state, how far it is, and its score."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from agon.errors import AgonError
+from agon.eval.systems import headline
+from agon.formatting import UNKNOWN, interval, rate
+from agon.rundir import RunDir
+from agon.rundir.find import runs_in
+from agon.rundir.records import read_record
+from agon.rundir.results import EvalResult
+
+State = Literal["running", "done", "stopped", "new", "damaged"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run, for a person."""
+
+    path: str
+    arm: str
+    base: str
+    state: State
+    progress: str
+    """Steps done, of how many where that is known."""
+    score: str
+    """On dev, at the first and the last evaluation."""
+    held_out: str
+    """What `agon eval` measured of what the arm deploys."""
+
+
+def overview(folder: Path) -> list[RunLine]:
+    """Every run in a folder, the one that was touched last at the end."""
+    runs = sorted(runs_in(folder), key=lambda path: (path / "config.yaml").stat().st_mtime)
+    return [run_line(path) for path in runs]
+
+
+def run_line(path: Path) -> RunLine:
+    """One run as a line."""
+    try:
+        run = RunDir.open(path)
+        config, points, steps = run.config, run.points, len(run.steps.records())
+    except AgonError:
+        return RunLine(str(path), UNKNOWN, UNKNOWN, "damaged", UNKNOWN, UNKNOWN, UNKNOWN)
+    total = total_steps(run)
+    score = UNKNOWN if not points else f"{rate(points[0].score)} -> {rate(points[-1].score)}"
+    return RunLine(
+        path=str(path),
+        arm=config.arm,
+        base=config.model.name,
+        state=_state(path, steps, total),
+        progress=f"{steps}" if total is None else f"{steps}/{total}",
+        score=score if len(points) != 1 else rate(points[0].score),
+        held_out=_held_out(path, headline(config.rules())),
+    )
+
+
+def total_steps(run: RunDir) -> int | None:
+    """Steps of the whole run, by its config and the number of its problems; None where the manifest has no count."""
+    config, problems = run.config, run.manifest.data.counts.get("train")
+    if problems is None:
+        return config.train.max_steps
+    whole = config.train.epochs * (problems // config.train.problems_per_step)
+    return min(whole, config.train.max_steps or whole)
+
+
+def is_running(path: Path) -> bool:
+    """Whether a process holds the run; nothing is written."""
+    try:
+        fd = os.open(path / ".lock", os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _state(path: Path, steps: int, total: int | None) -> State:
+    if is_running(path):
+        return "running"
+    if total is not None and steps >= total:
+        return "done"
+    return "stopped" if steps else "new"
+
+
+def _held_out(path: Path, system: str) -> str:
+    file = path / "evals" / "held_out" / f"{system}.json"
+    if not file.is_file():
+        return UNKNOWN
+    try:
+        return interval(read_record(file, EvalResult, fix="").measured.pass_rate)
+    except AgonError:
+        return UNKNOWN

@@ -1,0 +1,142 @@
+"""What one run has to tell on a page: its result in a sentence, its health, its curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agon.eval.intervals import t_interval
+from agon.eval.results import common_means
+from agon.eval.systems import TITLES
+from agon.formatting import count, interval, points
+from agon.report.charts import Chart, Series
+from agon.report.collect import HELD_OUT, MeasuredRun, read_run
+from agon.report.overview import RunLine, run_line
+from agon.rundir import RunDir
+from agon.rundir.health import Symptom, dev_change, symptoms
+from agon.rundir.records import StepRecord
+from agon.rundir.results import EvalResult, Interval, passes_of, tokens_of
+
+ORDER = ("ab", "ba", "self-refine", "self-cascade", "self-cascade-b", "a", "b", "moa", "base")
+DEV = {"a": "A alone", "b": "B alone", "ab": "A drafts, B answers", "ba": "B drafts, A answers"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """A run as a reader meets it."""
+
+    path: Path
+    measured: MeasuredRun
+    line: RunLine
+    steps: list[StepRecord]
+
+    @classmethod
+    def read(cls, path: Path) -> RunStory:
+        return cls(path, read_run(path), run_line(path), RunDir.open(path).steps.records())
+
+    @property
+    def name(self) -> str:
+        return f"{self.measured.arm}, seed {self.measured.seed}"
+
+    @property
+    def headline(self) -> EvalResult | None:
+        """The result that represents the run, if it was measured on held-out problems."""
+        return self.measured.results.get((HELD_OUT, self.measured.headline))
+
+    @property
+    def held_out(self) -> list[EvalResult]:
+        """What was measured on held-out problems, each system once."""
+        held = {system: result for (data, system), result in self.measured.results.items() if data == HELD_OUT}
+        return [held[name] for name in ORDER if name in held]
+
+    @property
+    def health(self) -> list[Symptom]:
+        return symptoms(self.steps, self.measured.points)
+
+    def verdict(self) -> str:
+        """The result in one or two sentences; or what to type to get one."""
+        moved = dev_change(self.measured.points)
+        on_dev = f" {str(moved).capitalize()}." if moved else ""
+        if (result := self.headline) is None or result.measured.pass_rate is None:
+            return f"Not evaluated on held-out problems yet: agon eval {self.path}.{on_dev}"
+        passes, tokens = cost(result)
+        measured = result.measured
+        told = f"{title(result).capitalize()}: {interval(measured.pass_rate)} of {measured.problems} held-out problems"
+        told += f" right, in {passes} and {count(tokens)} tokens per answer."
+        others = [f"{title(other)} {interval(other.measured.pass_rate)}" for other in self._one_pass()]
+        beside = f" In one pass: {'; '.join(others)}." if others and passes != "one pass" else ""
+        return f"{told}{beside}{self._gain()}{on_dev}"
+
+    def _one_pass(self) -> list[EvalResult]:
+        return [result for result in self.held_out if result.measured.tokens.draft is None]
+
+    def _gain(self) -> str:
+        """What the second pass is worth against the better policy alone, as far as the intervals tell."""
+        alone = [r for r in self._one_pass() if r.system in ("a", "b") and r.measured.pass_rate]
+        mine = self.headline and self.headline.measured.pass_rate
+        if not alone or not mine or cost(self.headline)[0] == "one pass":  # type: ignore[arg-type]
+            return ""
+        best = max(alone, key=lambda result: result.measured.pass_rate.value)  # type: ignore[union-attr]
+        gained = paired_difference(self.headline, best)  # type: ignore[arg-type]
+        tail = "" if gained.low is None or gained.low > 0 or (gained.high or 0) < 0 else ": no difference is shown"
+        return f" The second pass is worth {points(gained)} over {title(best)}, on the same problems{tail}."
+
+    def charts(self) -> Iterator[Chart]:
+        """Curves over training; those without data are empty."""
+        points_ = self.measured.points
+        dev = {
+            title: [
+                (p.step, rate) for p in points_ if name in p.systems and (rate := p.systems[name].pass_rate) is not None
+            ]
+            for name, title in DEV.items()
+        }
+        yield Chart("Right answers on dev", dev, percent=True)
+        yield Chart("Right answers in training", self._both("pass_rate"), percent=True)
+        yield Chart("Reward", self._both("reward_mean"))
+        yield Chart("Live groups", self._live(), percent=True)
+        yield Chart("Conversions and regressions", self._exchange(), percent=True)
+        yield Chart("Tokens per completion", self._both("tokens_mean"))
+
+    def _both(self, field: str) -> dict[str, Series]:
+        named = {"drafts": "standalone", "challenges": "competitive"}
+        return {
+            name: [
+                (record.step, value)
+                for record in self.steps
+                if (stream := getattr(record, place)) is not None and (value := getattr(stream, field)) is not None
+            ]
+            for name, place in named.items()
+        }
+
+    def _live(self) -> dict[str, Series]:
+        rows = [(record.step, record.standalone, record.competitive) for record in self.steps]
+        return {
+            "drafts": [(step, a.live_groups / a.groups) for step, a, _ in rows if a.groups],
+            "challenges": [(step, b.live_groups / b.groups) for step, _, b in rows if b is not None and b.groups],
+        }
+
+    def _exchange(self) -> dict[str, Series]:
+        rows = [(record.step, record.exchange) for record in self.steps if record.exchange]
+        return {
+            "wrong drafts converted": [(s, e.conversions / e.draft_wrong) for s, e in rows if e.draft_wrong],
+            "right drafts lost": [(s, e.regressions / e.draft_right) for s, e in rows if e.draft_right],
+        }
+
+
+def title(result: EvalResult) -> str:
+    """A system in words; the policy that refines itself is A unless it says otherwise."""
+    known = (
+        "A refines its own draft" if result.run.arm and result.system == "self-cascade" else TITLES.get(result.system)
+    )
+    return known or result.system
+
+
+def cost(result: EvalResult) -> tuple[str, float]:
+    """Passes in words, and tokens generated for one answer in all of them."""
+    return "one pass" if passes_of(result.measured) == 1 else "two passes", tokens_of(result.measured)
+
+
+def paired_difference(one: EvalResult, two: EvalResult) -> Interval:
+    """How much more the first solves than the second, with Student's interval over the problems that both answered."""
+    return t_interval([a - b for a, b in zip(*common_means(one.measured.outcomes, two.measured.outcomes), strict=True)])

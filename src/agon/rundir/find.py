@@ -1,0 +1,27 @@
+"""Find run directories in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agon.errors import RunDirError
+
+LISTED = 8
+"""Runs named when one does not exist."""
+
+
+def runs_in(folder: Path, depth: int = 3) -> list[Path]:
+    """The run directories in a folder and the folders in it, sorted; a run is not searched for more runs."""
+    if (folder / "config.yaml").is_file() and (folder / "manifest.json").is_file():
+        return [folder]
+    if depth == 0 or not folder.is_dir():
+        return []
+    inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [run for path in inside for run in runs_in(path, depth - 1)]
+
+
+def no_run(path: Path) -> RunDirError:
+    """The error about a run that does not exist, with the names of those that do."""
+    here = [str(run) for run in runs_in(path.parent, depth=1)]
+    fix = f"name one of: {', '.join(here[:LISTED])}" if here else "start one: agon train CONFIG"
+    return RunDirError(f"there is no run {path}", fix=fix)

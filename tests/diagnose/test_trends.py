@@ -1,0 +1,92 @@
+"""Rewards over the steps of a log, and differences that normalisation makes large."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agon.cli import main
+from agon.diagnose import diagnose, read
+from agon.diagnose.findings import findings, summary
+from agon.diagnose.trends import over_steps, thirds
+
+
+def log(path: Path, steps: int = 9) -> Path:
+    """Half of the groups are alive at first, none at the end; `format` rises from 0 to 1; a tiny term decides some."""
+    rows = []
+    for step in range(steps):
+        for group in range(4):
+            alive = group < 2 and step < 6
+            for k in range(4):
+                right = float(alive and k == 0)
+                tiny = 0.01 * k if group == 3 and step < 3 else 0.0
+                row = {"step": step, "prompt": f"p{group}", "reward_correct": right, "reward_tiny": tiny}
+                rows.append(row | {"reward_format": step / (steps - 1)})
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return path
+
+
+def test_dead_groups_and_means_are_followed_over_the_steps(tmp_path: Path) -> None:
+    (found,) = read(log(tmp_path / "log.jsonl"))
+    trend = over_steps(found)
+    assert [each.step for each in trend] == list(range(9))
+    assert (trend[0].dead, trend[4].dead, trend[8].dead) == (0.25, 0.5, 1.0)
+    assert trend[8].means[found.terms.index("reward_format")] == 1.0
+    assert "Dead groups rise from 25% in the first third of the steps to 100% in the last." in findings(diagnose(found))
+
+
+def test_levels_stand_in_the_table(tmp_path: Path) -> None:
+    (found,) = read(log(tmp_path / "log.jsonl"))
+    lines = {line.split()[0]: line.split() for line in summary(diagnose(found))[2:6]}
+    assert lines["term"][-5:] == ["mean", "min", "max", "early", "late"]
+    assert lines["reward_format"][-5:] == ["0.50", "0.00", "1.00", "0.12", "0.88"]
+
+
+def test_a_log_without_steps_has_no_trend(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(json.dumps({"prompt": "p", "reward": float(k)}) for k in range(4)))
+    (found,) = read(path)
+    assert over_steps(found) == ()
+    assert summary(diagnose(found))[2].split()[-1] == "max"
+
+
+def test_a_tiny_term_that_decides_groups_is_reported_where_it_is_amplified(tmp_path: Path) -> None:
+    (found,) = read(log(tmp_path / "log.jsonl"))
+    told = "`reward_tiny` decides 3 groups whose rewards differ by less than 10%"
+    assert any(sentence.startswith(told) for sentence in findings(diagnose(found)))
+    assert not any("10%" in sentence for sentence in findings(diagnose(found, "none")))
+
+
+def test_thirds_of_few_values() -> None:
+    assert thirds([1.0, 5.0]) == (1.0, 5.0)
+    assert thirds([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]) == (1.0, 9.0)
+
+
+LIGHT = """
+import sys
+for name in ("torch", "numpy", "scipy", "matplotlib", "transformers"):
+    sys.modules[name] = None
+from agon.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_the_page_has_plots_and_works_in_a_light_install(tmp_path: Path) -> None:
+    words = ["diagnose", str(log(tmp_path / "log.jsonl")), "--html", str(tmp_path / "page.html")]
+    done = subprocess.run([sys.executable, "-c", LIGHT, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert "Dead groups rise from 25%" in page
+    assert page.count("<figure>") == 2
+    assert "<script" not in page
+
+
+def test_a_page_that_cannot_be_written_is_answered_in_two_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["diagnose", str(log(tmp_path / "log.jsonl")), "--html", str(tmp_path / "none" / "x.html")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 2

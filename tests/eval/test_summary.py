@@ -1,0 +1,25 @@
+"""What an evaluation prints: short for a first reader, all of it when asked."""
+
+from __future__ import annotations
+
+from agon.eval.summary import summary
+from agon.rundir.results import RunFacts
+from tests.report.helpers import pair, results
+
+
+def test_the_short_summary_leaves_out_what_a_beginner_cannot_use() -> None:
+    held = results(RunFacts(name="one", seed=0, arm="agon", step=9), "agon:tiny")
+    both = pair(held["a"], held["b"])
+    short, full = summary(held, both), summary(held, both, full=True)
+    for word in ("Yule's Q", "cosine", "prefilled", "read wrong", "leaks"):
+        assert word not in short
+        assert word in full
+    assert short in full or short.splitlines()[0] in full
+
+
+def test_the_price_stands_beside_the_score() -> None:
+    held = results(RunFacts(name="one", seed=0, arm="agon", step=9), "agon:tiny")
+    scores = summary(held, None).split("intervals:")[0]
+    lines = {line.split("  ")[0]: line.split() for line in scores.splitlines()}
+    assert lines["A alone"][-2] == "1"
+    assert lines["A drafts, B answers"][-2] == "2"

@@ -1,0 +1,154 @@
+"""The report as one HTML page: result first, only what was measured, nothing that runs or loads."""
+
+from __future__ import annotations
+
+import csv
+import re
+import threading
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from agon.cli import main
+from agon.cli.watch import allowed, serve
+from agon.report.charts import POINTS, Chart, thin
+from agon.report.html_page import render_page, results_csv
+from agon.report.overview import overview
+from agon.report.run_story import RunStory
+from agon.rundir import RunDir
+from agon.rundir.lock import locked
+from tests.training.helpers.records import record
+
+from .helpers import make_match, make_study
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_study(tmp_path_factory.mktemp("one"), {"agon": 1})[0]
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> str:
+    return render_page([RunStory.read(run)])
+
+
+def test_the_page_says_the_result_first_and_has_only_sections_with_data(page: str, run: Path) -> None:
+    body = page.split("<main>")[1]
+    story = RunStory.read(run)
+    assert story.headline is not None
+    rate = story.headline.measured.pass_rate
+    assert rate is not None
+    assert body.index(f"{100 * rate.value:.1f}%") < body.index("<table") < body.index("<figure")
+    assert "two passes" in body
+    assert "missing" not in body
+    assert "<td></td>" not in body.split("</table>")[0].split("</thead>")[0]
+    empty = render_page([RunStory(run, story.measured, story.line, [])]).split("<main>")[1]
+    assert "Right answers in training" not in empty
+
+
+def test_a_run_that_was_not_evaluated_is_told_what_to_type(tmp_path: Path) -> None:
+    run = make_match(tmp_path).path
+    body = render_page([RunStory.read(run)]).split("<main>")[1]
+    assert f"Not evaluated on held-out problems yet: agon eval {run}." in body
+    assert "<h3>Held-out problems" not in body
+
+
+def test_health_stands_under_the_result(tmp_path: Path, run: Path) -> None:
+    story = RunStory.read(run)
+    wrong = [record(step, 0.0) for step in range(4)]
+    body = render_page([RunStory(run, story.measured, story.line, wrong)]).split("<main>")[1]
+    assert "0 of 512 answers right since the start" in body
+    assert body.index("0 of 512") < body.index("<table")
+
+
+def test_the_page_runs_nothing_and_loads_nothing(page: str) -> None:
+    assert "<script" not in page
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)=.?https?:", page)
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+def test_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
+    run = make_match(tmp_path).path
+    evil = run.rename(run.with_name("<img src=x onerror=alert(1)>"))
+    assert "<img" not in render_page([RunStory.read(evil)])
+
+
+def test_many_runs_are_side_by_side_with_their_price(tmp_path: Path) -> None:
+    paths = make_study(tmp_path, {"agon": 1, "grpo": 1})
+    body = render_page([RunStory.read(path) for path in paths]).split("<main>")[1]
+    assert body.index("is ahead") < body.index("<h2>Runs</h2>")
+    table = body.split("</table>")[0]
+    assert "two passes" in table
+    assert "one pass" in table
+
+
+def test_the_command_writes_page_tables_and_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_study(tmp_path, {"agon": 1})[0]
+    assert main(["report", str(run), "--no-figures"]) == 0
+    assert capsys.readouterr().out.startswith(f"{run / 'report.html'}  (open it in a browser")
+    assert (run / "report.html").read_text().startswith("<!doctype html>")
+    assert 'href="report/report.md"' in (run / "report.html").read_text()
+    rows = list(csv.DictReader((run / "report" / "results.csv").read_text().splitlines()))
+    assert {row["system"] for row in rows} >= {"ab", "ba", "a", "b"}
+    assert {row["passes"] for row in rows if row["system"] == "ab"} == {"2"}
+    assert results_csv([RunStory.read(run)]).splitlines()[0].startswith("run,arm,seed,data,system,pass_rate")
+
+
+def test_a_chart_needs_two_points_and_stays_small() -> None:
+    assert Chart("x", {"a": [(0, 0.5)]}).svg() == ""
+    long = [(float(n), n / 9000) for n in range(9000)]
+    assert len(thin(long)) <= POINTS + 1
+    assert thin(long)[-1] == long[-1]
+    drawn = Chart("<b>", {"a&b": long}, percent=True).svg()
+    assert "<b>" not in drawn
+    assert "a&amp;b" in drawn
+    assert "100%" in drawn
+
+
+def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_match(tmp_path / "runs" if (tmp_path / "runs").mkdir() is None else tmp_path)
+    (line,) = overview(tmp_path)
+    assert (line.state, line.held_out) == ("new", "-")
+    with locked(run.path / ".lock"):
+        assert overview(tmp_path)[0].state == "running"
+    (run.path / "manifest.json").write_text("{}")
+    assert overview(tmp_path)[0].state == "damaged"
+    assert main(["runs", str(tmp_path)]) == 0
+    assert "damaged" in capsys.readouterr().out
+    assert main(["runs", str(tmp_path / "none")]) == 0
+    assert "start one: agon train CONFIG" in capsys.readouterr().out
+
+
+def test_watch_serves_the_page_on_loopback_and_to_nobody_else(tmp_path: Path) -> None:
+    run = make_match(tmp_path)
+    server = serve(run.path)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert server.server_address[0] == "127.0.0.1"
+        assert "Not evaluated on held-out" in urllib.request.urlopen(f"{url}/").read().decode()
+        assert "<title>" in urllib.request.urlopen(f"{url}/match.html").read().decode()
+        for request in (
+            f"{url}/../config.yaml",
+            urllib.request.Request(f"{url}/", headers={"Host": "evil.example:80"}),
+        ):
+            with pytest.raises(urllib.error.HTTPError):
+                urllib.request.urlopen(request)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert not allowed("evil.example:80")
+    assert allowed("localhost:8000")
+
+
+def test_watch_refreshes_while_the_run_goes_on(tmp_path: Path) -> None:
+    from agon.cli.watch import report_page
+
+    run = make_match(tmp_path)
+    assert 'http-equiv="refresh"' not in report_page(run.path)
+    with RunDir(run.path).lock():
+        assert 'http-equiv="refresh"' in report_page(run.path)

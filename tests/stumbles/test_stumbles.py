@@ -1,0 +1,300 @@
+"""Where new users stumbled in their first hour, by number: what each command answers now, and its exit code.
+
+A case runs a command in a folder like that of a new user and compares the exit code and the first two lines. Stumbles
+about what a page or a picture shows have a test elsewhere; ELSEWHERE says which, and that it exists.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from agon.cli import main
+from agon.rundir import RunDir
+from tests.report.helpers import make_match
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, its exit code, and the first two lines of its answer; "..." at the end of a line stands for more."""
+
+    stumble: int
+    command: str
+    code: int
+    first: str
+    second: str = ""
+
+
+LOG = "out/completions/completions_00001.parquet"
+BOUTS = "name a run, or a parquet file in its bouts/ (copy it again if it is damaged)"
+CASES = (
+    Case(
+        1,
+        f"view {LOG}",
+        2,
+        f"error: {LOG} is not a file of bouts: it has no column arm, problem_id, question",
+        f"fix: {BOUTS}; the log of a different trainer: agon diagnose {LOG}",
+    ),
+    Case(1, "view notes.md", 2, "error: notes.md is not a whole parquet file: Parquet ...", f"fix: {BOUTS}"),
+    Case(
+        5,
+        "plan mine.yaml verifier=gone.py:correct",
+        2,
+        "error: cannot load verifier '{here}/gone.py:correct': FileNotFoundError: ...",
+        "fix: name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds",
+    ),
+    Case(5, "verify judge.py:correct --gold 42 'so it is 42'", 0, "right      correct   so it is 42"),
+    Case(5, "verify judge.py:correct --gold 42 'so it is 41'", 1, "wrong      wrong   so it is 41"),
+    Case(
+        8,
+        "view runs/demo --steps 90:95",
+        2,
+        "error: runs/demo has no bouts of these steps: it has steps 0 to 1",
+        "fix: agon view runs/demo --steps 0:1",
+    ),
+    Case(8, "view runs/demo --steps 1", 0, "runs/demo/match-step-1.html  (0.1 MB; open it in a browser, it needs ..."),
+    Case(
+        9,
+        "view runs/demo -o missing/x.html",
+        2,
+        "error: missing/x.html was not written: No such file or directory",
+        "fix: make that folder first, or name one that exists",
+    ),
+    Case(
+        10,
+        "train tabletop.yaml --out /proc/agon",
+        2,
+        "error: cannot create /proc/agon/agon-agon-tiny-s0: No such file or directory",
+        "fix: choose a place with --out DIR",
+    ),
+    Case(11, "plan nope.yaml", 2, "error: nope.yaml does not exist", "fix: name one of: mine.yaml, tabletop.yaml"),
+    Case(11, "plan runs", 2, "error: runs is a folder, not a config", "fix: write one first: agon init tabletop"),
+    Case(11, "train runs/nope --resume", 2, "error: there is no run runs/nope", "fix: name one of: runs/demo"),
+    Case(11, "eval runs/nope", 2, "error: there is no run runs/nope", "fix: name one of: runs/demo"),
+    Case(12, f"diagnose {LOG} {LOG.replace('1', '2')}", 0, "completions_00001.parquet and 1 more: 8 groups of 4..."),
+    Case(
+        13,
+        "diagnose out/trainer_state.json",
+        2,
+        "error: out/trainer_state.json holds means over batches, and no group can be seen in them",
+        "fix: train with log_completions=True, then: agon diagnose OUTPUT_DIR/completions",
+    ),
+    Case(
+        13,
+        "diagnose table.json",
+        0,
+        "table.json: 1 groups of 2, 2 rows; normalised by group mean ...",
+    ),
+    Case(
+        17,
+        "data check problems.jsonl",
+        2,
+        "error: 9 of 9 rows of problems.jsonl cannot be used: no field question, answer (it has problem, ...",
+        "fix: map its columns: `columns: {question: problem, answer: solution}` under its path in a config, or ...",
+    ),
+    Case(17, "data check problems.jsonl columns.question=problem columns.answer=solution", 0, "problems.jsonl: 9 ..."),
+    Case(18, "view runs/demo", 0, "runs/demo/match.html  (0.1 MB; open it in a browser, it needs no network)"),
+    Case(21, "explain live_groups", 0, "live_groups  (metric in steps.jsonl, StreamStats)", "  Groups with ..."),
+    Case(30, "explain peek", 0, "peek  (word)", "  What the rival sees: the summary, escaped, the answer withheld."),
+)
+ELSEWHERE = {
+    2: ("cli/test_demo.py", "test_the_conclusion_follows_from_the_numbers"),
+    4: ("rundir/test_health.py", "test_a_run_without_one_right_answer_is_reported_from_the_start"),
+    6: ("stumbles/test_stumbles.py", "test_a_light_install_says_what_to_install"),
+    7: ("stumbles/test_stumbles.py", "test_a_refused_start_leaves_nothing_behind"),
+    14: ("stumbles/test_stumbles.py", "test_a_single_term_is_not_called_the_only_signal"),
+    15: ("stumbles/test_stumbles.py", "test_overlap_of_generated_problems_is_said_to_be_expected"),
+    16: ("config/test_paths.py", "test_paths_are_relative_to_the_file"),
+    19: ("report/test_html_report.py", "test_the_page_says_the_result_first_and_has_only_sections_with_data"),
+    20: ("report/test_html_report.py", "test_the_page_says_the_result_first_and_has_only_sections_with_data"),
+    22: ("stumbles/test_stumbles.py", "test_a_terminal_gets_a_line_before_anything_is_loaded"),
+    23: ("eval/test_summary.py", "test_the_short_summary_leaves_out_what_a_beginner_cannot_use"),
+    24: ("stumbles/test_stumbles.py", "test_leaks_are_said_to_happen_by_chance"),
+    25: ("architecture/test_docs.py", "test_the_template_of_decisions_is_not_a_page"),
+    26: ("architecture/test_docs.py", "test_readme_shows_a_real_run"),
+    27: ("report/test_viewer.py", "test_the_page_opens_on_the_best_conversion"),
+    28: ("eval/test_compare.py", "test_the_price_stands_beside_the_gain"),
+    29: ("examples/test_examples.py", "test_the_docs_show_the_game_without_a_model"),
+    31: ("cli/test_matrix.py", "test_the_terminal_gets_text_and_the_file_markdown"),
+}
+DECIDED = {3: "agon plan --gpu is a capability of its own, not part of this table"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of somebody who has come from TRL with data and a verifier of their own."""
+    folder = tmp_path_factory.mktemp("desk")
+    (folder / "out" / "completions").mkdir(parents=True)
+    for step in (1, 2):
+        rows = [
+            {
+                "step": step,
+                "prompt": f"p{p}",
+                "completion": "c",
+                "correctness": float(i % 2),
+                "advantage": 1.0 - 2 * (i % 2),
+            }
+            for p in range(4)
+            for i in range(4)
+        ]
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"out/completions/completions_{step:05d}.parquet")
+    history = {"global_step": 3, "log_history": [{"step": 1, "loss": 0.1, "reward": 0.4}]}
+    (folder / "out" / "trainer_state.json").write_text(json.dumps(history))
+    table = {"columns": ["step", "prompt", "completion", "right"], "data": [[1, "p", "a", 1.0], [1, "p", "b", 0.0]]}
+    (folder / "table.json").write_text(json.dumps(table))
+    (folder / "notes.md").write_text("# notes\n" * 9)
+    (folder / "judge.py").write_text(
+        "def correct(problem, completion):\n    return problem.answer in completion.text\n"
+    )
+    lines = [json.dumps({"problem": f"What is {n} + 1?", "solution": str(n + 1)}) for n in range(9)]
+    (folder / "problems.jsonl").write_text("\n".join(lines))
+    shutil.copy(ROOT / "src/agon/recipes/tabletop.yaml", folder / "tabletop.yaml")
+    (folder / "mine.yaml").write_text("extends: tabletop.yaml\n")
+    (folder / "runs").mkdir()
+    run = make_match(folder / "runs").path
+    run.rename(folder / "runs" / "demo")
+    return folder
+
+
+@pytest.fixture
+def desk(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    copy = tmp_path / "desk"
+    shutil.copytree(made, copy)
+    monkeypatch.chdir(copy)
+    return copy
+
+
+def matches(line: str, wanted: str) -> bool:
+    return line.startswith(wanted[:-3]) if wanted.endswith("...") else line == wanted
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.stumble}: {case.command}")
+def test_the_answer_to_a_command(case: Case, desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(shlex.split(case.command))
+    out, err = capsys.readouterr()
+    lines = [*err.splitlines(), *out.splitlines()]
+    assert code == case.code
+    for wanted, line in zip((case.first, case.second), [*lines, "", ""], strict=False):
+        if wanted:
+            assert matches(line, wanted.replace("{here}", str(desk))), line
+
+
+def test_every_stumble_has_a_test() -> None:
+    covered = {case.stumble for case in CASES} | ELSEWHERE.keys() | DECIDED.keys()
+    assert covered == set(range(1, 32))
+
+
+@pytest.mark.parametrize("number", ELSEWHERE)
+def test_the_tests_that_are_elsewhere_exist(number: int) -> None:
+    file, name = ELSEWHERE[number]
+    body = ast.parse((ROOT / "tests" / file).read_text()).body
+    assert name in {node.name for node in body if isinstance(node, ast.FunctionDef)}
+
+
+LIGHT = """
+import sys
+for name in ("torch", "transformers", "peft", "trl", "accelerate", "numpy", "scipy", "safetensors", "matplotlib"):
+    sys.modules[name] = None
+from agon.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "words", ["train tabletop.yaml", "eval runs/demo", "demo", "report runs/demo", "ask runs/demo hi"]
+)
+def test_a_light_install_says_what_to_install(words: str, desk: Path) -> None:
+    answer = subprocess.run([sys.executable, "-c", LIGHT, *words.split()], capture_output=True, text=True)
+    error, fix = answer.stderr.splitlines()
+    assert answer.returncode == 2
+    assert "Traceback" not in answer.stderr
+    assert "not installed" in error or "needs" in error or "no pair" in error
+    assert fix.startswith(("fix: pip install -e '.[", "fix: train it first"))
+    assert not (desk / "runs" / "agon-agon-tiny-s0").exists()
+
+
+def test_a_refused_start_leaves_nothing_behind(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = sorted(desk.rglob("*"))
+    assert main(["train", "tabletop.yaml", "sampler.engine=scripted"]) == 2
+    assert "error: sampler.engine scripted cannot draw" in capsys.readouterr().err
+    assert sorted(desk.rglob("*")) == before
+
+
+def test_an_existing_run_is_named_as_such(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "tabletop.yaml", "--name", "demo"]) == 2
+    error, fix = capsys.readouterr().err.splitlines()
+    assert error == "error: runs/demo already exists"
+    assert fix == "fix: choose a different --name, or resume with: agon train runs/demo --resume"
+
+
+def test_a_single_term_is_not_called_the_only_signal(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", LOG]) == 0
+    assert "trained on nothing else" not in capsys.readouterr().out
+
+
+def test_a_correctness_that_is_always_0_is_not_to_be_dropped(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"step": 1, "prompt": "p", "reward_correct": 0.0, "reward_format": float(n % 2)} for n in range(8)]
+    Path("log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert main(["diagnose", "log.jsonl"]) == 0
+    told = capsys.readouterr().out
+    assert "`reward_correct` never varies within a group" in told
+    assert "always 0: nothing ever earns it. If it pays right answers, keep it" in told
+
+
+def test_overlap_of_generated_problems_is_said_to_be_expected(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", "tabletop.yaml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (
+        lines[-1] == "  expected: generated problems share the wording of their template; no question is in two splits"
+    )
+
+
+def test_leaks_are_said_to_happen_by_chance() -> None:
+    page = (ROOT / "src/agon/report/assets/page.html").read_text()
+    assert "a short number may do so by chance" in page
+
+
+def test_a_terminal_gets_a_line_before_anything_is_loaded(
+    desk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for words in (["plan", "tabletop.yaml"], ["eval", "runs/nope"], ["train", "runs/nope", "--resume"]):
+        main(words)
+        assert capsys.readouterr().err.splitlines()[0].endswith("...")
+
+
+def test_ones_own_verifier_is_trusted_where_it_was_run_and_nowhere_else(
+    desk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from agon.config import load_config
+    from agon.errors import InputError
+    from agon.eval.consent import check_consent
+    from agon.rundir.own import remember
+
+    (desk / "mine.yaml").write_text("extends: tabletop.yaml\nverifier: judge.py:correct\n")
+    config = load_config("mine.yaml")
+    run = RunDir.create(desk / "runs", "mine", config)
+    with pytest.raises(InputError, match="is code, and would be imported"):
+        check_consent(run.path, config, [], {})
+    remember(run.path / "config.yaml", desk / "judge.py")
+    check_consent(run.path, config, [], {})
+    (desk / "judge.py").write_text("def correct(problem, completion):\n    return True\n")
+    with pytest.raises(InputError, match=r"judge\.py has changed since") as refused:
+        check_consent(run.path, config, [], {})
+    assert refused.value.fix.endswith(f"agon eval {run.path} verifier={desk / 'judge.py'}:correct")
+    check_consent(run.path, config, [f"verifier={config.verifier}"], {})
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+    with pytest.raises(InputError, match="is code, and would be imported"):
+        check_consent(run.path, config, [], {})
