@@ -43,7 +43,7 @@ def columns(rival: float, itself: float, grpo: float, apart: float) -> DemoResul
     [
         ((0.5, 0.3, 0.3, 0.4), "gain from reading each other", "and beat GRPO"),
         ((0.3, 0.3, 0.3, 0.4), "are not shown to gain", "and are not shown to differ from GRPO"),
-        ((0.2, 0.4, 0.5, 0.4), "lose by it", "and fall behind GRPO"),
+        ((0.2, 0.4, 0.5, 0.4), "lose by reading each other", "and fall behind GRPO"),
     ],
 )
 def test_the_conclusion_follows_from_the_numbers(

@@ -99,3 +99,26 @@ def test_a_strangers_run_reads_no_other_config(stranger: Path) -> None:
     file.write_text(file.read_text() + "extends: ../secret.yaml\n")
     with pytest.raises(InputError, match="extends"):
         module.train(stranger, resume=True)
+
+
+def test_the_last_lines_say_whether_dev_moved_and_what_looks_wrong(tmp_path: Path) -> None:
+    from agon.cli.train import closing
+    from tests.training.helpers.records import counts, record
+
+    def points(first: float, last: float) -> list:
+        facts = [{"step": 0, "score": first}, {"step": 9, "score": last}]
+        return [POINT.model_copy(update={**each, "systems": {"ab": counts(200, 100)}}) for each in facts]
+
+    run = runs.new_run(tmp_path)
+    run.write_points(points(0.3, 0.6))
+    done, *more = closing(run)
+    assert done.endswith("holds the last pair; dev rose: 0.30 -> 0.60 (200 answers)")
+    assert [line.split(":")[0] for line in more] == ["next"]
+    run.write_points(points(0.3, 0.31))
+    for step in range(4):
+        run.steps.append(record(step, 0.0))
+    done, *warnings, last = closing(run)
+    assert "dev" not in done.rpartition("/pair")[2]
+    told = [line.split(":")[1].strip() for line in warnings]
+    assert told == ["0 of 512 answers right since the start", "dev did not move"]
+    assert last.startswith(f"next: agon eval {run.path}")

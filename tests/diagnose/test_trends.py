@@ -90,3 +90,12 @@ def test_a_page_that_cannot_be_written_is_answered_in_two_lines(
 ) -> None:
     assert main(["diagnose", str(log(tmp_path / "log.jsonl")), "--html", str(tmp_path / "none" / "x.html")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_a_group_that_lives_without_the_term_is_not_decided_by_it(tmp_path: Path) -> None:
+    small = [{"prompt": "p", "reward_x": 0.01 * k, "reward_y": 0.01 * (k % 2)} for k in range(4)]
+    large = [{"prompt": "q", "reward_x": float(k), "reward_y": 0.0} for k in range(4)]
+    path = tmp_path / "log.jsonl"
+    path.write_text("\n".join(map(json.dumps, small + large)))
+    (found,) = read(path)
+    assert [term.amplified for term in diagnose(found).terms] == [0, 0]

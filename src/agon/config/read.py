@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,6 +19,8 @@ from typing import Any
 import yaml
 
 Key = tuple[str, ...]
+Values = dict[str, Any]
+"""What a file writes: values of any type, by key; the validator decides what they may be."""
 VERIFIER_FILE = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
 """A verifier in a file of the user: `judge.py:correct`."""
 
@@ -71,12 +73,12 @@ def read(path: str, below: tuple[str, ...] = ()) -> Written:
     return _extended(written, path, below)
 
 
-def anchored(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def anchored(values: Values, folder: Path) -> Values:
     """The values of a config with its relative paths made absolute: they are meant relative to `folder`."""
     return with_paths(values, lambda path: os.path.normpath((folder / path).absolute()))
 
 
-def portable(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def portable(values: Values, folder: Path) -> Values:
     """The same with paths below the current directory made relative to `folder`: they may move together."""
     here = Path.cwd()
 
@@ -86,9 +88,9 @@ def portable(values: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return with_paths(values, relative)
 
 
-def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
+def with_paths(values: Values, change: Callable[[str], str]) -> Values:
     """A copy in which every path is changed: problems, a verifier's file, adapters to start from, a base's folder."""
-    copy: dict[str, Any] = deepcopy(dict(values))
+    copy: Values = deepcopy(dict(values))
     model, init = _section(copy, "model"), _section(_section(copy, "model"), "init")
     for source in map(partial(_section, _section(copy, "data")), _section(copy, "data")):
         _change(source, "path", lambda path: bool(path), change)
@@ -99,12 +101,12 @@ def with_paths(values: Mapping[str, Any], change: Callable[[str], str]) -> dict[
     return copy
 
 
-def _section(values: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _section(values: Values, name: str) -> Values:
     section = values.get(name)
     return section if isinstance(section, dict) else {}
 
 
-def _change(section: dict[str, Any], key: str, holds: Callable[[str], bool], change: Callable[[str], str]) -> None:
+def _change(section: Values, key: str, holds: Callable[[str], bool], change: Callable[[str], str]) -> None:
     if isinstance(value := section.get(key), str) and holds(value):
         section[key] = change(value)
 

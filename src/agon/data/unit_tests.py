@@ -1,8 +1,10 @@
-"""The tests of a row, in any of the forms that a file holds them in; ValueError with the reason if they cannot judge.
+"""The tests of a row, in any of the forms that a file holds them in:
 
-[["1 2", "3"], ["40 2", "42"]]                    pairs of input and output
-{"cases": [["1 2", "3"]], "public": 1, "time_limit": 2.0, "memory_limit": 268435456, "tolerance": 1e-6}
-'[["1 2", "3"]]'                                  either as JSON text: all that a CSV file can hold
+    [["1 2", "3"], ["40 2", "42"]]      pairs of input and output
+    {"cases": [["1 2", "3"]], "public": 1, "time_limit": 2.0, "memory_limit": 268435456, "tolerance": 1e-6}
+    '[["1 2", "3"]]'                    either as JSON text: all that a CSV file can hold
+
+Tests that cannot judge a program are a ValueError with the reason.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _json_lines(path: Path) -> Iterable[LogLine]:
     return _each_line(path)
 
 
-def _json_object(path: Path) -> Mapping[str, Any] | None:
+def _json_object(path: Path) -> LogLine | None:
     """The one object that a file is; None for one of many lines."""
     try:
         value = json.loads(path.read_bytes())
@@ -106,7 +106,7 @@ def _json_object(path: Path) -> Mapping[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _table(path: Path, whole: Mapping[str, Any]) -> Iterable[LogLine]:
+def _table(path: Path, whole: LogLine) -> Iterable[LogLine]:
     """The rows of a table as W&B stores it: names of columns, and rows of values."""
     if "log_history" in whole:
         fix = "train with log_completions=True, then: agon diagnose OUTPUT_DIR/completions"

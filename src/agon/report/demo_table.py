@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from agon.eval.intervals import t_interval
+from agon.eval.measures import graded_only
 from agon.formatting import UNKNOWN, count, percent, points, table
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult, Interval, passes_of, tokens_of
@@ -53,9 +54,9 @@ class DemoResults:
 
     def means(self, column: str, systems: Sequence[str]) -> dict[str, float]:
         """By problem: the mean over some systems."""
-        outcomes = [self.columns[column][name].measured.outcomes for name in systems]
-        graded = [{key: fmean(known) for key, each in one.items() if (known := _known(each))} for one in outcomes]
-        return {key: fmean(one[key] for one in graded) for key in graded[0] if all(key in one for one in graded)}
+        graded = [graded_only(self.columns[column][name].measured.outcomes) for name in systems]
+        shared = [problem for problem in graded[0] if all(problem in each for each in graded)]
+        return {problem: fmean(fmean(each[problem]) for each in graded) for problem in shared}
 
     def difference(self, one: tuple[str, Sequence[str]], two: tuple[str, Sequence[str]]) -> Interval:
         """How many more problems the first solves, paired by problem."""
@@ -65,10 +66,6 @@ class DemoResults:
 
 def _read(folder: Path) -> dict[str, EvalResult]:
     return {file.stem: read_record(file, EvalResult, fix="") for file in folder.glob("*.json") if file.stem != "pair"}
-
-
-def _known(samples: Sequence[bool | None]) -> list[bool]:
-    return [sample for sample in samples if sample is not None]
 
 
 def _only(results: Mapping[str, EvalResult], name: str) -> dict[str, EvalResult]:
@@ -87,12 +84,10 @@ def demo_table(results: DemoResults) -> str:
 
 
 def _cell(result: EvalResult | None, column: str) -> str:
-    hidden = result is None or result.measured.pass_rate is None or (column == "agon" and result.system == "base")
-    return UNKNOWN if hidden or result is None or result.measured.pass_rate is None else percent(_rate(result))
-
-
-def _rate(result: EvalResult) -> float | None:
-    return result.measured.pass_rate.value if result.measured.pass_rate else None
+    """A rate; the base is the same in every column and stands in the first."""
+    if result is None or result.measured.pass_rate is None or (result.system == "base" and column != "before"):
+        return UNKNOWN
+    return percent(result.measured.pass_rate.value)
 
 
 def conclusion(results: DemoResults) -> str:
@@ -101,13 +96,14 @@ def conclusion(results: DemoResults) -> str:
     itself, apart = results.rate("agon", ITSELF), results.rate("plain pair", RIVAL)
     reading = results.difference(("agon", RIVAL), ("agon", ITSELF))
     against = results.difference(("agon", RIVAL), ("GRPO", ("self-cascade",)))
-    first = {1: "gain from reading each other", 0: "are not shown to gain from reading each other", -1: "lose by it"}
+    first = {1: "gain from", 0: "are not shown to gain from", -1: "lose by"}
     second = {1: "and beat", 0: "and are not shown to differ from", -1: "and fall behind"}
     return (
-        f"Two policies that were taught different things {first[sign(reading)]}: they answer {percent(pair)} right "
-        f"after reading their rival and {percent(itself)} after reading themselves ({points(reading)}), "
-        f"{second[sign(against)]} GRPO on as many rollouts, which answers {percent(grpo)} in as many passes "
-        f"({points(against)}); a pair that was trained apart and meets only now answers {percent(apart)}."
+        f"Two policies that were taught different things {first[sign(reading)]} reading each other: they answer "
+        f"{percent(pair)} right after reading their rival and {percent(itself)} after reading themselves "
+        f"({points(reading)}), {second[sign(against)]} GRPO on as many rollouts, which answers "
+        f"{percent(grpo)} in as many passes ({points(against)}); "
+        f"a pair that was trained apart and meets only now answers {percent(apart)}."
     )
 
 

@@ -72,31 +72,32 @@ class RunStory:
         return [result for result in self.held_out if result.measured.tokens.draft is None]
 
     def _gain(self) -> str:
-        """What the second pass is worth against the better policy alone, as far as the intervals tell."""
-        alone = [r for r in self._one_pass() if r.system in ("a", "b") and r.measured.pass_rate]
-        mine = self.headline and self.headline.measured.pass_rate
-        if not alone or not mine or cost(self.headline)[0] == "one pass":  # type: ignore[arg-type]
+        """What the second pass is worth against the better policy alone, on the problems that both answered."""
+        result = self.headline
+        alone = [r for r in self._one_pass() if r.system in ("a", "b") and r.measured.correct]
+        if result is None or passes_of(result.measured) == 1 or not alone:
             return ""
-        best = max(alone, key=lambda result: result.measured.pass_rate.value)  # type: ignore[union-attr]
-        gained = paired_difference(self.headline, best)  # type: ignore[arg-type]
-        tail = "" if gained.low is None or gained.low > 0 or (gained.high or 0) < 0 else ": no difference is shown"
+        best = max(alone, key=lambda other: other.measured.correct / other.measured.trials)
+        gained = paired_difference(result, best)
+        if gained is None:
+            return ""
+        unclear = gained.low is not None and gained.high is not None and gained.low <= 0 <= gained.high
+        tail = ": no difference is shown" if unclear else ""
         return f" The second pass is worth {points(gained)} over {title(best)}, on the same problems{tail}."
 
     def charts(self) -> Iterator[Chart]:
         """Curves over training; those without data are empty."""
-        points_ = self.measured.points
-        dev = {
-            title: [
-                (p.step, rate) for p in points_ if name in p.systems and (rate := p.systems[name].pass_rate) is not None
-            ]
-            for name, title in DEV.items()
-        }
+        dev = {name: self._dev(system) for system, name in DEV.items()}
         yield Chart("Right answers on dev", dev, percent=True)
         yield Chart("Right answers in training", self._both("pass_rate"), percent=True)
         yield Chart("Reward", self._both("reward_mean"))
         yield Chart("Live groups", self._live(), percent=True)
         yield Chart("Conversions and regressions", self._exchange(), percent=True)
         yield Chart("Tokens per completion", self._both("tokens_mean"))
+
+    def _dev(self, system: str) -> Series:
+        counted = [(point.step, point.systems.get(system)) for point in self.measured.points]
+        return [(step, rate) for step, counts in counted if counts and (rate := counts.pass_rate) is not None]
 
     def _both(self, field: str) -> dict[str, Series]:
         named = {"drafts": "standalone", "challenges": "competitive"}
@@ -125,11 +126,10 @@ class RunStory:
 
 
 def title(result: EvalResult) -> str:
-    """A system in words; the policy that refines itself is A unless it says otherwise."""
-    known = (
-        "A refines its own draft" if result.run.arm and result.system == "self-cascade" else TITLES.get(result.system)
-    )
-    return known or result.system
+    """A system in words; of a trained run, the policy that refines itself is A unless its name says otherwise."""
+    if result.run.arm and result.system == "self-cascade":
+        return "A refines its own draft"
+    return TITLES.get(result.system, result.system)
 
 
 def cost(result: EvalResult) -> tuple[str, float]:
@@ -137,6 +137,7 @@ def cost(result: EvalResult) -> tuple[str, float]:
     return "one pass" if passes_of(result.measured) == 1 else "two passes", tokens_of(result.measured)
 
 
-def paired_difference(one: EvalResult, two: EvalResult) -> Interval:
+def paired_difference(one: EvalResult, two: EvalResult) -> Interval | None:
     """How much more the first solves than the second, with Student's interval over the problems that both answered."""
-    return t_interval([a - b for a, b in zip(*common_means(one.measured.outcomes, two.measured.outcomes), strict=True)])
+    first, second = common_means(one.measured.outcomes, two.measured.outcomes)
+    return t_interval([a - b for a, b in zip(first, second, strict=True)]) if first else None
