@@ -231,8 +231,11 @@ HEAVY: list[Mutation] = [
     *edits(
         "engine/hf.py", [HF + "::test_log_probs_are_those_of_the_version_that_was_asked", HF + "::test_every_completion_says_which_version_made_it",
                          HF + "::test_the_same_seed_gives_the_same_completion_whatever_shares_the_batch", HF + "::test_top_p_draws_from_the_nucleus_only",
-                         HF + "::test_a_completion_ends_at_its_stop_token_or_at_its_cap"],
+                         HF + "::test_a_completion_ends_at_its_stop_token_or_at_its_cap",
+                         HF + "::test_drawing_leaves_the_weights_of_the_base_as_they_were_to_the_bit",
+                         HF + "::test_a_policy_draws_from_its_own_adapter_whatever_was_loaded_last"],
         ("hf serves the latest slot", "self._peft.set_adapter(self._slots[version])", "self._peft.set_adapter([*self._slots.values()][-1])"),
+        ("hf merges the latest slot", "with self._merged(self._slots[version]):", "with self._merged([*self._slots.values()][-1]):"),
         ("hf: rows share a seed", "manual_seed(seed) for seed in seeds]", "manual_seed(seeds[0]) for seed in seeds]"),
         ("hf: the stop token is not learnt", "length = room if end is None else end + 1", "length = room if end is None else max(end, 1)"),
         ("hf: log-probs of the noise", "logps.gather(1, noisy.argmax", "noisy.gather(1, noisy.argmax"),

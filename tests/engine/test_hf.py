@@ -151,6 +151,20 @@ def test_drawing_leaves_the_weights_of_the_base_as_they_were_to_the_bit(sampler:
     assert [one.text for one in draw(sampler, request(1, BASE), request(1), request(1, Policy.B))] == texts
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_policy_draws_from_its_own_adapter_whatever_was_loaded_last(folder: Path, dtype: str) -> None:
+    """In half precision adapters are not merged: a path of its own."""
+    texts = []
+    for last in ("b@000000-two", "a@000000-one"):
+        made = HFSampler(str(folder / "base"), dtype=dtype)
+        for version in sorted(("a@000000-one", "b@000000-two"), key=lambda name: name == last):
+            made.publish(Version(version), folder / version.rpartition("-")[2])
+        texts.append([one.text for one in draw(made, request(1), request(1, Policy.B), request(1, BASE))])
+        made.close()
+    assert texts[0] == texts[1]
+    assert len(set(texts[0])) == 3
+
+
 def test_a_batch_holds_a_limited_number_of_tokens(sampler: HFSampler, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
     monkeypatch.setattr(
