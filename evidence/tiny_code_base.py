@@ -29,7 +29,7 @@ from tiny_base import Measured, play, show
 SEED = 20_000
 PLAIN = Sampling(temperature=1.0, max_tokens=80)
 PASS = (0.10, 0.50)
-WELL_FORMED, LIVE, GAIN = 0.85, 0.50, 0.05
+WELL_FORMED, LIVE, GAIN = 0.90, 0.50, 0.05
 
 
 def right_recap(problem: Problem) -> str:
