@@ -81,7 +81,7 @@ def evaluated(pair: Pair) -> Bout:
     """What an evaluation of the same pair draws on the same question."""
     problem = Problem(content_id(QUESTION), QUESTION, "7")
     machine = Evaluator(pair._sampler, wrong, pair.settings.sampling, pair.settings.max_peek_tokens, pair.settings.seed)
-    return asyncio.run(machine.bout(problem, 0, pair.system))
+    return pair._bridge.call(machine.bout(problem, 0, pair.system))  # a sampler belongs to one event loop
 
 
 def test_it_answers_as_it_was_evaluated(pair: Pair) -> None:
@@ -93,7 +93,9 @@ def test_it_answers_as_it_was_evaluated(pair: Pair) -> None:
     assert answer.generated_tokens == sum(rollout.completion.generated_tokens for rollout in bout.rollouts)
 
 
-def test_pieces_add_up_to_both_stages(pair: Pair) -> None:
+def test_pieces_add_up_to_both_stages(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agon.engine.watch.INTERVAL", 0.0)
+
     async def collect() -> list[Piece | Answer]:
         return [piece async for piece in pair.stream(QUESTION)]
 
