@@ -29,8 +29,9 @@ from _lib import ROOT, arguments, verdict
 EXTRA_SOURCES = ("evidence/_hostile_run.py", "evidence/_hostile_programs.py", "src/agon/sandbox")
 USER = 60699
 """The uid of the unprivileged start: one that nobody has."""
-CPU_LIMIT, NOTICE = 0.5, 0.5
-"""CPU seconds that a program may use, and that may pass until the supervisor has noticed."""
+CPU_LIMIT, NOTICE, BUSY = 0.5, 0.5, 1.5
+"""CPU seconds that a program may use, and that may pass until the supervisor has noticed: alone, and beside the tests
+that run at the same time as a quick version."""
 UNSTOPPABLE = {"P4 memory over six processes"}
 """What needs a cgroup."""
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -99,13 +100,13 @@ def result(done: subprocess.CompletedProcess[str]) -> dict[str, object]:
     return printed
 
 
-def faults(start: Start, found: dict[str, object]) -> dict[str, list[str]]:
+def faults(start: Start, found: dict[str, object], notice: float) -> dict[str, list[str]]:
     """What went wrong, by program."""
     wrong: dict[str, list[str]] = {}
     for name, record in found["records"].items():  # type: ignore[attr-defined]
         told = [f"escaped: {what}" for what in record["escaped"][:3]] + (["paid"] if record["paid"] else [])
         told += ["the machine failed"] if record["endings"] == ["infra"] else []
-        told += [f"{record['cpu']:.2f} CPU seconds"] if record["cpu"] > CPU_LIMIT + NOTICE else []
+        told += [f"{record['cpu']:.2f} CPU seconds"] if record["cpu"] > CPU_LIMIT + notice else []
         if told and not (start.memory == "per_process" and name in UNSTOPPABLE):
             wrong[name] = told
     return wrong
@@ -131,7 +132,7 @@ def main() -> None:
     late = 0.0
     for start in starts(quick):
         found = attack(start, names, (40 if quick else 2000) if not columns else 0)
-        columns[start.name] = faults(start, found)
+        columns[start.name] = faults(start, found, BUSY if quick else NOTICE)
         survivors[start.name] = len(found["survivors"])  # type: ignore[arg-type]
         mixed = mixed or found["mixed"]  # type: ignore[assignment]
         if start.backend == "bwrap":

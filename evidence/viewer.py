@@ -148,7 +148,7 @@ def main() -> None:
         folder = Path(name)
         run = make_run(folder, BOUTS, script)
         began = time.perf_counter()
-        page = write_viewer(open_source(run.path), folder / "page.html")
+        page = write_viewer(open_source(run.path), folder / "page.html").path
         print(f"{BOUTS} bouts in {page.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - began:.1f} s")
         value, caught = measure(page, folder, quick)
     judged = {name: goal for name, goal in GOAL.items() if not (quick and name in TIMES)}
