@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -80,6 +81,16 @@ class Bench:
                 logps = self.pair.model(ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
             scored.append(logps.gather(1, torch.tensor(row.completion_ids).unsqueeze(1)).squeeze(1).tolist())
         return scored
+
+
+def write_zeros(source: Path, folder: Path) -> Path:
+    """The bare base as an adapter: that in `source` with all weights zero, in `folder`."""
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+    weights = load_file(source / "adapter_model.safetensors")
+    save_file({name: 0 * tensor for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
+    return folder
 
 
 def random_checkpoint(folder: Path, **sizes: Any) -> Path:

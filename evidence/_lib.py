@@ -41,6 +41,15 @@ def data_dir() -> Path | None:
     return folder if folder.is_dir() else None
 
 
+def smollm2(folder: Path) -> Path:
+    """The checkpoint of SmolLM2-135M that AGON_SMOLLM2 names, or one that is made in `folder`, once."""
+    if named := os.environ.get("AGON_SMOLLM2"):
+        return Path(named).resolve()
+    if not (folder / "config.json").exists():
+        subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], check=True, stdout=sys.stderr)
+    return folder
+
+
 def percentile(values: Sequence[float], q: float) -> float:
     """The q-th percentile (0 to 100), interpolated between neighbours."""
     if not values:

@@ -12,18 +12,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean, pstdev
+from statistics import fmean
 from typing import Any
 
-from _lib import ROOT, data_dir
+from _engine import write_zeros
+from _lib import ROOT, data_dir, smollm2
 from agon.config import Config, load_config
 from agon.engine.synthetic import rollout, stream
+from agon.game.advantage import advantages
 from agon.protocols import Tokens, Update
 from agon.types import Message, Policy, Prompt, Quote, Sampling, Stream, Version, seed_for
 
@@ -40,7 +40,7 @@ GOAL = {"late": 0.95, "ignored": 1.0, "swapped": 1.0, "rounds": ROUNDS, "healthy
 
 def prove(root: Path) -> dict[str, Any]:
     """Train to the end, or on from where it was interrupted, and count."""
-    base = checkpoint(root / "base")
+    base = smollm2(root / "base")
     check_settings(root / "settings", settings(recipe(base)))
     bench = Bench(root, base, make_learner(base), questions())
     if saved := sorted((root / "states").glob("[0-9]*[0-9]")):
@@ -175,13 +175,8 @@ class Bench:
 
     def _zeros(self, version: Version) -> Any:
         """The bare base, as an adapter of zeros."""
-        from safetensors.torch import load_file, save_file
-
         source = self.sampler.folder_of(version)
-        folder = source.with_name(f"{source.name}-zeros")
-        shutil.copytree(source, folder, dirs_exist_ok=True)
-        weights = load_file(source / "adapter_model.safetensors")
-        save_file({name: 0 * tensor for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
+        folder = write_zeros(source, source.with_name(f"{source.name}-zeros"))
         zeros = Version.of(Policy.A, int(source.name[:3]), "zeros")
         self.sampler._bridge.call(self.sampler.fleet.engine.load(zeros, folder))
         return self.sampler.fleet.engine._adapters.pop(zeros)
@@ -232,19 +227,9 @@ class Bench:
 
 def group_of(policy: Policy, rows: Sequence[tuple[Tokens, float]]) -> Iterator[Any]:
     """A group with its advantages."""
-    rewards = [reward for _, reward in rows]
-    mean, spread = fmean(rewards), pstdev(rewards)
-    for index, (tokens, reward) in enumerate(rows):
-        yield rollout(policy, index, tokens, (reward - mean) / (spread + 1e-4))
-
-
-def checkpoint(folder: Path) -> Path:
-    """The folder that AGON_SMOLLM2 names, or a checkpoint made in `folder`."""
-    if named := os.environ.get("AGON_SMOLLM2"):
-        return Path(named).resolve()
-    if not (folder / "config.json").exists():
-        subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], check=True, stdout=sys.stderr)
-    return folder
+    found = advantages([reward for _, reward in rows])
+    for index, ((tokens, _), advantage) in enumerate(zip(rows, found, strict=True)):
+        yield rollout(policy, index, tokens, advantage)
 
 
 def recipe(base: Path) -> Config:

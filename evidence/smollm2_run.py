@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 from statistics import fmean, linear_regression
 from typing import Any
 
-from _lib import ROOT, arguments, verdict
+from _lib import ROOT, arguments, smollm2, verdict
 from agon import RunDir, train
 from agon.rundir.records import StepRecord, Timing
 
@@ -50,7 +49,7 @@ def main() -> None:
     args = arguments(__doc__)
     with tempfile.TemporaryDirectory(prefix="agon-smollm2-") as scratch:
         root = Path(scratch)
-        changes = QUICK if args.quick else [f"model.name={checkpoint(root / 'base')}"]
+        changes = QUICK if args.quick else [f"model.name={smollm2(root / 'base')}"]
         code, memory = train_watched(root, changes)
         if code:
             verdict(CLAIM, {"exit code": code}, {"exit code": 0}, holds=False)
@@ -75,14 +74,6 @@ def main() -> None:
         learner_mib=[round(learner) for learner, _ in memory],
         engine_mib=[round(engine) for _, engine in memory],
     )
-
-
-def checkpoint(folder: Path) -> Path:
-    """The folder that AGON_SMOLLM2 names, or a checkpoint made now."""
-    if named := os.environ.get("AGON_SMOLLM2"):
-        return Path(named).resolve()
-    subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], check=True, stdout=sys.stderr)
-    return folder
 
 
 def train_watched(root: Path, changes: Sequence[str]) -> tuple[int, list[tuple[float, float]]]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from _engine import RANK, TINY, Bench, bench, build, random_checkpoint
+from _engine import RANK, TINY, Bench, bench, build, random_checkpoint, write_zeros
 from _lib import arguments, verdict
 from _server import vllm_server
 from _stale_bf16 import GOAL, holds, prove
@@ -149,18 +149,10 @@ def swapped(table: Bench, versions: dict[Policy, Version]) -> None:
 
 def ignored(table: Bench, versions: dict[Policy, Version]) -> None:
     """The engine answers requests for B with the bare base: its adapter holds zeros."""
-    from safetensors.torch import load_file, save_file
-
     adapters, b = table.sampler.fleet.engine._adapters, versions[Policy.B]
-    source = table.sampler.folder_of(b)
     table.count += 1
     zeros = Version.of(Policy.B, table.count, "zeros")
-    folder = table.root / zeros
-    folder.mkdir()
-    (folder / "adapter_config.json").write_bytes((source / "adapter_config.json").read_bytes())
-    weights = {name: 0 * tensor for name, tensor in load_file(source / "adapter_model.safetensors").items()}
-    save_file(weights, folder / "adapter_model.safetensors")
-    load(table, zeros, folder)
+    load(table, zeros, write_zeros(table.sampler.folder_of(b), table.root / zeros))
     adapters[b] = adapters[zeros]
 
 

@@ -21,6 +21,11 @@ class Tokens:
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None = None
 
+    @property
+    def size(self) -> int:
+        """How many ids there are, of the prompt and of the completion."""
+        return len(self.prompt_ids) + len(self.completion_ids)
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Literal
 
@@ -57,6 +58,8 @@ def quieten(path: str) -> None:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     if Path(path).is_dir():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        if "transformers" in sys.modules:  # it has read the variable already
+            sys.modules["transformers"].utils.logging.disable_progress_bar()
 
 
 def context_of(config: Config, peeks: int = 1) -> int:

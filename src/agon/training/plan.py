@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agon.arms import ARMS
-from agon.config import Config, Data, Source
+from agon.config import Config, Data, Source, Train
 from agon.data import splits
 from agon.engine.build import base_path
 from agon.engine.linear_attention import EXTRA, is_too_slow
@@ -154,13 +154,13 @@ def _bonus(config: Config, counts: Counts) -> Section:
 def _learner(config: Config, counts: Counts) -> Section:
     game, train = config.rules(), config.train
     rows = game.drafts_per_problem * train.problems_per_step
-    streams, longest = 2 if game.two_stages else 1, train.max_completion_tokens + train.max_peek_tokens
+    streams, longest = 2 if game.two_stages else 1, _longest_row(train)
     return Section(
         "learner",
         {
             "streams per step": (streams,),
             "rows per stream": (rows,),
-            "tokens per forward pass, at most": (max(train.tokens_per_pass, longest),),
+            "tokens per forward pass, at most": (_most_tokens(train),),
             "forward passes per step, at most": (streams * -(-rows // max(train.tokens_per_pass // longest, 1)),),
         },
     )
@@ -234,17 +234,26 @@ def _memory(config: Config, counts: Counts) -> Section:
 
 def _kernels(config: Config, linear: bool) -> dict[str, tuple[Cell, ...]]:
     """What `agon train` would refuse: long sequences through slow linear attention."""
-    longest = config.train.max_completion_tokens + config.train.max_peek_tokens
-    if not is_too_slow(linear, longest):
+    if not is_too_slow(linear, _longest_row(config.train)):
         return {}
     return {"needs": (f"kernels of linear attention where it trains: {install(EXTRA)}",)}
+
+
+def _longest_row(train: Train) -> int:
+    """Tokens of the longest row that an update may meet."""
+    return train.max_completion_tokens + train.max_peek_tokens
+
+
+def _most_tokens(train: Train) -> int:
+    """Tokens of the largest forward pass: a row that is longer than the limit goes alone."""
+    return max(train.tokens_per_pass, _longest_row(train))
 
 
 def _activations(config: Config, layers: int, hidden: int, widest: int, width: int) -> int:
     """One forward pass: a hidden state per layer (all of them kept without checkpointing), and one
     layer's inside, about 4 of its widest tensors and 8 of its hidden states."""
     train = config.train
-    tokens = max(train.tokens_per_pass, train.max_completion_tokens + train.max_peek_tokens)
+    tokens = _most_tokens(train)
     inside = tokens * (4 * widest + 8 * hidden) * width
     return tokens * hidden * layers * width + inside * (1 if train.gradient_checkpointing else layers)
 

@@ -37,8 +37,10 @@ def test_micro_batches_keep_every_row_and_their_limit(lengths: list[int], limit:
     mine = [row(length) for length in lengths]
     parts = micro_batches(mine, limit)
     assert [r for part in parts for r in part] == mine
-    assert all(sum(r.size for r in part) <= limit or len(part) == 1 for part in parts)
-    assert all(sum(r.size for r in part) + following[0].size > limit for part, following in pairwise(parts))
+    assert all(sum(r.tokens.size for r in part) <= limit or len(part) == 1 for part in parts)
+    assert all(
+        sum(r.tokens.size for r in part) + following[0].tokens.size > limit for part, following in pairwise(parts)
+    )
 
 
 def test_two_streams_of_one_policy_are_one_batch() -> None:

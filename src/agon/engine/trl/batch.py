@@ -26,11 +26,6 @@ class BatchRow:
     advantage: float | None
 
     @property
-    def size(self) -> int:
-        """Tokens of the prompt and the completion."""
-        return len(self.tokens.prompt_ids) + len(self.tokens.completion_ids)
-
-    @property
     def live_tokens(self) -> int:
         """Completion tokens that the loss counts."""
         return len(self.tokens.completion_ids) if self.advantage is not None else 0
@@ -78,7 +73,7 @@ def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[BatchRow]]:
 
 def micro_batches(live: Sequence[BatchRow], limit: int) -> tuple[tuple[BatchRow, ...], ...]:
     """Micro-batches of at most `limit` tokens, or of one row that has more."""
-    return tuple(map(tuple, cut_by_tokens(live, [row.size for row in live], limit)))
+    return tuple(map(tuple, cut_by_tokens(live, [row.tokens.size for row in live], limit)))
 
 
 def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
@@ -113,7 +108,7 @@ def _row(rollout: Rollout) -> BatchRow:
 
 def _longest_first(rows: Iterable[BatchRow]) -> list[BatchRow]:
     """Rows of similar length share a micro-batch, whose loss is padded; a step too large for memory fails at once."""
-    return sorted(rows, key=lambda row: -row.size)
+    return sorted(rows, key=lambda row: -row.tokens.size)
 
 
 def _logprobs(row: BatchRow, width: int) -> list[float]:

@@ -118,7 +118,7 @@ class PairTrainer(GRPOTrainer):
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         """Log-probs of completions under a policy as it is now, in micro-batches; None is the bare base."""
         limit, scores = self.train_config.tokens_per_pass, list[list[float]]()
-        for part in cut_by_tokens(rows, [len(row.prompt_ids) + len(row.completion_ids) for row in rows], limit):
+        for part in cut_by_tokens(rows, [row.size for row in rows], limit):
             inputs = self._to_device([BatchRow(row, advantage=0.0) for row in part])
             if policy is None:
                 logps = self._reference(inputs)

@@ -161,32 +161,34 @@ class Canary:
 
     def _judge_exactly(self, policy: Policy, version: Version) -> None:
         """EngineError where a version draws what a suspect draws, to the last bit."""
-        others = {Suspect.RIVAL: self._current[policy.rival], Suspect.BASE: BASE}
-        if policy in self._before:
-            others[Suspect.BEFORE] = self._before[policy]
+        others = self._others(policy)
         if suspect := self.exact.same(policy, version, others, self._folder_before(policy)):
             raise EngineError(
-                f"the engine draws from {version} what it draws from {others[suspect]}, to the last bit, though the "
-                "learner tells them apart: it samples from the wrong weights",
+                f"the engine draws from {version} what it draws from {named(others[suspect])}, to the last bit, though "
+                "the learner tells them apart: it samples from the wrong weights",
                 fix=self._fix,
             )
 
     def _judge_slopes(self, policy: Policy) -> None:
         """EngineError where a suspect's weights are nearer to the samples than the policy's."""
-        names = {
-            Suspect.BEFORE: self._before.get(policy, "an older version"),
-            Suspect.RIVAL: self._current[policy.rival],
-            Suspect.BASE: "the base",
-        }
-        for suspect, name in names.items():
+        others = self._others(policy)
+        for suspect in Suspect:
             slope = self.suspects.slopes.get((policy, suspect))
             if slope and slope.wrong:
                 measured = f"slope {slope.value:.2f} +- {slope.error:.2f} over {slope.tokens} tokens"
+                name = named(others[suspect]) if suspect in others else "an older version"
                 raise EngineError(
                     f"samples of {self._current[policy]} come from {name}, "
                     f"or from weights as far off ({measured}; 1 is the one, 0 the other)",
                     fix=REPORT,
                 )
+
+    def _others(self, policy: Policy) -> dict[Suspect, Version]:
+        """The versions that an engine may have served in a policy's place."""
+        others = {Suspect.RIVAL: self._current[policy.rival], Suspect.BASE: BASE}
+        if policy in self._before:
+            others[Suspect.BEFORE] = self._before[policy]
+        return others
 
     def _remember(self, versions: Mapping[Policy, Version]) -> None:
         """Which version each policy had before the publication, if it changed."""
@@ -280,3 +282,8 @@ class Canary:
         return [
             abs(mine - theirs) for row, scored in pairs for mine, theirs in zip(row.logprobs or (), scored, strict=True)
         ]
+
+
+def named(version: Version) -> str:
+    """A version in a sentence."""
+    return "the base" if version == BASE else version
