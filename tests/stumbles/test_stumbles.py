@@ -40,12 +40,14 @@ class Case:
 LOG = "out/completions/completions_00001.parquet"
 BOUTS = "name a run, or a parquet file in its bouts/ (copy it again if it is damaged)"
 CASES = (
+    Case(1, f"view {LOG}", 0, f"{LOG.removesuffix('parquet')}html  (0.1 MB; open it in a ..."),
+    Case(1, "view out", 0, "out/rollouts.html  (0.1 MB; open it in a browser, it needs no network)"),
     Case(
         1,
-        f"view {LOG}",
+        "view out/trainer_state.json",
         2,
-        f"error: {LOG} is not a file of bouts: it has no column arm, problem_id, question",
-        f"fix: {BOUTS}; the log of a different trainer: agon diagnose {LOG}",
+        "error: out/trainer_state.json holds means over batches, and no group can be seen in them",
+        "fix: train with log_completions=True, then name OUTPUT_DIR/completions",
     ),
     Case(1, "view notes.md", 2, "error: notes.md is not a whole parquet file: Parquet ...", f"fix: {BOUTS}"),
     Case(
@@ -89,7 +91,7 @@ CASES = (
         "diagnose out/trainer_state.json",
         2,
         "error: out/trainer_state.json holds means over batches, and no group can be seen in them",
-        "fix: train with log_completions=True, then: agon diagnose OUTPUT_DIR/completions",
+        "fix: train with log_completions=True, then name OUTPUT_DIR/completions",
     ),
     Case(
         13,

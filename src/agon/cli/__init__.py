@@ -44,7 +44,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "runs": Command("runs", "list the runs that are here: state, step, score"),
         "report": Command("report", "write one HTML page about one run or many; the paper's tables beside it"),
         "watch": Command("watch", "serve the report of a run on this machine, live while it trains"),
-        "view": Command("view", "show bouts side by side in one self-contained HTML file"),
+        "view": Command("view", "show bouts of a run, or groups of any GRPO log, in one HTML file"),
         "compare": Command("compare", "compare results with paired tests"),
         "diagnose": Command("diagnose", "find reward terms that teach nothing and dead groups, in any GRPO log"),
         "explain": Command("explain", "say what a metric, config key, symptom, error or word means; offline"),

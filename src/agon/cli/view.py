@@ -1,12 +1,15 @@
-"""`agon view`: bouts side by side in one self-contained HTML file."""
+"""`agon view`: bouts of a run, or groups of any GRPO log, side by side in one self-contained HTML file."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agon.cli.columns import column_arguments, columns_of
 from agon.cli.parser import say_waiting
+from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.report.rows import StepRange
@@ -14,27 +17,49 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
-    help = "a run directory, a parquet file of bouts, or a result of `agon eval`"
-    parser.add_argument("source", type=Path, metavar="RUN|RESULT", help=help)
-    help = "where the page goes (default: match.html in the run, or beside the file)"
+    help = "a run directory, bouts, or a result of `agon eval`; or logs of TRL, verl and others: files, folders"
+    parser.add_argument("sources", type=Path, nargs="+", metavar="RUN|RESULT|LOG", help=help)
+    help = "where the page goes (default: in the run or folder, or beside the file)"
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=help)
-    parser.add_argument("--steps", metavar="FIRST:LAST", help="keep these steps only, for a run that is very long")
+    parser.add_argument("--steps", metavar="FIRST:LAST", help="keep these steps only, of a run or log that is long")
+    column_arguments(parser, texts=True)
 
 
-def default_page(source: Path, steps: StepRange | None) -> Path:
+def default_page(sources: Sequence[Path], steps: StepRange | None, folder_page: str) -> Path:
     """Where the page of a source goes; that of some steps does not replace that of all."""
-    part = f"-{steps.name}" if steps else ""
-    return source / f"match{part}.html" if source.is_dir() else source.with_name(f"{source.stem}{part}.html")
+    part, source = f"-{steps.name}" if steps else "", sources[0]
+    if len(sources) > 1:
+        return source.parent / f"{folder_page}{part}.html"
+    return source / f"{folder_page}{part}.html" if source.is_dir() else source.with_name(f"{source.stem}{part}.html")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it is."""
-    say_waiting(f"reading {args.source}")
+    say_waiting(f"reading {args.sources[0]}")
+    from agon.diagnose.lines import is_foreign
     from agon.formatting import show_hidden
-    from agon.report.rows import StepRange, open_source
-    from agon.report.viewer import write_viewer
+    from agon.report.rows import StepRange
 
     steps = StepRange.parse(args.steps) if args.steps else None
-    path = write_viewer(open_source(args.source, steps), args.out or default_page(args.source, steps)).path
+    path = _log(args, steps) if any(map(is_foreign, args.sources)) else _bouts(args, steps)
     print(f"{show_hidden(str(path))}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser, it needs no network)")
     return 0
+
+
+def _bouts(args: argparse.Namespace, steps: StepRange | None) -> Path:
+    from agon.report.rows import open_source
+    from agon.report.viewer import write_viewer
+
+    if len(args.sources) > 1:
+        fix = "name one of them; for many runs: agon report RUN..."
+        raise InputError("bouts of one run at a time can be shown", fix=fix)
+    out = args.out or default_page(args.sources, steps, "match")
+    return write_viewer(open_source(args.sources[0], steps), out).path
+
+
+def _log(args: argparse.Namespace, steps: StepRange | None) -> Path:
+    from agon.diagnose.rollouts import read_rollouts
+    from agon.report.log_viewer import write_log_viewer
+
+    rollouts = read_rollouts(args.sources, columns_of(args), steps.__contains__ if steps else None)
+    return write_log_viewer(rollouts, args.out or default_page(args.sources, steps, "rollouts"), args.scale)

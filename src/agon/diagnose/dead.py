@@ -24,9 +24,13 @@ class Cause(StrEnum):
 
 def causes(log: GroupLog) -> Counter[Cause]:
     """How many groups are dead, by cause."""
+    return Counter(reason for reason in group_causes(log) if reason is not None)
+
+
+def group_causes(log: GroupLog) -> list[Cause | None]:
+    """Why each group is dead, in order; None for a live one."""
     extremes = [_extremes(log, term) for term in range(len(log.terms))]
-    by_group = (cause(group, extremes, log.resolution) for group in log.groups)
-    return Counter(reason for reason in by_group if reason is not None)
+    return [cause(group, extremes, log.resolution) for group in log.groups]
 
 
 def cause(group: Group, extremes: list[tuple[float, float]], resolution: float) -> Cause | None:

@@ -1,4 +1,4 @@
-"""Read logged groups from parquet or JSONL files, a folder of them, or a run directory.
+"""Logged groups and their columns, from files, folders or a run directory.
 
 Columns are recognised by name where that is safe: Agon's bouts, TRL's `log_completions` files (step, prompt,
 completion, one column per reward function, advantage), and verl's rollout dumps (step, input, output, score).
@@ -12,13 +12,10 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from agon.diagnose.groups import GroupLog, RewardRow
+from agon.diagnose.lines import AGON, LogLine, read_lines
 from agon.errors import DataError
-
-LogLine = Mapping[str, Any]
-"""A line of a log as it was written: a value by column."""
 
 GROUP = ("group", "group_id", "problem_id", "prompt_id", "question_id", "uid", "prompt", "input", "question")
 STEP = ("step", "global_step", "iteration")
@@ -27,9 +24,9 @@ CORRECT = ("correct", "is_correct", "acc")
 TRUNCATED = ("truncated", "is_truncated", "finish", "finish_reason", "stop_reason")
 OPPONENT = ("opponent_correct", "rival_correct", "opponent")
 ADVANTAGE = ("advantage", "advantages")
-AGON = {"problem_id", "rival", "draft_reward_correctness", "challenge_reward_correctness"}
-JSONL = "write one JSON object per line"
-LONG = ("_text", "_detail", "_prompt", "peek", "question")
+PROMPT = ("prompt", "input", "question", "problem", "query", "messages")
+COMPLETION = ("completion", "output", "response", "generation", "rollout", "text")
+GOLD = ("gts", "gold", "ground_truth", "answer", "solution", "reference", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,103 +41,38 @@ class Columns:
     truncated: str | None = None
     opponent: str | None = None
     advantage: str | None = None
+    prompt: str | None = None
+    completion: str | None = None
+    gold: str | None = None
 
     def names(self) -> list[str]:
         """Every column that is named."""
-        optional = (self.total, self.correct, self.truncated, self.opponent, self.advantage)
+        rewards = (self.total, self.correct, self.truncated, self.opponent, self.advantage)
+        optional = (*rewards, self.prompt, self.completion, self.gold)
         return [*self.group, *self.terms, *self.weights, *(name for name in optional if name)]
 
 
 def read(paths: Path | Sequence[Path], columns: Columns | None = None) -> list[GroupLog]:
     """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
     given = [paths] if isinstance(paths, Path) else list(paths)
-    lines = [line for path in given for file in _files(path) for line in _lines(file)]
-    if not lines:
-        raise DataError(f"{given[0]} holds no rows", fix="log at least one step, or name a different file")
-    present = set[str]().union(*lines)
-    if columns is None and present >= AGON:
+    lines = read_lines(given)
+    if columns is None and set[str]().union(*lines) >= AGON:
         return _agon(lines)
-    name = given[0].name if len(given) == 1 else f"{given[0].name} and {len(given) - 1} more"
-    return [_log(name, lines, recognise(lines, present, columns or Columns()))]
+    return [group_log(name_of(given), lines, recognise(lines, columns or Columns()))]
 
 
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    for folder in (path / "bouts", path / "completions", path):
-        files = sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")])
-        if files:
-            return files
-    problem = "holds no .parquet or .jsonl file" if path.exists() else "does not exist"
-    raise DataError(f"{path} {problem}", fix="name a parquet or JSONL file, a folder of them, or a run directory")
+def name_of(paths: Sequence[Path]) -> str:
+    """What a log of several files is called."""
+    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
-def _lines(path: Path) -> list[LogLine]:
-    """The lines of a file, without the long texts of Agon's own files."""
-    if path.suffix in {".jsonl", ".json", ".ndjson"}:
-        return list(_json_lines(path))
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        names = pq.read_schema(path).names
-        wanted = [name for name in names if not (set(names) >= AGON and name.endswith(LONG))]
-        lines: list[LogLine] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path} as parquet: {error}", fix="name a parquet or .jsonl file") from error
-    return lines
-
-
-def _json_lines(path: Path) -> Iterable[LogLine]:
-    if path.suffix == ".json" and (whole := _json_object(path)) is not None:
-        return _table(path, whole)
-    return _each_line(path)
-
-
-def _json_object(path: Path) -> LogLine | None:
-    """The one object that a file is; None for one of many lines."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _table(path: Path, whole: LogLine) -> Iterable[LogLine]:
-    """The rows of a table as W&B stores it: names of columns, and rows of values."""
-    if "log_history" in whole:
-        fix = "train with log_completions=True, then: agon diagnose OUTPUT_DIR/completions"
-        raise DataError(f"{path} holds means over batches, and no group can be seen in them", fix=fix)
-    names, rows = whole.get("columns"), whole.get("data")
-    if not isinstance(names, list) or not isinstance(rows, list):
-        return [whole]
-    if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
-        raise DataError(f"{path} is not a table: its rows do not fit its columns", fix=JSONL)
-    return [dict(zip(map(str, names), row, strict=True)) for row in rows]
-
-
-def _each_line(path: Path) -> Iterable[LogLine]:
-    with path.open("rb") as file:  # as bytes: a line separator of Unicode inside a text does not end the line
-        for number, text in enumerate(file, start=1):
-            if text.strip():
-                yield _json_line(text, f"{path}:{number}")
-
-
-def _json_line(text: bytes, place: str) -> LogLine:
-    try:
-        line = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place} is not JSON: {error}", fix=JSONL) from error
-    if not isinstance(line, dict):
-        raise DataError(f"{place} is not a JSON object", fix=JSONL)
-    return line
-
-
-def recognise(lines: Sequence[LogLine], present: set[str], given: Columns) -> Columns:
+def recognise(lines: Sequence[LogLine], given: Columns) -> Columns:
     """Fill in the columns that were not named, and refuse names that are not there."""
+    present = set[str]().union(*lines)
     if unknown := [name for name in given.names() if name not in present]:
         names = ", ".join(sorted(present))
         raise DataError(f"no column named {', '.join(unknown)}", fix=f"choose among the columns of the log: {names}")
+    texts = {name for name in present - set(given.terms) if not _numeric(name, lines)}
     columns = replace(
         given,
         group=given.group or _group(present),
@@ -149,6 +81,9 @@ def recognise(lines: Sequence[LogLine], present: set[str], given: Columns) -> Co
         truncated=given.truncated or _first(TRUNCATED, present),
         opponent=given.opponent or _first(OPPONENT, present),
         advantage=given.advantage or _first(ADVANTAGE, present),
+        prompt=given.prompt or _first(PROMPT, texts),
+        completion=given.completion or _first(COMPLETION, texts),
+        gold=given.gold or _first(GOLD, texts),
     )
     terms = given.terms or _terms(lines, present, columns)
     if not terms and columns.total is None:
@@ -184,18 +119,25 @@ def _first(names: Sequence[str], present: set[str]) -> str | None:
     return next((name for name in names if name in present), None)
 
 
-def _log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog:
+def group_log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog:
+    """The rewards of lines, group by group."""
     terms = columns.terms or (columns.total or "total",)
     columns = replace(columns, terms=terms)
-    groups, steps = defaultdict[Hashable, list[RewardRow]](list), dict[Hashable, float | None]()
+    groups = grouped(lines, columns)
+    rows = tuple(tuple(_row(line, columns) for line in group) for group in groups)
+    return GroupLog(name, terms, rows, steps=tuple(step_of(group[0]) for group in groups))
+
+
+def grouped(lines: Iterable[LogLine], columns: Columns) -> list[list[LogLine]]:
+    """Lines that were normalised together, in the order in which their groups appear."""
+    groups = defaultdict[Hashable, list[LogLine]](list)
     for line in lines:
-        key = tuple(_key(line.get(part)) for part in columns.group)
-        groups[key].append(_row(line, columns))
-        steps.setdefault(key, _step(line))
-    return GroupLog(name, terms, tuple(map(tuple, groups.values())), steps=tuple(steps.values()))
+        groups[tuple(_key(line.get(part)) for part in columns.group)].append(line)
+    return list(groups.values())
 
 
-def _step(line: LogLine) -> float | None:
+def step_of(line: LogLine) -> float | None:
+    """The step of a line; None where the log has none."""
     value = next((line[name] for name in STEP if name in line), None)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
@@ -240,7 +182,7 @@ def _key(value: object) -> Hashable:
 def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
     """The standalone and the competitive stream of Agon's bouts; a challenge's opponent is the draft that pays it."""
     drafts = {(line["step"], line["problem_id"], line["index"]): line["draft_correct"] for line in lines}
-    logs = [_log("standalone", lines, _stream("draft_", ("correctness", "format")))]
+    logs = [group_log("standalone", lines, _stream("draft_", ("correctness", "format")))]
     challenges = [
         {**line, "opponent": drafts.get((line["step"], line["problem_id"], line["rival"]))}
         for line in lines
@@ -249,7 +191,7 @@ def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
     if challenges:
         bonus = tuple(name for name in ("conversion", "margin", "tiebreak") if _pays(challenges, name))
         columns = replace(_stream("challenge_", ("correctness", "format", *bonus)), opponent="opponent")
-        log = _log("competitive", challenges, columns)
+        log = group_log("competitive", challenges, columns)
         logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:]))
     return logs
 

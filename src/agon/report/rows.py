@@ -62,7 +62,7 @@ class StepRange:
         last = "" if self.last is None else f"{self.last}"
         return f"step-{last}" if self.first == self.last else f"steps-{self.first}-{last}"
 
-    def __contains__(self, step: int) -> bool:
+    def __contains__(self, step: float) -> bool:
         return step >= self.first and (self.last is None or step <= self.last)
 
 

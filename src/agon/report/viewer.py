@@ -10,15 +10,18 @@ import base64
 import hashlib
 import html
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from agon.report.payload import Packed, pack
 from agon.report.rows import BoutSource
-from agon.rundir.files import atomic_replace, output_errors_as, write_new
+from agon.rundir.files import output_errors_as, write
 
-SCRIPTS = ("dom.js", "program.js", "tex.js", "store.js", "list.js", "bout.js", "main.js")
+TEXT_SCRIPTS = ("dom.js", "program.js", "tex.js", "text.js", "list.js", "controls.js")
+"""What every page with texts of models is made of."""
+SCRIPTS = (*TEXT_SCRIPTS, "store.js", "bout.js", "main.js")
 SLOT = re.compile(r"\{\{([a-z-]+)\}\}")
 
 
@@ -33,26 +36,35 @@ class WrittenPage:
 def write_viewer(source: BoutSource, out: Path) -> WrittenPage:
     """Write the page of a source to `out` atomically."""
     packed = pack(source)
-    page = render(source, packed).encode("utf-8")
-    with output_errors_as(f"{out} was not written"), atomic_replace(out) as temporary:
-        write_new(temporary, page)
+    write_page_file(out, render(source, packed))
     return WrittenPage(out, packed.best)
+
+
+def write_page_file(out: Path, page: str) -> None:
+    """Write a page atomically."""
+    with output_errors_as(f"{out} was not written"):
+        write(out, page.encode("utf-8", "replace"))
 
 
 def render(source: BoutSource, packed: Packed | None = None) -> str:
     """The page as HTML."""
     packed = packed or pack(source)
-    script, style = asset_script(), asset("page.css")
-    data = [("index", packed.index), *((f"block-{n}", block) for n, block in enumerate(packed.blocks))]
+    return fill_page("page.html", source.name, SCRIPTS, asset("page.css"), packed.index, packed.blocks)
+
+
+def fill_page(template: str, name: str, scripts: Sequence[str], style: str, index: str, blocks: Sequence[str]) -> str:
+    """A page with its one style, its one script and its data."""
+    script = one_script(scripts)
+    data = [("index", index), *((f"block-{n}", block) for n, block in enumerate(blocks))]
     values = {
-        "title": html.escape(f"{source.name} · Agon"),
+        "title": html.escape(f"{name} · Agon"),
         "style": style,
         "style-hash": sha256_source(style),
         "script": script,
         "script-hash": sha256_source(script),
         "data": "\n".join(f'<script type="application/gzip" id="{name}">{text}</script>' for name, text in data),
     }
-    return SLOT.sub(lambda match: values[match.group(1)], asset("page.html"))
+    return SLOT.sub(lambda match: values[match.group(1)], asset(template))
 
 
 def asset(name: str) -> str:
@@ -60,9 +72,9 @@ def asset(name: str) -> str:
     return (resources.files("agon.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def asset_script() -> str:
-    """The page's one script."""
-    body = "\n".join(asset(name) for name in SCRIPTS)
+def one_script(names: Sequence[str]) -> str:
+    """Files as the one script of a page."""
+    body = "\n".join(map(asset, names))
     return f'"use strict";\n(() => {{\n{body}}})();\n'
 
 

@@ -1,14 +1,10 @@
 // One bout: the problem, its group, the draft, what the challenger saw, the challenge.
 
-const MANY = 6000, AT_ONCE = 4;
-
-class BoutView {
+class BoutView extends TextView {
   constructor(store, choose) {
+    super(byId("bout"));
     this.store = store;
     this.choose = choose;
-    this.box = byId("bout");
-    this.open = { trace: false, prompt: false };
-    this.math = true;
   }
   async show(i, keepPlace) {
     const texts = await this.store.texts(i);
@@ -18,7 +14,6 @@ class BoutView {
       h("div", { class: two ? "pair" : "pair single" }, this.draft(i, texts), two ? this.challenge(i, texts) : null));
     this.box.scrollTop = keepPlace ? place : 0;
   }
-  text(value) { return this.long(value, ""); }
 
   head(i) {
     const { store } = this;
@@ -31,7 +26,7 @@ class BoutView {
   problem(i) {
     const [, question, answer] = this.store.problem(i);
     const gold = !answer ? ["Judged by tests"] : isProgram(answer) ? ["Gold  ", program(answer)] : ["Gold  ", h("b", {}, bare(answer, this.math))];
-    return h("section", { class: "problem" }, this.text(question), h("div", { class: "gold" }, gold));
+    return h("section", { class: "problem" }, this.long(question), h("div", { class: "gold" }, gold));
   }
   group(i) {
     const { store } = this, members = store.group(i);
@@ -75,38 +70,8 @@ class BoutView {
     if (!trace) return h("div", { class: "part" }, h("h3", {}, "Reasoning"), h("p", { class: "none-said" }, `none · ${tokens}`));
     return this.folded("trace", "Reasoning", tokens, () => this.long(trace, "trace"));
   }
-  // A long text is drawn in pieces that are laid out one by one, so that opening it never blocks the page.
-  long(text, kind) {
-    const box = h("div", { class: `text ${kind}` }), pieces = [];
-    for (let at = 0; at < text.length;) {
-      const line = text.indexOf("\n", at + MANY);
-      const to = line < 0 || line > at + 2 * MANY ? at + MANY + /^[\udc00-\udfff]/.test(text[at + MANY] || "") : line + 1;
-      pieces.push(text.slice(at, line >= 0 && to === line + 1 && to < text.length ? line : to));
-      at = to;
-    }
-    if (pieces.length < 2) {
-      box.append(rich(text, this.math));
-      return box;
-    }
-    const draw = () => {
-      for (const piece of pieces.splice(0, AT_ONCE)) box.append(h("div", { class: "piece" }, rich(piece, this.math)));
-      if (pieces.length && box.isConnected) requestAnimationFrame(draw);
-    };
-    box.append(h("div", { class: "piece" }, rich(pieces.shift(), this.math)));
-    requestAnimationFrame(draw);
-    return box;
-  }
-  folded(name, title, note, body) {
-    const details = h("details", { class: "part" }, h("summary", {}, title, " ", h("small", {}, note)));
-    const fill = () => { if (details.open && details.children.length < 2) details.append(body()); };
-    details.addEventListener("toggle", fill);
-    details.dataset.fold = name;
-    details.open = this.open[name];
-    fill();
-    return details;
-  }
   after(after) {
-    const said = after.trim() ? this.text(after.trim()) : h("p", { class: "none-said" }, "nothing: the reasoning never ended");
+    const said = after.trim() ? this.long(after.trim()) : h("p", { class: "none-said" }, "nothing: the reasoning never ended");
     return h("div", { class: "part" }, h("h3", {}, "Summary and answer"), said);
   }
   seen(i, texts) {
@@ -136,9 +101,5 @@ class BoutView {
   why(i, side, detail) {
     const formed = this.store.value(i, side, "well_formed") ? "well formed" : "not well formed";
     return h("p", { class: "why" }, detail ? `${formed} · ${detail}` : formed);
-  }
-  toggle(name) {
-    this.open[name] = !this.open[name];
-    for (const details of this.box.querySelectorAll(`details[data-fold="${name}"]`)) details.open = this.open[name];
   }
 }

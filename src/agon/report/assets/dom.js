@@ -44,3 +44,21 @@ async function inflate(id) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return JSON.parse(await new Response(stream).text());
 }
+
+// Texts come in blocks that are inflated when one is opened; the last few stay, for a reader who goes back.
+const KEPT_BLOCKS = 12;
+
+class Blocks {
+  constructor(size) {
+    this.size = size;
+    this.kept = new Map();
+  }
+  async at(i) {
+    const block = Math.floor(i / this.size);
+    if (!this.kept.has(block)) {
+      if (this.kept.size >= KEPT_BLOCKS) this.kept.delete(this.kept.keys().next().value);
+      this.kept.set(block, await inflate(`block-${block}`));
+    }
+    return this.kept.get(block)[i % this.size];
+  }
+}

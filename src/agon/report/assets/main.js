@@ -29,20 +29,12 @@ function choose(i, open = true) {
 }
 
 function chips(kind, counts) {
-  [...byId(kind).children].forEach((chip, k) => {
-    chip.hidden = kind === "outcomes" && store.twoStages !== k < 5;
-    chip.setAttribute("aria-pressed", String(state[kind].has(chip.value)));
-    chip.classList.toggle("none", !counts[k]);
-    chip.lastChild.textContent = count(counts[k]);
-  });
-}
-
-function makeChips(kind, names) {
-  byId(kind).replaceChildren(...names.map((name) => h("button", { type: "button", value: name, class: `chip ${name.replace(" ", "-")}`, onclick: () => flip(kind, name) }, name, h("b", {}, ""))));
+  showChips(kind, counts, state[kind]);
+  [...byId(kind).children].forEach((chip, k) => { chip.hidden = kind === "outcomes" && store.twoStages !== k < 5; });
 }
 
 function flip(kind, name) {
-  if (!state[kind].delete(name)) state[kind].add(name);
+  flipIn(state[kind], name);
   apply();
 }
 
@@ -76,27 +68,12 @@ function tally(rows) {
   byId("tally").replaceChildren(...cells);
 }
 
-// Conversions above the line, regressions below it, one column for each step.
+// Conversions above the line, regressions below it.
 function spark() {
   sparked = state.step;
-  const canvas = byId("spark"), ratio = devicePixelRatio || 1, width = canvas.clientWidth, height = 34;
-  if (!width) return;
-  canvas.width = width * ratio;
-  canvas.height = height * ratio;
-  const pen = canvas.getContext("2d"), style = getComputedStyle(document.documentElement);
-  const [good, bad, line] = ["--good", "--bad", "--line"].map((name) => style.getPropertyValue(name));
-  pen.scale(ratio, ratio);
-  const column = width / store.steps.length;
-  store.perStep.forEach(({ n, converted, regressed }, k) => {
-    const x = k * column, w = Math.max(.75, column - (column > 4 ? 1 : 0)), on = state.step === null || state.step === store.steps[k];
-    pen.globalAlpha = on ? 1 : .28;
-    const up = 24 * converted / n * store.stretch, down = 24 * regressed / n * store.stretch;
-    pen.fillStyle = good;
-    pen.fillRect(x, 20 - Math.min(20, up), w, Math.min(20, up));
-    pen.fillStyle = bad;
-    pen.fillRect(x, 21, w, Math.min(13, down));
-    pen.fillStyle = line;
-    pen.fillRect(x, 20, column, 1);
+  drawSpark(store.steps, state.step, (k) => {
+    const { n, converted, regressed } = store.perStep[k];
+    return [24 * converted / n * store.stretch, 24 * regressed / n * store.stretch];
   });
 }
 
@@ -111,11 +88,6 @@ function countSteps() {
   }
   const highest = Math.max(...store.perStep.map((cell) => Math.max(cell.converted / 20, cell.regressed / 13) / cell.n), 1e-9);
   store.stretch = Math.min(4, 1 / (24 * highest));
-}
-
-function theme(wanted) {
-  document.documentElement.dataset.theme = wanted;
-  if (store) spark();
 }
 
 function setMath(on) {
@@ -137,15 +109,6 @@ const KEYS = {
   Escape: () => { byId("main").classList.remove("open"); byId("list").focus(); },
 };
 
-function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
-  const typing = event.target.id === "search", arrows = event.key.startsWith("Arrow");
-  if (typing && event.key !== "Escape") return;
-  if (arrows && (event.target.type === "range" || byId("bout").contains(event.target))) return;
-  const act = KEYS[event.key];
-  if (act && list.current !== null) { event.preventDefault(); act(); }
-}
-
 function listen() {
   byId("search").addEventListener("input", (event) => { state.search = event.target.value; apply(); });
   byId("step").addEventListener("input", (event) => toStep(+event.target.value));
@@ -153,23 +116,20 @@ function listen() {
   byId("clear").addEventListener("click", clear);
   byId("math").addEventListener("click", () => setMath(!view.math));
   byId("keys").addEventListener("click", () => byId("help").showModal());
-  document.addEventListener("keydown", onKey);
+  listenToKeys(KEYS, () => list.current !== null);
   addEventListener("resize", spark);
 }
 
 async function start() {
-  const dark = matchMedia("(prefers-color-scheme: dark)");
-  theme(dark.matches ? "dark" : "light");
-  dark.addEventListener("change", () => theme(dark.matches ? "dark" : "light"));
-  byId("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
+  listenToTheme(() => { if (store) spark(); });
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old: one from 2023 or later is needed");
   store = await Store.open();
   byId("name").replaceChildren(...visible(store.name));
   byId("facts").replaceChildren(...visible(store.facts.join(" · ")));
   list = new List(store, choose);
   view = new BoutView(store, choose);
-  makeChips("outcomes", OUTCOMES);
-  makeChips("marks", MARKS);
+  makeChips("outcomes", OUTCOMES, (name) => flip("outcomes", name));
+  makeChips("marks", MARKS, (name) => flip("marks", name));
   byId("drafter").replaceChildren(...[["", "Any"], ["a", "A drafts"], ["b", "B drafts"]].map(([value, name]) => h("button", { type: "button", value, onclick: () => { state.drafter = value; apply(); } }, name)));
   byId("step").max = store.steps.length;
   byId("steps").hidden = store.steps.length < 2;

@@ -2,7 +2,6 @@
 
 const OUTCOMES = ["converted", "regressed", "kept", "lost", "disagree", "right", "wrong"];
 const MARKS = ["leak", "empty peek", "infra", "truncated", "dead", "suspicious"];
-const KEPT_BLOCKS = 12;
 
 class Store {
   static async open() {
@@ -10,7 +9,7 @@ class Store {
   }
   constructor(index) {
     Object.assign(this, index);
-    this.blocks = new Map();
+    this.blocks = new Blocks(this.block_size);
     this.steps = [...new Set(this.columns.step)].sort((a, b) => a - b);
     this.words = this.problems.map(([id, question, answer]) => `${id}\n${question}\n${answer}`.toLowerCase());
     this.titles = this.problems.map(([, question]) => plain(question.slice(0, 400)).slice(0, 120));
@@ -29,15 +28,7 @@ class Store {
   value(i, side, name) { return this.columns[`${side}_${name}`][i]; }
   hasChallenge(i) { return this.columns.challenger[i] !== null; }
 
-  // The last few blocks stay inflated, for a reader who goes back.
-  async texts(i) {
-    const block = Math.floor(i / this.block_size);
-    if (!this.blocks.has(block)) {
-      if (this.blocks.size >= KEPT_BLOCKS) this.blocks.delete(this.blocks.keys().next().value);
-      this.blocks.set(block, await inflate(`block-${block}`));
-    }
-    return this.blocks.get(block)[i % this.block_size];
-  }
+  texts(i) { return this.blocks.at(i); }
 
   // Rows that pass, and how many each chip would leave if it were the only one of its kind.
   filter(state) {

@@ -1,0 +1,145 @@
+"""The lines of logs as they were written: parquet, JSONL, tables as W&B stores them, and folders of these."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agon.errors import DataError
+
+LogLine = Mapping[str, Any]
+"""A line of a log as it was written: a value by column."""
+
+AGON = {"problem_id", "rival", "draft_reward_correctness", "challenge_reward_correctness"}
+"""Columns by which a line is one of Agon's own bouts."""
+OURS = {"system", "draft_text"}
+"""Keys of a result of `agon eval`, and of the bouts beside it."""
+JSON_FILES = {".jsonl", ".json", ".ndjson"}
+JSONL = "write one JSON object per line"
+LONG = ("_text", "_detail", "_prompt", "peek", "question")
+FIX = "name a parquet or JSONL file, a folder of them, or a run directory"
+
+
+def read_lines(paths: Sequence[Path]) -> list[LogLine]:
+    """Every line of files and folders, in order; without the long texts of Agon's own files."""
+    lines = [line for path in paths for file in log_files(path) for line in _lines(file)]
+    if not lines:
+        raise DataError(f"{paths[0]} holds no rows", fix="log at least one step, or name a different file")
+    return lines
+
+
+def log_files(path: Path) -> list[Path]:
+    """The files of a log: itself, or those in a folder."""
+    if path.is_file():
+        return [path]
+    if files := _found(path):
+        return files
+    problem = "holds no .parquet or .jsonl file" if path.exists() else "does not exist"
+    raise DataError(f"{path} {problem}", fix=FIX)
+
+
+def _found(path: Path) -> list[Path]:
+    """Files of a log in the first folder that has some."""
+    for folder in (path / "bouts", path / "completions", path):
+        if files := sorted([*folder.glob("*.parquet"), *folder.glob("*.jsonl")], key=_by_number):
+            return files
+    return []
+
+
+def is_foreign(path: Path) -> bool:
+    """Whether a path is a log of a different trainer: neither bouts of Agon nor a result of `agon eval`."""
+    if path.is_dir():
+        ours = (path / "config.yaml").is_file() or (path / "bouts").is_dir()
+        return not ours and bool(files := _found(path)) and is_foreign(files[0])
+    if path.suffix == ".parquet":
+        return not _schema(path) >= AGON
+    if path.suffix in JSON_FILES and path.is_file():
+        first = (json_object(path) if path.suffix == ".json" else None) or _first_line(path)
+        return first is not None and not OURS & first.keys()
+    return False
+
+
+def _schema(path: Path) -> set[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return set(pq.read_schema(path).names)
+    except (pa.ArrowException, OSError):
+        return AGON  # whatever it is, it is nobody's log
+
+
+def _first_line(path: Path) -> LogLine | None:
+    with path.open("rb") as file:
+        try:
+            line = json.loads(file.readline())
+        except (ValueError, RecursionError):
+            return None
+    return line if isinstance(line, dict) else None
+
+
+def _by_number(path: Path) -> tuple[int, str]:
+    """verl names its files by the step alone: 10.jsonl comes after 9.jsonl."""
+    return (int(path.stem) if path.stem.isdecimal() else -1, path.name)
+
+
+def _lines(path: Path) -> list[LogLine]:
+    if path.suffix in JSON_FILES:
+        return list(_json_lines(path))
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(path).names
+        wanted = [name for name in names if not (set(names) >= AGON and name.endswith(LONG))]
+        lines: list[LogLine] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"cannot read {path} as parquet: {error}", fix="name a parquet or .jsonl file") from error
+    return lines
+
+
+def _json_lines(path: Path) -> Iterable[LogLine]:
+    if path.suffix == ".json" and (whole := json_object(path)) is not None:
+        return _table(path, whole)
+    return _each_line(path)
+
+
+def json_object(path: Path) -> LogLine | None:
+    """The one object that a file is; None for one of many lines."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _table(path: Path, whole: LogLine) -> Iterable[LogLine]:
+    """The rows of a table as W&B stores it: names of columns, and rows of values."""
+    if "log_history" in whole:
+        fix = "train with log_completions=True, then name OUTPUT_DIR/completions"
+        raise DataError(f"{path} holds means over batches, and no group can be seen in them", fix=fix)
+    names, rows = whole.get("columns"), whole.get("data")
+    if not isinstance(names, list) or not isinstance(rows, list):
+        return [whole]
+    if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
+        raise DataError(f"{path} is not a table: its rows do not fit its columns", fix=JSONL)
+    return [dict(zip(map(str, names), row, strict=True)) for row in rows]
+
+
+def _each_line(path: Path) -> Iterable[LogLine]:
+    with path.open("rb") as file:  # as bytes: a line separator of Unicode inside a text does not end the line
+        for number, text in enumerate(file, start=1):
+            if text.strip():
+                yield _json_line(text, f"{path}:{number}")
+
+
+def _json_line(text: bytes, place: str) -> LogLine:
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place} is not JSON: {error}", fix=JSONL) from error
+    if not isinstance(line, dict):
+        raise DataError(f"{place} is not a JSON object", fix=JSONL)
+    return line
