@@ -43,6 +43,13 @@ def test_the_deployed_system_comes_first(run: MeasuredRun) -> None:
     assert set(systems[1:]) == {"A drafts, B answers", "B drafts, A answers", "A alone", "B alone", "base, zero-shot"}
 
 
+def test_the_price_stands_beside_the_gain(run: MeasuredRun) -> None:
+    lines = {line.split(" | ")[1]: line.split(" | ")[4:6] for line in results(run).splitlines()[2:]}
+    assert lines["cascade"] == ["2", "1.0k"]
+    assert lines["A alone"] == ["1", "500"]
+    assert any("costs both" in line for line in caveats(run, INFO, "peft"))
+
+
 @pytest.mark.parametrize("info", [INFO, NAMED], ids=["tiny", "named"])
 @pytest.mark.parametrize("form", ["peft", "merged"])
 def test_the_code_of_a_card_compiles_and_loads_the_drafter_first(info, form: str) -> None:  # type: ignore[no-untyped-def]

@@ -52,13 +52,21 @@ COMMANDS: dict[str, dict[str, Command]] = {
     "deploy": {
         "ask": Command("ask", "put a question to a pair; shows draft, peek and challenge as they are written"),
         "export": Command("export", "export a pair as adapters or merged models, with a model card"),
+        "push": Command("push", "publish an exported pair and its card on the Hugging Face Hub; --dry-run"),
     },
 }
 
 INTERRUPTED = 130
 EXTRA_OF = {
     **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate", "safetensors"), "train"),
-    **{"numpy": "eval", "scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
+    **{
+        "numpy": "eval",
+        "scipy": "eval",
+        "matplotlib": "plot",
+        "datasets": "data",
+        "vllm": "vllm",
+        "huggingface_hub": "push",
+    },
 }
 """The extra that installs a package which the light install leaves out."""
 

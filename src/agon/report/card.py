@@ -13,7 +13,7 @@ from agon.formatting import count, escape_markdown, interval, kilo, markdown_tab
 from agon.report.collect import HELD_OUT, MeasuredRun
 from agon.report.methods import limits
 from agon.rundir.pair import PairInfo
-from agon.rundir.results import Measures
+from agon.rundir.results import Measures, passes_of, tokens_of
 from agon.types import Direction, Policy
 
 USE = {
@@ -104,15 +104,15 @@ def results(run: MeasuredRun) -> str:
     rows = [[data, TITLES.get(system, system), *_result(result.measured)] for (data, system), result in ranked]
     if not rows:
         return "Nothing has been evaluated. `agon eval RUN` measures the pair on held-out problems."
-    head = ["problems", "system", "pass@1, % [95%]", "n", "final tokens", "converted", "regressed"]
+    head = ["problems", "system", "pass@1, % [95%]", "n", "passes", "tokens per answer", "converted", "regressed"]
     return markdown_table(head, rows)
 
 
 def _result(measures: Measures) -> list[str]:
-    exchange, length = measures.exchange, measures.length.final.get("all")
+    exchange = measures.exchange
     shares = [share(exchange.conversion), share(exchange.regression)] if exchange else ["", ""]
-    rate = interval(measures.pass_rate, sign="")
-    return [rate, str(measures.problems), kilo(length.mean if length else None), *shares]
+    rate, price = interval(measures.pass_rate, sign=""), [str(passes_of(measures)), kilo(tokens_of(measures))]
+    return [rate, str(measures.problems), *price, *shares]
 
 
 def _not_better(run: MeasuredRun) -> Iterator[str]:
@@ -138,6 +138,8 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
     if info.direction is None:
         yield "No direction was chosen on dev: try both."
     yield from _not_better(run)
+    if any(passes_of(result.measured) > 1 for result in run.results.values()):
+        yield "An answer in two passes costs both: tokens per answer are those of all its passes."
     if any(result.measured.ungraded for result in run.results.values()):
         yield "Some trials had no verdict; they are not part of the rates, and are counted in the results on disk."
     if form == "merged":

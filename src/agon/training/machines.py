@@ -18,6 +18,7 @@ from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
 from agon.sandbox.settings import SandboxSettings
 from agon.types import Policy, Reason, Stream, Version
+from agon.verify.workers.system import available_cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def own_share(settings: SandboxSettings) -> SandboxSettings:
     if settings.workers or settings.backend == "http":
         return settings
     beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun and `accelerate launch` set it
-    return replace(settings, workers=max(1, len(os.sched_getaffinity(0)) // beside))
+    return replace(settings, workers=max(1, available_cores() // beside))
 
 
 def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from agon.verify.workers import forkserver
+from agon.verify.workers import channel
 
 CHECK = "tests.verify.workers.helpers:check"
 REPOSITORY = Path(__file__).parents[3]
@@ -33,7 +33,7 @@ def check(deed: str, marks: str | None) -> tuple[str, str]:
     elif deed == "stop once" and times == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif deed == "die after the answer" and times == 1:
-        forkserver.MAX_BYTES = KillWhenUsed()  # type: ignore[assignment]
+        channel.MAX_BYTES = KillWhenUsed()  # type: ignore[assignment]
     elif deed == "die when idle" and times == 1:
         threading.Timer(0.2, _kill_self).start()
     elif deed == "eat":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -148,7 +149,8 @@ class TRLLearner:
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: of the process, and of the device since the last call."""
-        used = {"process_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
+        unit = 1 if sys.platform == "darwin" else 1024
+        used = {"process_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
         if torch.cuda.is_available():
             used["device_peak"] = torch.cuda.max_memory_allocated()
             torch.cuda.reset_peak_memory_stats()

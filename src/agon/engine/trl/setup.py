@@ -46,14 +46,19 @@ def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, 
         router_aux_loss_coef=0.0,
         gradient_checkpointing=train.gradient_checkpointing,
         gradient_checkpointing_kwargs={"use_reentrant": False},
-        bf16=model.dtype == "bfloat16" and torch.accelerator.is_available(),
-        use_cpu=not torch.accelerator.is_available(),
+        bf16=model.dtype == "bfloat16" and has_accelerator(),
+        use_cpu=not has_accelerator(),
         ddp_timeout=PATIENCE,
         save_strategy="no",
         logging_strategy="no",
         report_to="none",
         disable_tqdm=True,
     )
+
+
+def has_accelerator() -> bool:
+    """Whether the learner has a device to run on; a Mac's is not used: nothing here was tried on it."""
+    return torch.accelerator.is_available() and torch.accelerator.current_accelerator() != torch.device("mps")
 
 
 def load_base(model: Model) -> Any:

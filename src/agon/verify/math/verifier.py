@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future
 
@@ -26,6 +25,7 @@ from agon.verify.math.restated import suspects
 from agon.verify.math.spelling import written_alike
 from agon.verify.workers.messages import Limits, Outcome
 from agon.verify.workers.pool import WorkerPool
+from agon.verify.workers.system import available_cores
 
 Comparison = tuple[str | None, ...]
 """Gold, answer and suspects, or a gold alone: what a worker is asked."""
@@ -194,4 +194,4 @@ def _key(*texts: str) -> bytes:
 
 
 def _cores() -> int:
-    return min(8, len(os.sched_getaffinity(0)))
+    return min(8, available_cores())

@@ -7,29 +7,30 @@ reason, the server and all workers die too.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NoReturn
 
-from agon.verify.workers.messages import MAX_BYTES, Exited, Finished, Started, encode
+from agon.verify.workers.channel import Channel, channel_of
+from agon.verify.workers.messages import Exited, Finished, Started, encode
+from agon.verify.workers.system import cpu_seconds, die_with_parent, limit_memory, wait_for_signal
 
 Check = Callable[..., tuple[str, str]]
 """What a worker calls: strings in, the name and the detail of an outcome out."""
 STALL = 15
 """Deadlines of wall time after which a worker is killed whose CPU clock stands still; a slow one may continue."""
-PR_SET_PDEATHSIG = 1
-_PEEK = socket.MSG_PEEK | socket.MSG_DONTWAIT
+LOOK = 1.0
+"""Seconds between two looks at what no signal reports."""
 
 
 def main(parent: int, fds: list[int], check: str, deadline: float, memory: int) -> NoReturn:
@@ -38,19 +39,19 @@ def main(parent: int, fds: list[int], check: str, deadline: float, memory: int) 
     home = importlib.import_module(module)
     function: Check = getattr(home, name)
     getattr(home, "warm_up", lambda: None)()
-    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    limit_memory(memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(5_000)
     gc.collect()
     gc.freeze()
-    ForkServer(parent, [socket.socket(fileno=fd) for fd in fds], function, deadline).serve()
+    ForkServer(parent, [channel_of(socket.socket(fileno=fd)) for fd in fds], function, deadline).serve()
 
 
 @dataclass
 class Child:
     """A worker process, and when its CPU clock last moved or it had nothing to do."""
 
-    jobs: socket.socket
+    jobs: Channel
     cpu: float = 0.0
     moved: float = field(default_factory=time.monotonic)
     stalled: bool = False
@@ -59,19 +60,18 @@ class Child:
 class ForkServer:
     """A loop that replaces workers which have died and kills those which stall."""
 
-    def __init__(self, parent: int, sockets: list[socket.socket], check: Check, deadline: float) -> None:
-        self.parent, self.sockets, self.check, self.deadline = parent, sockets, check, deadline
+    def __init__(self, parent: int, channels: list[Channel], check: Check, deadline: float) -> None:
+        self.parent, self.channels, self.check, self.deadline = parent, channels, check, deadline
         self.children: dict[int, Child] = {}
 
     def serve(self) -> NoReturn:
         """Run until SIGTERM arrives or the parent is gone; then end all workers."""
         signals = {signal.SIGCHLD, signal.SIGTERM}
         signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-        for jobs in self.sockets:
+        for jobs in self.channels:
             self.fork(jobs)
         while os.getppid() == self.parent:
-            received = signal.sigtimedwait(signals, 1.0)
-            if received and received.si_signo == signal.SIGTERM:
+            if wait_for_signal(signals, LOOK) == signal.SIGTERM:
                 break
             self.reap()
             for pid, child in self.children.items():
@@ -82,10 +82,10 @@ class ForkServer:
             del self.children[os.waitpid(-1, 0)[0]]
         os._exit(0)
 
-    def fork(self, jobs: socket.socket) -> None:
+    def fork(self, jobs: Channel) -> None:
         pid = os.fork()
         if pid == 0:
-            for other in self.sockets:
+            for other in self.channels:
                 if other is not jobs:
                     other.close()
             work(jobs, self.check, self.deadline)
@@ -104,34 +104,43 @@ class ForkServer:
 
     def watch(self, pid: int, child: Child) -> None:
         """Kill a worker that has a job and uses no CPU time; one that uses too much is ended by its own timer."""
-        before, child.cpu = child.cpu, _cpu_seconds(pid)
-        if child.cpu > before or not _has_job(child.jobs):
+        before, busy = child.cpu, child.jobs.has_message()
+        child.cpu = cpu_seconds(pid) if busy else before
+        if child.cpu > before or not busy:
             child.moved = time.monotonic()
         elif time.monotonic() - child.moved > STALL * self.deadline:
             child.stalled = True
             os.kill(pid, signal.SIGKILL)
 
 
-def work(jobs: socket.socket, check: Check, deadline: float) -> NoReturn:
+def work(jobs: Channel, check: Check, deadline: float) -> NoReturn:
     """A worker: one job in, one outcome out. A job leaves the socket after its outcome was sent, so none is lost.
 
     The kernel sends SIGPROF when a job has used its CPU seconds, which also ends C code that holds the GIL.
     """
     server = os.getppid()
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != server:  # it died before prctl
+    ends_with_it = die_with_parent()
+    if os.getppid() != server:  # it died before that
         os._exit(0)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     jobs.send(encode(Started(os.getpid())))
-    while data := jobs.recv(MAX_BYTES, socket.MSG_PEEK):
+    while data := jobs.peek() if ends_with_it else _peek(jobs, server):
         number, args = json.loads(data)
         signal.setitimer(signal.ITIMER_PROF, deadline)
         outcome = _run(check, args)
         signal.setitimer(signal.ITIMER_PROF, 0)
         jobs.send(encode(Finished(number, *outcome)))
-        jobs.recv(MAX_BYTES)
+        jobs.receive()
     os._exit(0)
+
+
+def _peek(jobs: Channel, server: int) -> bytes:
+    """The next job; none once the server has died, which no end of file would say: the pool keeps its end open."""
+    while not select.select([jobs], [], [], LOOK)[0]:
+        if os.getppid() != server:
+            return b""
+    return jobs.peek()
 
 
 def _run(check: Check, args: list[str | None]) -> tuple[str, str]:
@@ -142,22 +151,9 @@ def _run(check: Check, args: list[str | None]) -> tuple[str, str]:
         return "unparsable", type(error).__name__
 
 
-def _drain(jobs: socket.socket) -> list[int]:
-    """Take all jobs out of a socket and return their numbers."""
+def _drain(jobs: Channel) -> list[int]:
+    """Take all jobs out of a channel and return their numbers."""
     numbers = []
-    while _has_job(jobs):
-        numbers.append(json.loads(jobs.recv(MAX_BYTES))[0])
+    while jobs.has_message():
+        numbers.append(json.loads(jobs.receive())[0])
     return numbers
-
-
-def _has_job(jobs: socket.socket) -> bool:
-    try:
-        return bool(jobs.recv(1, _PEEK))
-    except OSError:
-        return False
-
-
-def _cpu_seconds(pid: int) -> float:
-    """User and system time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from dataclasses import astuple, dataclass, field
 
 Arguments = tuple[str | None, ...]
-MAX_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

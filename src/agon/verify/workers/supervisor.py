@@ -16,8 +16,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agon.verify.workers.channel import Channel, channel_of, socket_pair
 from agon.verify.workers.messages import (
-    MAX_BYTES,
     Counters,
     Exited,
     Finished,
@@ -45,9 +45,9 @@ _SERVER = (
 
 @dataclass(eq=False, slots=True)
 class Worker:
-    """Our end of a worker's socket, and the jobs in it by number; when the process dies, another takes its place."""
+    """Our end of a worker's channel, and the jobs in it by number; when the process dies, another takes its place."""
 
-    link: socket.socket
+    link: Channel
     pid: int = 0
     jobs: dict[int, Job] = field(default_factory=dict)
 
@@ -125,8 +125,10 @@ class Supervisor:
 
     def detach(self) -> None:
         """In a forked child: close our copies of the parent's sockets, and touch nothing else."""
-        for link in (self._wakeup, self._waker, *(worker.link for worker in self._workers)):
-            link.close()
+        for worker in self._workers:
+            worker.link.close()
+        for end in (self._wakeup, self._waker):
+            end.close()
         self._selector.close()
         if self._server is not None:
             self._server.process.returncode = 0  # not our child: keep Popen from waiting for it
@@ -142,14 +144,14 @@ class Supervisor:
             self._shut_down()
 
     def _start_server(self) -> None:
-        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(self._limits.workers)]
+        pairs = [socket_pair() for _ in range(self._limits.workers)]
         fds = [theirs.fileno() for _, theirs in pairs]
         self._server: ServerProcess | None = ServerProcess(self._check, self._limits, fds)
-        self._workers = [Worker(ours) for ours, _ in pairs]
-        for worker, (ours, theirs) in zip(self._workers, pairs, strict=True):
+        self._workers = [Worker(channel_of(ours)) for ours, _ in pairs]
+        for worker, (_, theirs) in zip(self._workers, pairs, strict=True):
             theirs.close()
-            ours.setblocking(False)
-            self._selector.register(ours, selectors.EVENT_READ, lambda worker=worker: self._receive(worker))
+            worker.link.setblocking(False)
+            self._selector.register(worker.link, selectors.EVENT_READ, lambda worker=worker: self._receive(worker))
 
     def _restart_server(self) -> None:
         """The fork server is dead, and its workers with it, through no fault of any job."""
@@ -219,7 +221,7 @@ class Supervisor:
         """Read what a worker sent, and the server about it; only the server's death ends the file."""
         while worker.link.fileno() >= 0:
             try:
-                data = worker.link.recv(MAX_BYTES)
+                data = worker.link.receive()
             except BlockingIOError:
                 return
             except ConnectionError:
