@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -73,3 +75,41 @@ def test_readme_shows_a_real_run() -> None:
     assert readme.count("](evidence/") == 5
     assert len(readme.splitlines()) <= 130
     assert "prefers-color-scheme: dark" in (ROOT / "docs" / "images" / "bout.svg").read_text()
+
+
+def site_pages() -> ModuleType:
+    """The hook of the site, as mkdocs loads it."""
+    spec = spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("source", "written", "shown"),
+    [
+        ("LAB.md", "docs/results/tabletop-plan.md", "results/tabletop-plan.md"),
+        ("LAB.md", "docs/algorithm.md#the-rewards", "algorithm.md#the-rewards"),
+        ("CONTRIBUTING.md", "CHANGELOG.md", "changelog.md"),
+        ("configs/paper/README.md", "../../docs/algorithm.md", "algorithm.md"),
+        ("docs/tour.md", "../LAB.md", "lab.md"),
+        ("docs/decisions/0009-rooms.md", "../../LAB.md", "../lab.md"),
+        ("docs/decisions/0009-rooms.md", "../rundir.md", "../rundir.md"),
+        ("docs/tour.md", "https://example.org/LAB.md", "https://example.org/LAB.md"),
+    ],
+)
+def test_a_link_works_in_the_repository_and_on_the_site(source: str, written: str, shown: str) -> None:
+    assert site_pages().with_links(f"see [it]({written}).", source) == f"see [it]({shown})."
+
+
+def test_files_outside_docs_are_on_the_site() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text()
+    for source, page in site_pages().PAGES.items():
+        assert (ROOT / source).is_file()
+        assert f": {page}\n" in nav, f"{page} is not in the navigation"
+
+
+def test_agents_read_a_short_page() -> None:
+    assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 60

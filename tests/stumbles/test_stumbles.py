@@ -1,7 +1,8 @@
 """Where new users stumbled in their first hour, by number: what each command answers now, and its exit code.
 
 A case runs a command in a folder like that of a new user and compares the exit code and the first two lines. Stumbles
-about what a page or a picture shows have a test elsewhere; ELSEWHERE says which, and that it exists.
+about what a page or a picture shows have a test elsewhere; ELSEWHERE says which, and that it exists. README.md here has
+the whole table.
 """
 
 from __future__ import annotations
@@ -196,6 +197,18 @@ def test_the_answer_to_a_command(case: Case, desk: Path, capsys: pytest.CaptureF
 def test_every_stumble_has_a_test() -> None:
     covered = {case.stumble for case in CASES} | ELSEWHERE.keys() | DECIDED.keys()
     assert covered == set(range(1, 32))
+
+
+def test_the_table_names_every_stumble_and_its_test() -> None:
+    lines = (ROOT / "tests" / "stumbles" / "README.md").read_text().splitlines()
+    table = {int(line.split("|")[1]): line for line in lines if line.startswith("| ") and line[2].isdigit()}
+    assert list(table) == list(range(1, 32))
+    for case in CASES:
+        assert f"`agon {case.command}`" in table[case.stumble]
+    for number, (file, name) in ELSEWHERE.items():
+        assert f"`tests/{file}`: `{name}`" in table[number]
+    for number, reason in DECIDED.items():
+        assert reason in table[number]
 
 
 @pytest.mark.parametrize("number", ELSEWHERE)
