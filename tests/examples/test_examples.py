@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,25 @@ def test_the_game_is_played_without_a_model_in_a_few_lines() -> None:
     printed = run("play_without_a_model")
     assert len(printed.splitlines()) == 8
     assert "paid 3.5  (conversion: the rival was wrong)" in printed
+
+
+def test_the_notebook_runs_as_a_script_and_shows_what_it_says() -> None:
+    printed = run("notebook")
+    seen = next(line for line in printed.splitlines() if line.startswith("B saw"))
+    assert "private reasoning" not in seen
+    assert "answer" not in seen
+    assert "A was paid  0.5  B was paid  3.5" in printed
+    changed, groups = re.search(r"an advantage in (\d+) of (\d+) groups", printed).groups()  # type: ignore[union-attr]
+    assert 0 < int(changed) < int(groups)
+    assert "`format_reward` never varies within a group" in printed
+
+
+def test_the_notebook_has_cells_of_text_and_code() -> None:
+    text = (ROOT / "examples" / "notebook.py").read_text()
+    cells = re.findall(r"^# %%(.*)$", text, re.MULTILINE)
+    assert cells.count(" [markdown]") >= 4
+    assert cells.count("") >= 4
+    assert "format_name: percent" in text
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from agon.matrix import local
 from agon.matrix.cells import MatrixCell, Stage, cells
 from agon.matrix.slurm import script
 from agon.rundir.lock import locked
+from tests.report.helpers import make_study
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "base.yaml"
 
@@ -41,6 +42,15 @@ def test_rows_without_training_are_evaluations_of_the_base(tmp_path: Path) -> No
     assert zero.command("eval")[:3] == ["agon", "eval", "agon:tiny"]
     assert (zero.command("eval")[-1], moa.command("eval")[-1]) == ("base", "moa")
     assert zero.result == tmp_path / "zero-shot-s0" / "evals" / "held_out" / "base.json"
+
+
+def test_grpo_is_evaluated_when_its_second_pass_is_too(tmp_path: Path) -> None:
+    (cell,) = plan(tmp_path, "grpo", (0,))
+    assert cell.command("eval")[-2:] == ["--system", "a,self-cascade"]
+    make_study(tmp_path, {"grpo": 1})
+    assert cell.evaluated()
+    cell.result.with_name("self-cascade.json").unlink()
+    assert not cell.evaluated()
 
 
 def test_a_verifier_of_ones_own_is_named_again_for_the_evaluation(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from itertools import combinations
 import pytest
 
 from agon.report.collect import MeasuredRun
-from agon.report.figures import _pyplot, band
+from agon.report.figures import _pyplot, band, bars, curves
 from agon.report.labels import LabelledPoint, place_labels
 
 
@@ -27,6 +27,22 @@ def test_a_curve_of_seeds_that_agree_is_not_certain(runs: list[MeasuredRun]) -> 
 
 def test_runs_without_a_common_point_have_no_band(runs: list[MeasuredRun]) -> None:
     assert band([runs[0], replace(runs[0], points=())]) == {}
+
+
+def test_figures_show_the_price_of_an_answer(runs: list[MeasuredRun]) -> None:
+    plt = _pyplot()
+    figure = bars(plt, runs, runs[0].setting)
+    below = [text.get_text() for text in figure.axes[0].texts]
+    names = [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    plt.close(figure)
+    assert names == ["zero-shot", "GRPO", "GRPO twice", "MoA", "coop", "Agon"]
+    assert "1 pass, 500 tokens\nn 120, 1 seed" in below
+    assert sum(text.startswith("2 passes, 1.0k tokens") for text in below) == 3
+    figure = curves(plt, runs, runs[0].setting)
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    plt.close(figure)
+    assert any(text.startswith("agon: 2 passes") for text in legend)
+    assert any(text.startswith("grpo: 1 pass,") for text in legend)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -81,6 +81,20 @@ def test_the_page_is_the_report_of_the_runs_with_two_more_sections(cells: list[C
     assert "Rollouts are matched." in page
 
 
+def test_the_price_stands_beside_the_gain(cells: list[CellStatus], tmp_path: Path) -> None:
+    """GRPO is also shown as it answers in a pair's two passes, with the tokens of both."""
+    report = write_matrix_report(cells, tmp_path)
+    lines = [line.split(" | ") for line in report.markdown().splitlines() if line.startswith("| grpo-s0 |")]
+    assert [(line[1], line[4], line[5].removesuffix(" |")) for line in lines[:2]] == [
+        ("a", "1", "500"),
+        ("self-cascade", "2", "1.0k"),
+    ]
+    assert report.comparison is not None
+    sides = {side.label: (side.passes, side.tokens) for side in report.comparison.sides}
+    assert sides == {"grpo a": (1, 500), "agon cascade": (2, 1000), "grpo self-cascade": (2, 1000)}
+    assert "not at equal cost: agon cascade answers in two passes" in str(report)
+
+
 def test_a_cell_that_is_not_done_is_missing_and_in_no_number(cells: list[CellStatus], tmp_path: Path) -> None:
     report = write_matrix_report([replace(cells[0], done=False), *cells[1:]], tmp_path)
     assert report.missing == ["grpo-s0"]

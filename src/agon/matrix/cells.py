@@ -105,9 +105,10 @@ class MatrixCell:
         return found.path is not None and found.state["step"] >= Schedule.of(self.config, problems).total
 
     def evaluated(self) -> bool:
-        """Whether its result is there and complete."""
+        """Whether its results are there and complete."""
+        files = [self.result, *(self.result.with_name(f"{name}.json") for name in self._systems())]
         try:
-            return read_result(self.result).complete
+            return all(read_result(file).complete for file in files)
         except RunDirError:
             return False
 

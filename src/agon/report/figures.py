@@ -13,7 +13,7 @@ from typing import Any
 
 from agon.errors import InputError, install
 from agon.eval.intervals import t_interval, wilson
-from agon.formatting import MISSING, show_hidden
+from agon.formatting import MISSING, kilo, show_hidden
 from agon.report import paper
 from agon.report.collect import HELD_OUT, MeasuredRun, Setting
 from agon.report.curve import CurvePoint, Split, curve, split_of
@@ -22,7 +22,7 @@ from agon.report.methods import TableCell, cell, limits
 from agon.rundir.results import Interval
 
 BLUE, GOLD, GREY, INK = "#6366F1", "#F59E0B", "#9CA3AF", "#1F2337"
-BARS = ("zero-shot", "grpo", "moa", "coop", "agon")
+BARS = ("zero-shot", "grpo", "self-cascade", "moa", "coop", "agon")
 SHORT = {
     "zero-shot": "zero-shot",
     "grpo": "GRPO",
@@ -35,6 +35,8 @@ SHORT = {
 }
 COLOURS = {"agon": BLUE, "coop": GOLD}
 DASHED = {"self-refine", "shared-opponent", "fixed-roles"}
+TWICE = {"cascade", "self-refine"}
+"""What answers in two passes, of what an arm deploys."""
 PAPER_LINE = {"ls": ":", "lw": 1, "marker": "o", "ms": 4, "mfc": "none"}
 
 
@@ -89,11 +91,11 @@ def _percent(rate: Interval) -> tuple[float, float, float]:
 
 
 def bars(plt: Any, runs: Sequence[MeasuredRun], setting: Setting) -> Any:
-    """Figure 1: pass@1 of the methods, with intervals; missing ones keep their place."""
+    """Figure 1: pass@1 of the methods, with intervals and the price of an answer; missing ones keep their place."""
     cells = _cells(runs, BARS)
     if not cells:
         return None
-    figure, axes = plt.subplots(figsize=(6.4, 3.3))
+    figure, axes = plt.subplots(figsize=(7.2, 3.3))
     for x, key in enumerate(BARS):
         _bar(axes, x, key, cells.get(key))
     if paper.describes(setting.base, setting.data):
@@ -120,7 +122,12 @@ def _bar(axes: Any, x: int, key: str, one: TableCell | None) -> None:
     axes.errorbar(x, value, [[value - low], [high - value]], color=INK, capsize=4, lw=1.1)
     axes.text(x - 0.06, value + 1, f"{value:.0f}", ha="right", va="bottom", fontweight="bold", color=INK)
     below = {"xytext": (0, -22), "textcoords": "offset points", "ha": "center", "va": "top", "annotation_clip": False}
-    axes.annotate(f"n {one.n}, {_seeds(len(one.runs))}", (x, 0), color="#6B7280", fontsize=7.5, **below)
+    price = f"{_passes(one.passes)}, {kilo(one.tokens)} tokens"
+    axes.annotate(f"{price}\nn {one.n}, {_seeds(len(one.runs))}", (x, 0), color="#6B7280", fontsize=7.5, **below)
+
+
+def _passes(number: int) -> str:
+    return f"{number} pass{'es' if number > 1 else ''}"
 
 
 def _seeds(number: int) -> str:
@@ -191,7 +198,8 @@ def _curve(axes: Any, runs: Sequence[MeasuredRun], split: Split, colour: str, as
     points = band(runs, split)
     xs, (mean, low, high) = list(points), ([values[k] for values in points.values()] for k in range(3))
     arm, n = runs[0].arm, max(point.n for run in runs for point in curve(run, split))
-    look = {"color": colour, "ls": "--" if arm in DASHED else "-", "label": f"{arm}: n {n}, {_seeds(len(runs))}"}
+    label = f"{arm}: {_passes(2 if runs[0].headline in TWICE else 1)}, n {n}, {_seeds(len(runs))}"
+    look = {"color": colour, "ls": "--" if arm in DASHED else "-", "label": label}
     if aside is None:
         axes.plot(xs, mean, marker="o", ms=4, lw=1.8, **look)
         axes.fill_between(xs, low, high, color=colour, alpha=0.13, lw=0)

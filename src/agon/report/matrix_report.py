@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.eval.compare import Comparison, compare_results
@@ -88,6 +88,8 @@ class MatrixReport(Record):
     """Cells that are done."""
     missing: list[str]
     """Cells that are not."""
+    second_passes: list[CellReport] = []
+    """GRPO's self-cascades: the same runs, answering in as many passes as a pair."""
     matched: bool
     """Whether the arms of a seed played the same problems, and every play drew the same number of rollouts."""
     comparison: Comparison | None
@@ -121,7 +123,7 @@ class MatrixReport(Record):
                 *(cell.name, cell.system, interval(cell.pass_rate, sign=""), str(cell.problems)),
                 *(str(cell.passes), kilo(cell.tokens)),
             )
-            for cell in self.cells
+            for cell in sorted([*self.cells, *self.second_passes], key=lambda c: (self.arms.index(c.arm), c.seed))
         ]
         rows += [(name, MISSING, "", "", "", "") for name in self.missing]
         return ("cell", "evaluated as", "pass@1, % [95%]", "n", "passes", "tokens per answer"), rows
@@ -157,7 +159,7 @@ def matrix_report(cells: Sequence[CellStatus], runs: Sequence[MeasuredRun]) -> M
     """What the cells that are done measured and spent; `runs` are those of them that were trained."""
     arms, trained = list(dict.fromkeys(cell.arm for cell in cells)), {run.name: run for run in runs}
     done = sorted((cell for cell in cells if cell.done), key=lambda cell: (arms.index(cell.arm), cell.seed))
-    results = [read_result(cell.result) for cell in done]
+    results, twice = [read_result(cell.result) for cell in done], _second_passes(done)
     reports = [_cell(cell, result, trained.get(cell.name)) for cell, result in zip(done, results, strict=True)]
     return MatrixReport(
         arms=arms,
@@ -165,15 +167,22 @@ def matrix_report(cells: Sequence[CellStatus], runs: Sequence[MeasuredRun]) -> M
         cells=reports,
         missing=[cell.name for cell in cells if not cell.done],
         matched=matched(reports),
-        comparison=compare_results([*results, *_second_passes(done)]) if len({cell.arm for cell in done}) > 1 else None,
+        second_passes=[_cell(cell, result, None) for cell, result in twice],
+        comparison=compare_results([*results, *(r for _, r in twice)])
+        if len({cell.arm for cell in done}) > 1
+        else None,
         competition=_competition(done, results),
     )
 
 
-def _second_passes(done: Sequence[CellStatus]) -> list[EvalResult]:
+def _second_passes(done: Sequence[CellStatus]) -> list[tuple[CellStatus, EvalResult]]:
     """GRPO's self-cascades, where they were measured: two passes, as a pair has."""
-    files = [cell.result.with_name("self-cascade.json") for cell in done if cell.arm == "grpo"]
-    return [read_result(file) for file in files if file.is_file()]
+    found = [
+        replace(cell, result=cell.result.with_name("self-cascade.json"))
+        for cell in done
+        if cell.arm == "grpo" and cell.result.with_name("self-cascade.json").is_file()
+    ]
+    return [(cell, read_result(cell.result)) for cell in found]
 
 
 def _competition(done: Sequence[CellStatus], results: Sequence[EvalResult]) -> Comparison | None:
