@@ -21,7 +21,7 @@ from agon.rundir import RunDir
 from agon.rundir.lock import locked
 from tests.training.helpers.records import record
 
-from .helpers import make_match, make_study
+from .helpers import BOUTS, make_match, make_study
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +96,14 @@ def test_the_command_writes_page_tables_and_csv(tmp_path: Path, capsys: pytest.C
     assert {row["system"] for row in rows} >= {"ab", "ba", "a", "b"}
     assert {row["passes"] for row in rows if row["system"] == "ab"} == {"2"}
     assert results_csv([RunStory.read(run)]).splitlines()[0].startswith("run,arm,seed,data,system,pass_rate")
+
+
+def test_the_page_links_into_the_bouts(tmp_path: Path) -> None:
+    run = make_match(tmp_path).path
+    assert main(["report", str(run), "--no-figures"]) == 0
+    best = list(BOUTS).index("converted") + len(BOUTS)  # of the last step
+    assert f'<a href="match.html#{best}">its best conversion</a>' in (run / "report.html").read_text()
+    assert (run / "match.html").is_file()
 
 
 def test_a_chart_needs_two_points_and_stays_small() -> None:

@@ -285,9 +285,21 @@ def test_a_terminal_gets_a_line_before_anything_is_loaded(
     desk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    for words in (["plan", "tabletop.yaml"], ["eval", "runs/nope"], ["train", "runs/nope", "--resume"]):
+    for words in (
+        ["plan", "tabletop.yaml"],
+        ["eval", "runs/nope"],
+        ["train", "runs/nope", "--resume"],
+        ["data", "check", "problems.jsonl"],
+        ["compare", "runs/nope", "runs/demo"],
+        ["export", "runs/nope", "--to", "peft"],
+        ["verify", "judge.py:correct", "--gold", "42", "42"],
+        ["matrix", "nope.yaml"],
+        ["view", "runs/nope"],
+        ["diagnose", "nope.jsonl"],
+        ["report", "runs/nope"],
+    ):
         main(words)
-        assert capsys.readouterr().err.splitlines()[0].endswith("...")
+        assert capsys.readouterr().err.splitlines()[0].endswith("..."), words
 
 
 def test_ones_own_verifier_is_trusted_where_it_was_run_and_nowhere_else(

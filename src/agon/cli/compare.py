@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison of the first result with each of the others."""
+    say_waiting(f"reading {args.results[0]}")
     from agon.eval.compare import compare
 
     comparison = compare(*args.results)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agon.cli import data_probe
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,6 +92,8 @@ def _source_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.action != "probe":
+        say_waiting(f"reading {args.source}")
     return {"show": _show, "check": _check, "split": _split, "probe": data_probe.run}[args.action](args)
 
 

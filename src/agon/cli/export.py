@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agon.cli.parser import say_waiting
 from agon.errors import InputError, install
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the folder atomically."""
+    say_waiting(f"reading {args.run}")
     from agon.formatting import show_hidden
     from agon.report.card import card
     from agon.report.collect import read_run

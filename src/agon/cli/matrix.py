@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import config_arguments, json_argument, print_json
+from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
 from agon.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
 
     if args.slots < 1:
         raise InputError("--slots must be at least 1", fix="leave it out, or name the number of cells at a time")
+    say_waiting(f"reading {args.config}")
     made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
     config = made[0].config  # verifier and sandbox are the same for every cell
     check_verifier(config.verifier, config.sandbox.settings() if args.launcher == "local" else None)

@@ -45,9 +45,8 @@ def run(args: argparse.Namespace) -> int:
     tables = write_report(runs, folder, with_figures=figures)
     write(folder / TABLE, results_csv(stories).encode("utf-8", "replace"))
     page = (alone or folder) / PAGE
-    if alone:
-        _write_bouts(alone)
-    write_page(stories, page, links(stories, page, tables))
+    best = _write_bouts(alone) if alone else []
+    write_page(stories, page, [*best, *links(stories, page, tables)])
     beside = f"the paper's tables: {show_hidden(str(tables))}, and a CSV file"
     print(f"{show_hidden(str(page))}  (open it in a browser; {beside})")
     for note in (note for run in runs for note in run.notes):
@@ -55,13 +54,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write_bouts(path: Path) -> None:
-    """The viewer of a run that has bouts, for the page to link to."""
+def _write_bouts(path: Path) -> list[tuple[str, str]]:
+    """The viewer of a run that has bouts, for the page to link to; a link to the best conversion, if there is one."""
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
 
-    if any((path / "bouts").glob("step_*.parquet")):
-        write_viewer(open_source(path), path / "match.html")
+    if not any((path / "bouts").glob("step_*.parquet")):
+        return []
+    best = write_viewer(open_source(path), path / "match.html").best
+    return [] if best is None else [(f"match.html#{best}", "its best conversion")]
 
 
 def links(stories: list[RunStory], page: Path, tables: Path) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.sandbox.execution import Memory
 from agon.sandbox.settings import BackendName, SandboxSettings
 
@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _check(settings: SandboxSettings, as_json: bool) -> int:
     """Print what protects this machine and what every probe found."""
+    say_waiting("opening the sandbox")
     from agon.sandbox.leaks import check, waivers_of
     from agon.sandbox.settings import open_sandbox
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import json_argument, print_json
+from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     if not any(answer.strip() for answer in answers):
         fix = f'agon verify {args.verifier} --gold 42 "<answer>42</answer>"'
         raise InputError("there is no answer to judge", fix=fix)
+    say_waiting(f"starting {args.verifier}")
     name = args.verifier
     if (file := name.rpartition(":")[0]).endswith(".py"):
         name = f"{Path(file).absolute()}:{name.rpartition(':')[2]}"
