@@ -1,4 +1,4 @@
-"""The match viewer in a real browser: 5,000 bouts open and filter at once, hostile drafts stay text.
+"""The viewers in a real browser: 5,000 bouts open and filter at once; hostile drafts and logs of others stay text.
 
 The first problem's drafts hold markup, scripts, links, characters that reverse or hide text, terminal escapes, names of
 JavaScript's own, formulas that are too wide, and one line of a million letters; every one is opened.
@@ -6,6 +6,7 @@ JavaScript's own, formulas that are too wide, and one line of a million letters;
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -14,13 +15,15 @@ from typing import Any
 from _chromium import INSTALL, Browser, chromium
 from _lib import arguments, median, verdict
 from _scripted_run import answer, make_run
+from agon.diagnose.rollouts import read_rollouts
+from agon.report.log_viewer import write_log_viewer
 from agon.report.rows import open_source
 from agon.report.viewer import write_viewer
 from agon.types import Request
 
 CLAIM = (
-    "5,000 bouts open in under 3 s and filter in under 200 ms; a script in a draft does not run; "
-    "no request leaves the page"
+    "5,000 bouts open in under 3 s and filter in under 200 ms; a script in a draft, or in the log of any trainer, "
+    "does not run; no request leaves the page"
 )
 BOUTS = 5000
 GOAL = {
@@ -40,6 +43,7 @@ HOSTILE = (
 )
 LONG = "x" * 1_000_000
 VIEWS = 16
+LOG_GROUPS = 4
 READY = "!!document.documentElement?.dataset.readyMs && !!document.querySelector('.card')"
 FOREIGN = "document.querySelectorAll('#bout :is(img, iframe, svg, a, script, style, link)').length"
 HIDDEN = (
@@ -111,6 +115,34 @@ def hostile(browser: Browser) -> dict[str, Any]:
     return {**counts, "errors": errors, "scripts_run": browser.js("window.pwned || 0")}
 
 
+def hostile_log(browser: Browser, folder: Path) -> dict[str, int]:
+    """A log of another trainer that carries markup everywhere: in prompts, completions, golds and names of terms."""
+    texts = {"completion": f"<think>{HOSTILE}</think>{HOSTILE}", "gts": HOSTILE}
+    rows = [
+        {"step": step, "prompt": f"{HOSTILE} {step}", **texts, f"reward {HOSTILE[:60]}": k, "reward": k}
+        for step in range(LOG_GROUPS)
+        for k in range(3)
+    ]
+    log = folder / "<img src=x onerror=alert(1)>.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    page = write_log_viewer(read_rollouts([log]), folder / "log.html")
+    browser.open(page, READY)
+    counts = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows"), 0)
+    browser.press("t")
+    for _ in range(LOG_GROUPS):
+        for key in ("m", "o"):
+            browser.press(key)
+            browser.js(SETTLED)
+            for name, question in (("elements_made", FOREIGN), ("hidden_characters", HIDDEN), ("overflows", WIDE)):
+                counts[name] += browser.js(question)
+            counts["views"] += browser.js(SHOWN)
+        browser.press("j")
+    errors = sum(event.get("method") == "Runtime.exceptionThrown" for event in browser.events)
+    foreign = [url for url in browser.requests() if "agon.invalid" in url]
+    print(f"hostile log: {counts}, exceptions {errors}")
+    return {**counts, "scripts_run": browser.js("window.pwned || 0"), "errors": errors, "requests": len(foreign)}
+
+
 def control(browser: Browser, folder: Path) -> tuple[bool, bool]:
     """The same text in a page that escapes nothing: does this test see a script run, and a request?"""
     page = folder / "unescaped.html"
@@ -132,12 +164,16 @@ def measure(page: Path, folder: Path, quick: bool) -> tuple[dict[str, float], bo
         filtered = filters(browser, 3 if quick else 9)
         counts = hostile(browser)
         requests = [url for url in browser.requests() if url != page.as_uri()]
+        log = hostile_log(browser, folder)
         caught = control(browser, folder)
     print(f"opened in {', '.join(f'{seconds:.2f}' for seconds in opened)} s, a cold browser each time")
     print(f"filters, ms: {filtered}\nhostile drafts: {counts}\nrequests besides the page itself: {requests}")
     print(f"an unescaped page is caught: script {caught[0]}, request {caught[1]}")
     times = {"open_s": round(median(opened), 2), "slowest_filter_ms": max(filtered.values())}
-    return {**times, **counts, "requests": len(requests)}, all(caught)
+    found = {**counts, "requests": len(requests)}
+    found |= {name: value + log[name] for name, value in found.items() if name in log}
+    found["errors"] = log["errors"]  # of the same browser, counted after both
+    return {**times, **found}, all(caught)
 
 
 def main() -> None:
@@ -152,7 +188,11 @@ def main() -> None:
         print(f"{BOUTS} bouts in {page.stat().st_size / 1e6:.1f} MB, written in {time.perf_counter() - began:.1f} s")
         value, caught = measure(page, folder, quick)
     judged = {name: goal for name, goal in GOAL.items() if not (quick and name in TIMES)}
-    holds = caught and value["views"] == VIEWS and all(value[name] <= goal for name, goal in judged.items())
+    holds = (
+        caught
+        and value["views"] == VIEWS + 2 * LOG_GROUPS
+        and all(value[name] <= goal for name, goal in judged.items())
+    )
     verdict(CLAIM, value, GOAL, holds, n=BOUTS)
 
 
