@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from .tree import ROOT, SOURCE, tracked
 
+HEAVY = {"torch", "transformers", "peft", "trl", "vllm", "datasets", "scipy", "matplotlib", "huggingface_hub"}
+
 
 @pytest.fixture(scope="module")
-def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     folder = tmp_path_factory.mktemp("wheel")
     code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, capture_output=True)
-    (wheel,) = Path(folder).glob("agon_rl-*.whl")
-    return set(zipfile.ZipFile(wheel).namelist())
+    (path,) = Path(folder).glob("agon_rl-*.whl")
+    return zipfile.ZipFile(path)
+
+
+@pytest.fixture(scope="module")
+def names(wheel: zipfile.ZipFile) -> set[str]:
+    return set(wheel.namelist())
+
+
+def written(wheel: zipfile.ZipFile, name: str) -> str:
+    (file,) = [path for path in wheel.namelist() if path.endswith(f".dist-info/{name}")]
+    return wheel.read(file).decode()
+
+
+def test_the_light_install_is_light_and_all_is_without_ray_and_tinker(wheel: zipfile.ZipFile) -> None:
+    needs = [
+        Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", written(wheel, "METADATA"), re.MULTILINE)
+    ]
+    always = {need.name for need in needs if need.marker is None}
+    assert len(always) == 7
+    assert not always & HEAVY
+    assert not {need.name for need in needs} & {"ray", "tinker"}
+
+    def of(extra: str) -> set[str]:
+        return {need.name for need in needs if need.marker and need.marker.evaluate({"extra": extra})}
+
+    assert of("all") == set.union(*map(of, ("train", "vllm", "data", "eval", "plot", "sandbox", "push")))
+
+
+def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
+    assert "agon = agon.cli:main" in written(wheel, "entry_points.txt")
 
 
 def test_the_wheel_holds_every_file_of_the_package(names: set[str]) -> None:
