@@ -39,7 +39,6 @@ class Case:
 
 
 LOG = "out/completions/completions_00001.parquet"
-BOUTS = "name a run, or a parquet file in its bouts/ (copy it again if it is damaged)"
 CASES = (
     Case(1, f"view {LOG}", 0, f"{LOG.removesuffix('parquet')}html  (0.1 MB; open it in a ..."),
     Case(1, "view out", 0, "out/rollouts.html  (0.1 MB; open it in a browser, it needs no network)"),
@@ -50,7 +49,16 @@ CASES = (
         "error: out/trainer_state.json holds means over batches, and no group can be seen in them",
         "fix: train with log_completions=True, then name OUTPUT_DIR/completions",
     ),
-    Case(1, "view notes.md", 2, "error: notes.md is not a whole parquet file: Parquet ...", f"fix: {BOUTS}"),
+    Case(
+        1, "view notes.md", 2, "error: notes.md is no run, result or log", "fix: name a run directory, a result of ..."
+    ),
+    Case(
+        1,
+        "diagnose notes.md",
+        2,
+        "error: notes.md is not a log: neither parquet nor JSONL",
+        "fix: name a parquet or JSONL file, a folder of them, or a run directory",
+    ),
     Case(
         5,
         "plan mine.yaml verifier=gone.py:correct",
@@ -110,6 +118,17 @@ CASES = (
     Case(17, "data check problems.jsonl columns.question=problem columns.answer=solution", 0, "problems.jsonl: 9 ..."),
     Case(18, "view runs/demo", 0, "runs/demo/match.html  (0.1 MB; open it in a browser, it needs no network)"),
     Case(21, "explain live_groups", 0, "live_groups  (metric in steps.jsonl, StreamStats)", "  Groups with ..."),
+    Case(
+        32,
+        "explain bites",
+        2,
+        "error: 'bites' is not a metric, key, symptom, error or word of ours",
+        "fix: did you mean idle-bonus, bonus? `agon ...",
+    ),
+    Case(34, "compare nope.json runs/demo", 2, "error: nope.json does not exist", "fix: name a file that `agon ..."),
+    Case(
+        33, "init", 2, "error: no recipe is named", "fix: choose one of: codecontests-easy, custom, deepmath-hard, ..."
+    ),
     Case(30, "explain peek", 0, "peek  (word)", "  What the rival sees: the summary, escaped, the answer withheld."),
 )
 ELSEWHERE = {
@@ -131,7 +150,9 @@ ELSEWHERE = {
     28: ("eval/test_compare.py", "test_the_price_stands_beside_the_gain"),
     29: ("examples/test_examples.py", "test_the_docs_show_the_game_without_a_model"),
     31: ("cli/test_matrix.py", "test_the_terminal_gets_text_and_the_file_markdown"),
+    35: ("stumbles/test_stumbles.py", "test_checking_data_answers_in_a_few_lines"),
 }
+LAST = 35
 DECIDED = {3: "agon plan --gpu is a capability of its own, not part of this table"}
 
 
@@ -196,13 +217,13 @@ def test_the_answer_to_a_command(case: Case, desk: Path, capsys: pytest.CaptureF
 
 def test_every_stumble_has_a_test() -> None:
     covered = {case.stumble for case in CASES} | ELSEWHERE.keys() | DECIDED.keys()
-    assert covered == set(range(1, 32))
+    assert covered == set(range(1, LAST + 1))
 
 
 def test_the_table_names_every_stumble_and_its_test() -> None:
     lines = (ROOT / "tests" / "stumbles" / "README.md").read_text().splitlines()
     table = {int(line.split("|")[1]): line for line in lines if line.startswith("| ") and line[2].isdigit()}
-    assert list(table) == list(range(1, 32))
+    assert list(table) == list(range(1, LAST + 1))
     for case in CASES:
         assert f"`agon {case.command}`" in table[case.stumble]
     for number, (file, name) in ELSEWHERE.items():
@@ -274,6 +295,14 @@ def test_overlap_of_generated_problems_is_said_to_be_expected(desk: Path, capsys
     assert (
         lines[-1] == "  expected: generated problems share the wording of their template; no question is in two splits"
     )
+
+
+def test_checking_data_answers_in_a_few_lines(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "check", "problems.jsonl", "columns.question=problem", "columns.answer=solution"]) == 0
+    told = capsys.readouterr().out
+    assert len(told.splitlines()) <= 6
+    assert "sha256" not in told
+    assert "p90" not in told
 
 
 def test_leaks_are_said_to_happen_by_chance() -> None:

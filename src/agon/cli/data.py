@@ -298,11 +298,10 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
     print(f"{name}: {fact['problems']} problems from {fact['origin']}")
     if fact["revision"]:
         print(f"  revision  {fact['revision']}")
-    print(f"  sha256    {fact['hash']}")
     print(f"  rows      {fact['rows']} read; left out: {', '.join(f'{n} {why}' for why, n in left_out.items())}")
     for text in ("question", "answer"):
-        for unit, quantiles in fact[text].items():
-            print(f"  {text:<8}  {unit}: {', '.join(f'{label} {value}' for label, value in quantiles.items())}")
+        words = fact[text].get("words", {})
+        print(f"  {text:<8}  {words.get('median', 0)} words, at most {words.get('max', 0)}")
     if fact["tests"]:
         print(f"  tests     {', '.join(f'{label} {value}' for label, value in fact['tests'].items())} per problem")
     if fact["guessable"]:

@@ -17,7 +17,7 @@ def recipes() -> dict[str, str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", help=" | ".join(recipes()))
+    parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
 
 
@@ -39,7 +39,8 @@ def _recipe(name: str) -> str:
 
         near = get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise InputError(f"there is no recipe {name!r}", fix=f"{hint}choose one of: {', '.join(known)}")
+        message = f"there is no recipe {name!r}" if name else "no recipe is named"
+        raise InputError(message, fix=f"{hint}choose one of: {', '.join(known)}")
     return known[name]
 
 

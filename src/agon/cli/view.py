@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from agon.report.rows import StepRange
 
 
+NAMED = "name a run directory, a result of `agon eval` (.json), or a log: .parquet, .jsonl, or a folder of them"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
     help = "a run directory, bouts, or a result of `agon eval`; or logs of TRL, verl and others: files, folders"
@@ -47,9 +50,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bouts(args: argparse.Namespace, steps: StepRange | None) -> Path:
+    from agon.diagnose.lines import JSON_FILES
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
 
+    odd = [path for path in args.sources if path.is_file() and path.suffix not in {".parquet", *JSON_FILES}]
+    if odd:
+        raise InputError(f"{odd[0]} is no run, result or log", fix=NAMED)
     if len(args.sources) > 1:
         fix = "name one of them; for many runs: agon report RUN..."
         raise InputError("bouts of one run at a time can be shown", fix=fix)

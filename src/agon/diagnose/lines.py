@@ -88,6 +88,8 @@ def _by_number(path: Path) -> tuple[int, str]:
 def _lines(path: Path) -> list[LogLine]:
     if path.suffix in JSON_FILES:
         return list(_json_lines(path))
+    if path.suffix != ".parquet":
+        raise DataError(f"{path} is not a log: neither parquet nor JSONL", fix=FIX)
     import pyarrow as pa
     import pyarrow.parquet as pq
 

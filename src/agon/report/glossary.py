@@ -99,10 +99,17 @@ def explain_word(word: str) -> list[Explanation]:
     wanted = _plain(word)
     found = [entry for entry in known if wanted in (_plain(entry.word), _plain(entry.word.rsplit(".", 1)[-1]))]
     if not found:
-        near = get_close_matches(wanted, [_plain(entry.word) for entry in known], n=3, cutoff=0.6)
-        hint = f"did you mean {', '.join(dict.fromkeys(near))}?" if near else "docs/metrics.md lists them all"
-        raise InputError(f"{word!r} is not a metric, key, symptom, error or word of ours", fix=hint)
+        raise InputError(f"{word!r} is not a metric, key, symptom, error or word of ours", fix=_hint(wanted, known))
     return found
+
+
+def _hint(wanted: str, known: list[Explanation]) -> str:
+    """Words that are written alike, or whose explanation uses the word."""
+    near = get_close_matches(wanted, [_plain(entry.word) for entry in known], n=3, cutoff=0.6)
+    using = [_plain(entry.word) for entry in known if wanted in re.findall(r"[\w-]+", entry.text.lower())]
+    if found := list(dict.fromkeys([*near, *using]))[:3]:
+        return f"did you mean {', '.join(found)}? `agon explain {found[0]}` tells"
+    return "explain a word as it is written on the screen, in a file of the run, or in a config"
 
 
 def explanations() -> Iterator[Explanation]:

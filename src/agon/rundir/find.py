@@ -23,5 +23,5 @@ def runs_in(folder: Path, depth: int = 3) -> list[Path]:
 def no_run(path: Path) -> RunDirError:
     """The error about a run that does not exist, with the names of those that do."""
     here = [str(run) for run in runs_in(path.parent, depth=1)]
-    fix = f"name one of: {', '.join(here[:LISTED])}" if here else "start one: agon train CONFIG"
+    fix = f"name one of: {', '.join(here[:LISTED])}" if here else "start one: agon train CONFIG, or: agon demo"
     return RunDirError(f"there is no run {path}", fix=fix)

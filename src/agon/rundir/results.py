@@ -355,6 +355,8 @@ AGAIN = "run the same `agon eval` again: it resumes"
 def read_result(path: Path) -> EvalResult:
     """Read a result; one that is not complete is refused with what to type."""
     fix = "name a file that `agon eval` wrote, such as runs/NAME/evals/held_out/cascade.json"
+    if not path.exists():
+        raise RunDirError(f"{path} does not exist", fix=fix)
     result = read_record(path, EvalResult, fix)
     if not result.complete:
         raise RunDirError(f"{path} is not finished: {result.done} of {result.of} trials are done", fix=AGAIN)
