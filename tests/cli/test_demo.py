@@ -12,7 +12,6 @@ from agon.matrix import demo as arms
 from agon.report.demo_table import DemoResults, conclusion, demo_table, sign
 from agon.rundir.results import EvalResult, Interval, RunFacts, TokenCounts
 from tests.report.helpers import result
-from tests.stumbles.test_without_linux import without_linux
 
 
 def made(system: str, rate: float) -> EvalResult:
@@ -108,27 +107,3 @@ def test_an_arm_that_fails_is_named_with_its_log(tmp_path: Path, monkeypatch: py
     with pytest.raises(RunError, match="no-such-arm of the demo failed") as failed:
         arms.run_arms(tmp_path / "demo", 0, lambda line: None)
     assert "demo.log" in failed.value.fix
-
-
-WHOLE = """
-import sys
-from agon.cli import main
-from agon.matrix import demo as arms
-
-small = ("data.dev.take=2", "data.held_out.take=6", "train.max_steps=2", "train.problems_per_step=2")
-keys = {word.split("=")[0] for word in small}
-arms.SETTINGS = (*(word for word in arms.SETTINGS if word.split("=")[0] not in keys), *small)
-arms.run_arms = lambda root, seed, show: [arm.work(root, seed) for arm in arms.ARMS]
-for words in (["demo"], ["report", "runs/demo", "--no-figures"], ["export", "runs/demo", "--to", "peft"]):
-    assert main(words) == 0, words
-"""
-
-
-@pytest.mark.slow
-def test_the_whole_way_on_two_steps_without_the_calls_that_only_linux_has(tmp_path: Path) -> None:
-    pytest.importorskip("trl", reason="the demo trains real policies")
-    out = without_linux(WHOLE, tmp_path)
-    assert "A reads B's draft" in out
-    assert "6 held-out problems" in out
-    assert (tmp_path / "runs" / "demo" / "match.html").is_file()
-    assert (tmp_path / "runs" / "demo" / "export-peft" / "README.md").is_file()

@@ -1,7 +1,7 @@
 """The core and the demo without the calls that only Linux has: macOS is the laptop of many readers.
 
 The calls are taken away from a process and all that it starts (tests/fixtures/without_linux). The whole demo runs that
-way in tests/cli/test_demo.py. What only Linux can do, the sandbox and vLLM, is not part of this.
+way in tests/cli/test_quickstart.py. What only Linux can do, the sandbox and vLLM, is not part of this.
 """
 
 from __future__ import annotations

@@ -81,7 +81,9 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
         f"{measured.arm} on {measured.setting}, seed {measured.seed}, {story.line.state}, {story.line.progress} steps"
     )
     heading = f"<h2 class='run'>{text(story.path)}</h2>" if many else ""
-    yield f'<section>{heading}<p class="facts">{text(facts)}</p><p class="verdict">{text(story.verdict())}</p>'
+    first, _, rest = story.verdict().partition(". ")
+    told = f'<p class="verdict">{text(first)}{"." if rest else ""}</p>' + (f"<p>{text(rest)}</p>" if rest else "")
+    yield f'<section>{heading}<p class="facts">{text(facts)}</p>{told}'
     yield _health(story)
     if results := story.held_out:
         yield f"<h3>Held-out problems</h3>{table(HEAD, [_result(result) for result in results])}"
