@@ -17,7 +17,7 @@ from agon.errors import InputError
 from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
 from agon.sandbox.boxes import descendants
 from agon.sandbox.host import first_uid
-from agon.sandbox.launcher import CONTROL
+from agon.sandbox.launcher import CONTROL, NICE
 
 LIMITS = ProgramLimits(cpu=1.0, wall=5.0)
 
@@ -160,6 +160,12 @@ print(found)
             os.close(fd)
 
 
+def test_a_program_has_a_lower_priority_than_what_watches_it(sandbox: HostSandbox) -> None:
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    [text] = said(sandbox, "import os; print(os.getpriority(os.PRIO_PROCESS, 0))")
+    assert int(text) == min(19, ours + NICE)
+
+
 def test_cpu_time_is_that_of_all_processes(sandbox: HostSandbox) -> None:
     program = "import os\nfor _ in range(5): os.fork()\nwhile True: pass"
     run = outputs(sandbox, program, limits=ProgramLimits(cpu=0.5, wall=20.0))[0]
@@ -285,7 +291,7 @@ import sys, threading, time
 from agon.sandbox import HostSandbox, ProgramLimits
 from agon.sandbox.boxes import descendants
 from agon.sandbox.host import first_uid
-from agon.sandbox.launcher import CONTROL
+from agon.sandbox.launcher import CONTROL, NICE
 room = HostSandbox(workers=1, memory={sandbox.memory!r})
 runs = room.execute("import time; time.sleep(600)", [b""], ProgramLimits(cpu=5, wall=600))
 threading.Thread(target=next, args=(runs,), daemon=True).start()
