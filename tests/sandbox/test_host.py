@@ -291,7 +291,7 @@ import sys, threading, time
 from agon.sandbox import HostSandbox, ProgramLimits
 from agon.sandbox.boxes import descendants
 from agon.sandbox.host import first_uid
-from agon.sandbox.launcher import CONTROL, NICE
+from agon.sandbox.launcher import CONTROL
 room = HostSandbox(workers=1, memory={sandbox.memory!r})
 runs = room.execute("import time; time.sleep(600)", [b""], ProgramLimits(cpu=5, wall=600))
 threading.Thread(target=next, args=(runs,), daemon=True).start()
