@@ -245,7 +245,7 @@ def exchange_lines(record: StepRecord) -> list[str]:
         f"conversions   {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
         f"regressions   {part(exchange.regressions, exchange.draft_right)}  {drafter} right, {challenger} wrong",
         f"empty peeks   {part(exchange.empty_peeks, exchange.shown)}  drafts that left no summary",
-        f"leaks         {part(exchange.leaks, exchange.shown)}  peeks with the answer in them, also by chance",
+        f"leaks         {part(exchange.leaks, exchange.shown)}  peeks with the answer, also by chance",
     ]
     if record.bonus_groups is not None and record.competitive:
         biting = part(record.bonus_groups, record.competitive.groups)
