@@ -24,7 +24,7 @@ def without_linux(code: str, folder: Path, *words: str) -> str:
     path = os.pathsep.join(map(str, (SHIM, ROOT / "src", ROOT)))
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *words]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
