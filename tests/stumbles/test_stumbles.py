@@ -123,7 +123,7 @@ CASES = (
         "explain bites",
         2,
         "error: 'bites' is not a metric, key, symptom, error or word of ours",
-        "fix: did you mean idle-bonus, bonus? `agon ...",
+        "fix: did you mean idle-bonus or bonus? Type: agon explain idle-bonus",
     ),
     Case(34, "compare nope.json runs/demo", 2, "error: nope.json does not exist", "fix: name a file that `agon ..."),
     Case(

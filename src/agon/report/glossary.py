@@ -108,7 +108,7 @@ def _hint(wanted: str, known: list[Explanation]) -> str:
     near = get_close_matches(wanted, [_plain(entry.word) for entry in known], n=3, cutoff=0.6)
     using = [_plain(entry.word) for entry in known if wanted in re.findall(r"[\w-]+", entry.text.lower())]
     if found := list(dict.fromkeys([*near, *using]))[:3]:
-        return f"did you mean {', '.join(found)}? `agon explain {found[0]}` tells"
+        return f"did you mean {' or '.join(found)}? Type: agon explain {found[0]}"
     return "explain a word as it is written on the screen, in a file of the run, or in a config"
 
 
