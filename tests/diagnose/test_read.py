@@ -161,6 +161,8 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
         ('{"reward": 1}\n', "no group column"),
         ('{"group": 1, "tokens": 3}\n', "no reward column"),
         ('{"group": 1, "reward": "much"}\n', "not a number"),
+        ('{"group": 1, "reward": Infinity}\n', "beyond 1e.100"),
+        ('{"group": 1, "reward": 1' + "0" * 400 + "}\n", "beyond 1e.100"),
     ],
 )
 def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
@@ -169,6 +171,12 @@ def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: 
     with pytest.raises(DataError, match=message) as error:
         read(path)
     assert error.value.fix
+
+
+def test_a_step_that_is_no_number_is_no_step(tmp_path: Path) -> None:
+    rows = [{"step": step, "uid": 1, "reward": k} for k, step in enumerate(["x", 10**400, float("inf"), True, 3])]
+    (log,) = read(jsonl(tmp_path / "log.jsonl", rows))
+    assert log.steps == (None, None, None, None, 3.0)
 
 
 def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ completion, one column per reward function, advantage), and verl's rollout dumps
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,6 +25,8 @@ OPPONENT = ("opponent_correct", "rival_correct", "opponent")
 ADVANTAGE = ("advantage", "advantages")
 PROMPT = ("prompt", "input", "question", "problem", "query", "messages")
 COMPLETION = ("completion", "output", "response", "generation", "rollout", "text")
+LARGEST = 1e100
+"""Rewards beyond this overflow when they are squared."""
 GOLD = ("gts", "gold", "ground_truth", "answer", "solution", "reference", "target")
 
 
@@ -139,7 +140,9 @@ def grouped(lines: Iterable[LogLine], columns: Columns) -> list[list[LogLine]]:
 def step_of(line: LogLine) -> float | None:
     """The step of a line; None where the log has none."""
     value = next((line[name] for name in STEP if name in line), None)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < LARGEST else None
 
 
 def _row(line: LogLine, columns: Columns) -> RewardRow:
@@ -163,7 +166,11 @@ def _number(name: str | None, value: object) -> float | None:
         return None
     if not isinstance(value, int | float):
         raise DataError(f"column {name} holds {value!r}, which is not a number", fix="name numeric columns only")
-    return None if math.isnan(value) else float(value)
+    if value != value:
+        return None
+    if abs(value) > LARGEST:
+        raise DataError(f"column {name} holds a number beyond {LARGEST:g}", fix="log finite rewards, or leave it out")
+    return float(value)
 
 
 def _flag(value: object) -> bool | None:
