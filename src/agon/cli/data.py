@@ -301,7 +301,7 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
     print(f"  rows      {fact['rows']} read; left out: {', '.join(f'{n} {why}' for why, n in left_out.items())}")
     for text in ("question", "answer"):
         words = fact[text].get("words", {})
-        print(f"  {text:<8}  {words.get('median', 0)} words, at most {words.get('max', 0)}")
+        print(f"  {text:<8}  words: median {words.get('median', 0)}, at most {words.get('max', 0)}")
     if fact["tests"]:
         print(f"  tests     {', '.join(f'{label} {value}' for label, value in fact['tests'].items())} per problem")
     if fact["guessable"]:
