@@ -1,4 +1,4 @@
-"""A fleet over an engine without a model: restarts, retries, deadlines, and when to give up."""
+"""A fleet over engines without a model: who draws, restarts, retries, deadlines, and when to give up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from agon.engine import fleet as module
+from agon.engine import member
 from agon.engine.fleet import Fleet
+from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
 from agon.types import BASE, Sampling, Version
@@ -30,11 +32,13 @@ def adapters(tmp_path: Path) -> Path:
     return adapter_folders(tmp_path, "one", "two", "three")
 
 
-def run(engine: FakeEngine, scenario: Callable[[Fleet], Awaitable[None]], patience: float = 0.3) -> Fleet:
+def run(
+    engines: FakeEngine | list[FakeEngine], scenario: Callable[[Fleet], Awaitable[None]], patience: float = 0.3
+) -> Fleet:
     """A fleet, started and stopped around the scenario."""
 
     async def whole() -> Fleet:
-        fleet = Fleet(engine, patience=patience)
+        fleet = Fleet(*(engines if isinstance(engines, list) else [engines]), patience=patience)
         await fleet.start()
         try:
             await scenario(fleet)
@@ -53,7 +57,7 @@ def draw(fleet: Fleet, version: Version = BASE, seed: int = 0) -> Awaitable[Draw
 def test_a_failed_engine_is_restarted_once_with_the_live_versions(
     adapters: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr(module, "RATE", 1000.0)
+    monkeypatch.setattr(member, "RATE", 1000.0)
     engine = FakeEngine()
 
     async def scenario(fleet: Fleet) -> None:
@@ -292,10 +296,10 @@ def test_an_engine_that_sleeps_wakes_once_for_the_next_draws_or_load(adapters: P
 
     async def scenario(fleet: Fleet) -> None:
         for _ in range(2):
-            await fleet.sleep()
-            await fleet.sleep()
+            await fleet.rest(sleep=True)
+            await fleet.rest(sleep=True)
             await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
-        await fleet.sleep()
+        await fleet.rest(sleep=True)
         await fleet.load(A, adapters / "one")
 
     run(engine, scenario)
@@ -308,7 +312,7 @@ def test_an_engine_that_dies_asleep_is_restarted_awake() -> None:
             raise EngineDown("the engine's process died")
 
     async def scenario(fleet: Fleet) -> None:
-        await fleet.sleep()
+        await fleet.rest(sleep=True)
         await draw(fleet)
 
     assert run(Dead(), scenario).restarts == 1
@@ -329,7 +333,7 @@ def test_a_cancelled_draw_is_cancelled_in_the_engine() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(draw(fleet), 0.05)
         await asyncio.wait_for(cancelled.wait(), 20)
-        assert fleet._watchdog.drawing == 0
+        assert fleet.members[0].watchdog.drawing == 0
 
     assert run(Hanging(), scenario, patience=60).restarts == 0
 
@@ -350,3 +354,228 @@ def test_a_frozen_process_is_not_taken_for_a_hung_engine() -> None:
         await draw(fleet)
 
     assert run(engine, scenario, patience=0.4).restarts == 0
+
+
+# -- several members ---------------------------------------------------------------------------------------------------
+
+
+class Held(FakeEngine):
+    """Draws end when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.done = list[int](), asyncio.Event()
+
+    async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+        self.begun.append(draw.seed)
+        if not self._has("die"):
+            await self.done.wait()
+        self.tokens += 1000
+        return await super().draw(draw, stop)
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not holds():  # noqa: ASYNC110 - engines send no events
+            await asyncio.sleep(0.005)
+
+
+def test_draws_go_to_the_least_busy_member() -> None:
+    engines = [Held(), Held(), Held()]
+
+    async def scenario(fleet: Fleet) -> None:
+        first = [asyncio.ensure_future(draw(fleet, seed=seed)) for seed in range(7)]
+        await until(lambda: sum(len(engine.begun) for engine in engines) == 7)
+        assert sorted(len(engine.begun) for engine in engines) == [2, 2, 3]
+        engines[1].done.set()
+        await until(lambda: fleet.members[1].watchdog.drawing == 0)
+        more = [asyncio.ensure_future(draw(fleet, seed=seed)) for seed in (7, 8)]
+        await asyncio.gather(*more)
+        assert {7, 8} < set(engines[1].begun)
+        for engine in engines:
+            engine.done.set()
+        assert {result.member for result in await asyncio.gather(*first)} == {0, 1, 2}
+
+    assert run(engines, scenario, patience=60).restarts == 0
+
+
+def test_what_a_dead_member_was_drawing_is_drawn_at_once_from_the_same_seeds_elsewhere(adapters: Path) -> None:
+    class Late(Held):
+        async def start(self) -> None:
+            if self.starts:
+                await back.wait()
+            await super().start()
+
+    back, dying, well = asyncio.Event(), Late(), Held()
+
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.load(A, adapters / "one")
+        dying.fail_next("die")
+        well.done.set()
+        results = await asyncio.gather(*(draw(fleet, A, seed) for seed in range(6)))
+        assert {result.member for result in results} == {1}, "while the other is still down"
+        assert sorted(well.begun) == list(range(6))
+        assert fleet.members[0].state is State.DOWN
+        await fleet.load(B, adapters / "two")
+        back.set()
+        await until(lambda: fleet.members[0].state is State.UP)
+        assert set(dying.loaded) == {A, B}, "also what became live while it was down"
+
+    assert run([dying, well], scenario, patience=60).restarts == 1
+
+
+def test_a_hung_member_is_found_while_another_makes_progress() -> None:
+    """Each has a watchdog of its own: the tokens of one do not hide that the other makes none."""
+    hung, busy = FakeEngine("hang", faulty=1), FakeEngine()
+
+    async def scenario(fleet: Fleet) -> None:
+        stuck = asyncio.ensure_future(draw(fleet))
+        await until(lambda: fleet.members[0].watchdog.drawing == 1)
+        while not stuck.done():
+            busy.tokens += 1000
+            await asyncio.sleep(0.01)
+        assert (await stuck).member == 1
+        await until(lambda: fleet.members[0].state is State.UP)
+
+    assert run([hung, busy], scenario).restarts == 1
+
+
+def test_a_version_is_drawn_only_where_it_is_loaded(adapters: Path) -> None:
+    engines = [FakeEngine(), FakeEngine()]
+
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.load(A, adapters / "one")
+        fleet.members[0].held.discard(A)
+        assert {(await draw(fleet, A, seed)).member for seed in range(5)} == {1}
+        with pytest.raises(EngineError, match="b@0-x is not loaded"):
+            await draw(fleet, B)
+
+    run(engines, scenario)
+
+
+def test_a_gated_member_draws_only_for_its_canary_until_it_is_admitted(adapters: Path) -> None:
+    engines = [FakeEngine(), FakeEngine()]
+
+    async def scenario(fleet: Fleet) -> None:
+        fleet.gated = True
+        await fleet.load(A, adapters / "one")
+        engines[0].fail_next("die")
+        await asyncio.gather(*(draw(fleet, A, seed) for seed in range(4)))
+        assert await fleet.returned() == [0]
+        assert {(await draw(fleet, A, seed)).member for seed in range(6)} == {1}
+        pinned = await fleet.draw(Draw((1, 2), A, 0, Sampling(max_tokens=8)), frozenset(), 100, on=0)
+        assert pinned.member == 0
+        await fleet.admit(0, life=1)
+        assert fleet.members[0].state is State.CHECKING, "what was checked was its life before"
+        await fleet.admit(0, life=2)
+        assert (await draw(fleet, A)).member == 0, "it has drawn the least"
+
+    run(engines, scenario)
+
+
+def test_a_draw_from_a_named_member_that_fails_is_not_drawn_elsewhere() -> None:
+    engines = [FakeEngine(), FakeEngine("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        for reason in ("process died", "engine 1 is down"):
+            with pytest.raises(EngineDown, match=reason):
+                await fleet.draw(Draw((1, 2), BASE, 0, Sampling(max_tokens=8)), frozenset(), 100, on=1)
+
+    run(engines, scenario)
+
+
+def test_a_member_that_keeps_failing_is_put_aside_and_the_last_one_stops_the_run() -> None:
+    engines = [FakeEngine(), FakeEngine("die", faulty=99)]
+
+    async def scenario(fleet: Fleet) -> None:
+        for _ in range(1 + module.RESTARTS):
+            await until(lambda: fleet.members[1].state is State.UP)
+            await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await until(lambda: fleet.members[1].state is State.ASIDE)
+        assert "warning: engine 1 was put aside, 1 left: the engine failed 4 times" in fleet.notes[-1]
+        assert not engines[1].running
+        assert {(await draw(fleet, seed=seed)).member for seed in range(4)} == {0}
+        engines[0].fail_next("die", starts=99)
+        with pytest.raises(EngineError, match="failed 4 times"):
+            await draw(fleet)
+
+    assert run(engines, scenario).restarts == 2 * module.RESTARTS
+
+
+def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:
+    class Slow(FakeEngine):
+        async def start(self) -> None:
+            await super().start()
+            await asyncio.sleep(0.1 if self.starts > 1 else 0.0)
+
+    engines = [FakeEngine(), Slow("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await until(lambda: engines[1].starts == 2)
+        await fleet.put_aside(1, EngineError("its canary did not hold", fix="report this"))
+        await until(lambda: engines[1].stops == 3)
+        assert fleet.members[1].state is State.ASIDE
+
+    run(engines, scenario)
+
+
+def test_a_restart_that_raises_something_else_does_not_leave_draws_waiting() -> None:
+    class Odd(FakeEngine):
+        async def start(self) -> None:
+            await super().start()
+            if self.starts > 1:
+                raise TypeError("odd")
+
+    async def scenario(fleet: Fleet) -> None:
+        with pytest.raises(EngineError, match=r"cannot be restarted: TypeError\('odd'\)"):
+            await asyncio.wait_for(draw(fleet), 20)
+
+    run(Odd("die", faulty=99), scenario)
+
+
+def test_no_engine_is_started_while_the_learner_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the memory that the learner needs."""
+    monkeypatch.setattr(module, "GRACE", 0.05)
+    engines = [FakeEngine(), FakeEngine("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await fleet.rest(sleep=False)
+        await until(lambda: engines[1].stops == 1)
+        await asyncio.sleep(0.1)
+        assert engines[1].starts == 1
+        await draw(fleet)
+        await until(lambda: fleet.members[1].state is State.UP)
+
+    run(engines, scenario)
+
+
+def test_an_engine_that_is_being_started_goes_to_sleep_with_the_others() -> None:
+    class Slow(FakeEngine):
+        async def start(self) -> None:
+            await asyncio.sleep(0.1 if self.starts else 0.0)
+            await super().start()
+
+    engines = [FakeEngine(), Slow("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await until(lambda: fleet.members[1].starting)
+        await fleet.rest(sleep=True)
+        assert [engine.log for engine in engines] == [["sleep"], ["sleep"]]
+
+    run(engines, scenario)
+
+
+def test_the_context_is_that_of_the_member_with_the_smallest() -> None:
+    assert Fleet(FakeEngine(context=900), FakeEngine(context=700)).context == 700
+
+
+def test_one_member_that_does_not_start_at_the_beginning_is_an_error() -> None:
+    class Broken(FakeEngine):
+        async def start(self) -> None:
+            raise EngineDown("no weights")
+
+    with pytest.raises(EngineError, match="no weights"):
+        asyncio.run(Fleet(FakeEngine(), Broken()).start())

@@ -49,11 +49,12 @@ def test_code_is_named_again() -> None:
 
 @pytest.mark.parametrize("url", ["http://203.0.113.5:8000", "http://127.0.0.1:8000"])
 def test_a_server_is_named_again_or_replaced(url: str) -> None:
-    told = config(sampler={"url": url, "network": "0.0.0.0/0"})
-    with pytest.raises(InputError, match="names a server") as refused:
+    told = config(sampler={"urls": [url, "http://[::1]:8001"], "network": "0.0.0.0/0"})
+    with pytest.raises(InputError, match="names servers") as refused:
         check(told, "eval.samples=2")
-    assert refused.value.fix.endswith(f"agon eval runs/x eval.samples=2 sampler.url={url}")
-    check(told, f"sampler.url={url}")
+    named = f"sampler.urls=[{url},http://[::1]:8001]"
+    assert refused.value.fix.endswith(f"agon eval runs/x eval.samples=2 '{named}'")
+    check(told, named)
     check(told, url="http://localhost:8000/v1")
 
 

@@ -116,7 +116,8 @@ class Timing(Record):
     memory: dict[str, int]
     """Bytes in use by part, as the learner reports them."""
     canary: dict[str, float]
-    """Distance of every live version in the engine from the learner, in nats per token; empty without a canary."""
+    """Distance of every live version in the engine from the learner, in nats per token, by engine if there are several;
+    empty without a canary."""
     slopes: dict[str, SlopeRecord] = {}
     """What the step's samples say, by policy and suspect: `a before` (its version before), `a rival`, `a base`."""
 
