@@ -26,6 +26,10 @@ class Tag:
             del os.environ["TAG"]
 
 
+def waited_for() -> bool:
+    return False
+
+
 def test_an_engine_has_its_own_gpu_and_no_part_in_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.setenv("LOCAL_RANK", "1")
@@ -45,7 +49,7 @@ def test_the_next_engine_has_its_turn_once_a_core_was_spawned(monkeypatch: pytes
     loaded = threading.Event()
 
     def first() -> None:
-        with spawning(Tag(), "0"):  # type: ignore[arg-type]
+        with spawning(Tag(), "0", waited_for):  # type: ignore[arg-type]
             seen["first"] = os.environ["CUDA_VISIBLE_DEVICES"]
             order.append("first begins")
             time.sleep(0.2)
@@ -54,7 +58,7 @@ def test_the_next_engine_has_its_turn_once_a_core_was_spawned(monkeypatch: pytes
             assert loaded.wait(20), "the second must not wait until the first has loaded"
 
     def second() -> None:
-        with spawning(Tag(), "1"):  # type: ignore[arg-type]
+        with spawning(Tag(), "1", waited_for):  # type: ignore[arg-type]
             seen["second"] = os.environ["CUDA_VISIBLE_DEVICES"]
             order.append("second begins")
             cores.add(12)
@@ -74,7 +78,27 @@ def test_the_next_engine_has_its_turn_once_a_core_was_spawned(monkeypatch: pytes
 
 
 def test_a_start_that_fails_ends_its_turn() -> None:
-    with pytest.raises(RuntimeError, match="no weights"), spawning(Tag(), None):  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="no weights"), spawning(Tag(), None, waited_for):  # type: ignore[arg-type]
         raise RuntimeError("no weights")
     assert "TAG" not in os.environ
+    assert not spawn.SPAWNING.locked()
+
+
+def test_a_start_that_hangs_ends_its_turn_when_it_is_given_up() -> None:
+    given_up, release = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with spawning(Tag(), "0", given_up.is_set):  # type: ignore[arg-type]
+            release.wait(20)
+
+    hanging = threading.Thread(target=hang)
+    hanging.start()
+    while not spawn.SPAWNING.locked():
+        time.sleep(0.01)
+    given_up.set()
+    with spawning(Tag(), "1", waited_for):  # type: ignore[arg-type]
+        assert hanging.is_alive()
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
+    release.set()
+    hanging.join(20)
     assert not spawn.SPAWNING.locked()

@@ -126,7 +126,7 @@ class LocalEngine:
 
         def make() -> None:
             try:
-                with spawning(reaper, self._device):
+                with spawning(reaper, self._device, starting.cancelled):
                     llm = self._make()
             except (Exception, SystemExit) as error:  # the thread ends here; the future carries the error on
                 if not starting.cancelled():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from agon.engine.vllm.orphans import OrphanReaper
@@ -19,11 +19,11 @@ SPAWNING = threading.Lock()
 
 
 @contextmanager
-def spawning(reaper: OrphanReaper, device: str | None) -> Iterator[None]:
+def spawning(reaper: OrphanReaper, device: str | None, given_up: Callable[[], bool]) -> Iterator[None]:
     """Give the processes of one engine their environment, which they inherit from this one when they are spawned.
 
     As soon as vLLM has spawned its core the next engine may have its turn: loading and compiling takes minutes. Where
-    no core is seen, engines start one after the other.
+    no core is seen, engines start one after the other; one that nobody waits for any more has no turn.
     """
     turn, ended = ExitStack(), threading.Event()
     SPAWNING.acquire()
@@ -33,7 +33,7 @@ def spawning(reaper: OrphanReaper, device: str | None) -> Iterator[None]:
     before = _cores()
 
     def leave() -> None:
-        while _cores() <= before and not ended.wait(0.05):
+        while _cores() <= before and not given_up() and not ended.wait(0.05):
             pass
         turn.close()
 
