@@ -90,9 +90,9 @@ class FakeEngine:
     async def stop(self) -> None: ...
 
     async def _work(self, pace: float) -> None:
+        await asyncio.sleep(pace * self._pace)
         if self._fault == "hung":
             await asyncio.Event().wait()
-        await asyncio.sleep(pace * self._pace)
         if self._fault:
             raise EngineDown(f"the engine was {self._fault}")
 
