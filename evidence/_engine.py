@@ -119,8 +119,10 @@ def build(base: Path) -> Any:
 
 
 @contextmanager
-def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float = 120.0) -> Iterator[Bench]:
-    """A random base, a pair over it, and a running engine; all gone at the end."""
+def bench(
+    sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float = 120.0, engines: int = 1
+) -> Iterator[Bench]:
+    """A random base, a pair over it, and running engines; all gone at the end."""
     import torch
 
     from agon.engine.fleet import Fleet
@@ -133,8 +135,9 @@ def bench(sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float 
         root = Path(scratch)
         base = str(random_checkpoint(root / "base", **sizes))
         pair = build(Path(base))
-        engine = LocalEngine(base, dtype="float32", context=context, rank=RANK, max_loras=4, memory=0.4)
-        sampler = VLLMSampler(base, Fleet(engine, patience=patience))
+        settings: dict[str, Any] = {"dtype": "float32", "context": context, "rank": RANK, "max_loras": 4, "memory": 0.4}
+        fleet = Fleet(*(LocalEngine(base, **settings) for _ in range(engines)), patience=patience)
+        sampler = VLLMSampler(base, fleet)
         try:
             yield Bench(sampler, pair, root)
         finally:

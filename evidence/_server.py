@@ -17,29 +17,62 @@ from pathlib import Path
 START = 900.0
 
 
+class Server:
+    """A server on a port of its own, which can be started again there."""
+
+    def __init__(self, base: Path, *, context: int, rank: int) -> None:
+        self._port = free_port()
+        options = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
+        options += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
+        options += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
+        options += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
+        options += ["--host", "127.0.0.1", "--port", str(self._port)]
+        settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        self._command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *options]
+        self._environment = os.environ | settings
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start it without waiting for it."""
+        self.process = subprocess.Popen(self._command, env=self._environment, stdout=sys.stderr, start_new_session=True)
+
+    def await_health(self) -> None:
+        await_health(f"{self.url}/health", self.process)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def end(self) -> None:
+        """Ask it to end, then kill what is left."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        try:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(30)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.process.wait(30)
+
+
 @contextmanager
 def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
     """The address of a server over `base`."""
-    port = free_port()
-    options = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
-    options += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
-    options += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
-    options += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
-    options += ["--host", "127.0.0.1", "--port", str(port)]
-    settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
-    command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *options]
-    process = subprocess.Popen(command, env=os.environ | settings, stdout=sys.stderr, start_new_session=True)
+    server = Server(base, context=context, rank=rank)
     try:
-        await_health(f"http://127.0.0.1:{port}/health", process)
-        yield f"http://127.0.0.1:{port}"
+        server.await_health()
+        yield server.url
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-        finally:
-            end_group(process.pid)
+        server.end()
 
 
 def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
@@ -51,13 +84,6 @@ def await_health(url: str, process: subprocess.Popen[bytes]) -> None:
         except (urllib.error.URLError, OSError):
             time.sleep(1)
     raise RuntimeError(f"vllm serve did not start (exit code {process.poll()})")
-
-
-def end_group(group: int) -> None:
-    try:
-        os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        return
 
 
 def free_port() -> int:

@@ -175,7 +175,7 @@ class Bench:
 
     def _zeros(self, version: Version) -> Any:
         """The bare base, as an adapter of zeros."""
-        source = self.sampler.folder_of(version)
+        source = self.sampler.live[version]
         folder = write_zeros(source, source.with_name(f"{source.name}-zeros"))
         zeros = Version.of(Policy.A, int(source.name[:3]), "zeros")
         self.sampler._bridge.call(self.sampler.fleet.engine.load(zeros, folder))

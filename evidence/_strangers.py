@@ -204,7 +204,7 @@ def server_and_file(sender: Sender, run: Path) -> None:
     """Ask to have a local file sent to an address of theirs."""
 
     def change(raw: dict[str, Any]) -> None:
-        raw["sampler"] |= {"engine": "vllm", "url": sender.url, "network": "0.0.0.0/0"}
+        raw["sampler"] |= {"engine": "vllm", "urls": [sender.url], "network": "0.0.0.0/0"}
         for part in ("train", "dev", "held_out"):
             raw["data"][part] = {"path": str(sender.secret), "take": 2}
 

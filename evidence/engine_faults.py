@@ -76,11 +76,11 @@ def draw(table: Bench, fault: Callable[[Any], None] | None) -> list[Completion]:
 
     async def together() -> list[Completion]:
         drawing = asyncio.gather(*(table.sampler.sample(request) for request in requests))
-        before = await table.sampler.fleet.engine.progress()
-        while fault and await table.sampler.fleet.engine.progress() < before + 400:  # noqa: ASYNC110 - it counts elsewhere
+        before = await table.sampler.fleet.members[0].engine.progress()
+        while fault and await table.sampler.fleet.members[0].engine.progress() < before + 400:  # noqa: ASYNC110 - it counts elsewhere
             await asyncio.sleep(0.01)
         if fault:
-            fault(table.sampler.fleet.engine)
+            fault(table.sampler.fleet.members[0].engine)
         return list(await drawing)
 
     return asyncio.run(together())

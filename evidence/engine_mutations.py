@@ -20,6 +20,7 @@ SCHEDULE = TRL + "learner.py::test_warmup_and_decay_are_the_stock_schedule"
 SCORES = TRL + "trainer.py::test_scores_are_those_of_peft_alone"
 ADAPTERS, BATCH, TRAPS = "tests/engine/test_adapters.py", TRL + "batch.py", TRL + "traps.py"
 HF, SERVER, LOCAL = "tests/engine/test_hf.py", "tests/engine/vllm/test_server.py", "tests/engine/vllm/test_local.py"
+FLEET = ["tests/engine/test_member.py", "tests/engine/test_fleet.py"]
 CANARY, SUSPECTS = "tests/engine/vllm/test_canary.py", "tests/engine/vllm/test_suspects.py"
 LOOP, PUBLISH, RUNS = "tests/training/test_loop.py", "tests/training/test_publish.py", "tests/training/test_resume.py"
 MACHINES, CHECKS = "tests/training/test_machines.py", "tests/training/test_canary_checks.py"
@@ -53,7 +54,7 @@ LIGHT: list[Mutation] = [
          "if row.completion.version.policy != stream.policy:"),
         ("versions of rows are not compared", "        check_versions(streams, versions)\n", ""),
         ("samples of a step are not checked", "self.canary.check_samples(streams) if self.canary else []", "[]"),
-        ("a restart is not checked", "self.canary is not None and self.canary.recheck(versions)", "False"),
+        ("a restart is not checked", "(self.canary.attend(work, versions) if self.canary else work)", "work"),
     ),
     *edits(
         "training/schedule.py", [LOOP],
@@ -80,7 +81,7 @@ LIGHT: list[Mutation] = [
     ),
     *edits(
         "training/loop.py", [LOOP],
-        ("processes play the same problems", "whole[self.machines.learner.rank :: self.machines.learner.processes]", "whole"),
+        ("processes play the same problems", "problems[self.drawing.index(self.machines.learner.rank) :: len(self.drawing)]", "problems"),
         ("every epoch has the same order", 'seed_for(seed, "order", epoch, problem.id)', 'seed_for(seed, "order", problem.id)'),
         ("the newest pair is deployed for the best", "best_point(self.state.points) if", "self.state.points[-1] if"),
         ("the best pair is never replaced", "best_point(self.state.points) if", "self.state.points[0] if"),
@@ -88,8 +89,7 @@ LIGHT: list[Mutation] = [
     ),
     *edits(
         "training/loop.py", [CHECKS],
-        ("a restarted engine is trusted in play", "            self._recheck()\n            self.machines.rest()\n", "            self.machines.rest()\n"),
-        ("a restarted engine is trusted in evaluation", "            self._recheck()\n        return merge", "        return merge"),
+        ("a restarted engine is trusted", "self.processes.watching(self.machines.attend(work, self.state.versions))", "self.processes.watching(work)"),
         ("samples are not checked before the update", "for warning in self.machines.check_samples(played.streams, self.state.versions):", "for warning in ():"),
     ),
     *edits(
@@ -244,17 +244,42 @@ HEAVY: list[Mutation] = [
         ("hf: a merged adapter stays in the base", "                layer.get_base_layer().weight.data = weight\n", ""),
     ),
     *edits(
-        "engine/fleet.py", ["tests/engine/test_fleet.py"],
-        ("a restarted engine has no versions", "                await self._in_time(self.engine.load(version, folder))\n", "                pass\n"),
-        ("an unloaded version comes back", "        self._live.pop(version, None)\n        await self._with_retries", "        await self._with_retries"),
-        ("what cannot be a completion is used", "            drawn.check(draw, vocabulary)\n", ""),
+        "engine/member.py", FLEET,
+        ("a restarted engine has no versions", "                        await self._in_time(self.engine.load(version, folder))\n", "                        pass\n"),
+        ("what becomes live during a restart is missed", "while missing := [", "if missing := ["),
+        ("a version is asked for where it is not", " and (version == BASE or version in self.held)", ""),
+        ("what cannot be a completion is used", "        drawn.check(draw, vocabulary)\n", ""),
+    ),
+    *edits(
+        "engine/fleet.py", FLEET,
+        ("an unloaded version comes back", "        self._live.pop(version, None)\n        await self._on_all", "        await self._on_all"),
+        ("the busiest engine is asked", "return min(able, key=lambda member: member.busy)", "return max(able, key=lambda member: member.busy)"),
+        ("a restarted engine draws unchecked", "State.CHECKING if self.gated else State.UP", "State.UP"),
+        ("a check of an earlier life lets an engine in", "member.state is State.CHECKING and member.life == life", "member.state is State.CHECKING"),
+        ("an engine that is put aside comes back", "                if member.state is not State.DOWN:  # put aside meanwhile\n                    return await member.stop()\n", ""),
+        ("failures are never forgiven", "                member.failures = 0\n", "                pass\n"),
+        ("engines start while the learner works", "                await self._in_use.wait()\n", ""),
+    ),
+    *edits(
+        "engine/vllm/canaries.py", ["tests/engine/vllm/test_canaries.py"],
+        ("only the first engine is asked", "if member.runs]", "if member.runs][:1]"),
+        ("restarted engines draw unchecked", "        sampler.fleet.gated = True\n", ""),
+        ("a wrong engine draws on", "            self.canaries[number].judge(versions, drawn)\n", "            pass\n"),
+        ("a restarted engine is let in without a check", "                        self._judge(number, versions, drawn)\n",
+         "                        self.sampler.submit(self.sampler.fleet.admit(number, drawn.life)).result()\n"),
+    ),
+    *edits(
+        "training/share.py", ["tests/training/test_share.py"],
+        ("every process learns from all rows", "        if least == rank:\n", "        if True:\n"),
+        ("rows are dealt out whatever their length", "loads[least] += _tokens(row)", "loads[least] += 1"),
+        ("every process draws", 'return os.environ.get("RANK" if settings.urls else "LOCAL_RANK", "0") == "0"', "return True"),
     ),
     *edits(
         "engine/vllm/canary.py", [CANARY],
         ("canary tolerance infinite", "return min(SHARE * self.effect, max(NOISE * (self.noise or 0.0), FLOOR[self.dtype]))", 'return float("inf")'),
         ("canary takes the best slot", "self.effect = min(effects)", "self.effect = max(effects)"),
-        ("an adapter of zeros may differ from the base", "if is_zero(self.sampler.folder_of(version)):", "if False:"),
-        ("a restarted engine is not checked", "restarted = self.sampler.restarts != self.restarts", "restarted = False"),
+        ("an adapter of zeros may differ from the base", "if is_zero(self.sampler.live[version]):", "if False:"),
+        ("a restarted engine is not checked", "restarted = self.probe.life != self.life", "restarted = False"),
         ("samples far off are learnt from", "if not mean <= limit:", "if False:"),
         ("a wrong slope is ignored", "if slope and slope.wrong:", "if False:"),
         ("noise without a ceiling", "if not self.noise <= self.ceiling:", "if False:"),
@@ -274,8 +299,9 @@ HEAVY: list[Mutation] = [
         ("a slope is wrong without certainty", "1 - self.value > SIGNIFICANT * self.error", "True"),
     ),
     *edits(
-        "engine/vllm/suspects.py", [SUSPECTS],
+        "engine/vllm/suspects.py", [SUSPECTS, "tests/engine/vllm/test_canaries.py"],
         ("the effect of the stretch is not divided", "return change / used, used", "return change, used"),
+        ("samples of all engines are pooled", "if tokens.logprobs and tokens.member == member]", "if tokens.logprobs]"),
         ("the rival is not a suspect", "own.far - rival.far, own.near - rival.near", "own.far - own.far, own.near - own.near"),
     ),
     *edits(

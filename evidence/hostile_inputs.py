@@ -277,7 +277,7 @@ def in_a_run(watch: Watch, server: FaultyServer, kind: str, run: Path) -> None:
     server.fault = kind
     server.armed = lambda: kind in AT_START or steps_of(run) > begun
     words = [*SIZES[1:], "data.train.take=1000", "train.max_steps=1000", "save.every=1000"]
-    words += ["sampler.engine=vllm", f"sampler.url={server.url}", "sampler.max_model_len=512"]
+    words += ["sampler.engine=vllm", f"sampler.urls=[{server.url}]", "sampler.max_model_len=512"]
     command = ["train", str(CONFIG), *words, "--out", str(run.parent), "--name", run.name, "--resume"]
     code = watch.attempt(f"{kind}, in a run", lambda: agon(command))
     if code == 0 or (kind not in AT_START and steps_of(run) != begun + 1):

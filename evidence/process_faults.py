@@ -1,4 +1,4 @@
-"""Two processes train as one, on a vLLM engine each, and one fault after another hits them; each time they resume.
+"""Two processes train as one, on two vLLM engines, and one fault after another hits them; each time they resume.
 
 The processes play unevenly, so that a fault finds one still playing while the other waits. Faults, at random moments:
 SIGTERM and SIGINT to the launcher, SIGKILL of an engine of one process, an exception in the update of one process,
@@ -128,12 +128,10 @@ class Run:
                 process.kill()
 
 
-def engine_of(process: int) -> psutil.Process:
-    """The process of the engine that a process of the run has started."""
+def engines_of(process: int) -> list[psutil.Process]:
+    """The processes of the engines that a process of the run has started, one each."""
     children = psutil.Process(process).children(recursive=True)
-    return next(
-        child for child in children if "EngineCore" in child.name() or "EngineCore" in " ".join(child.cmdline())
-    )
+    return [child for child in children if "EngineCore" in child.name() or "EngineCore" in " ".join(child.cmdline())]
 
 
 def launcher_gets(number: signal.Signals) -> Callable[[Run, int], None]:
@@ -145,7 +143,9 @@ def launcher_gets(number: signal.Signals) -> Callable[[Run, int], None]:
 
 
 def kill_engine(run: Run, rank: int) -> None:
-    engine_of(run.pid(rank)).kill()
+    """The first process has started all of them."""
+    engines = engines_of(run.pid(0))
+    engines[min(rank, len(engines) - 1)].kill()  # the other may still be starting after a fault before
 
 
 def fail_update(run: Run, rank: int) -> None:

@@ -20,6 +20,8 @@ class Tokens:
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None = None
+    member: int = field(default=0, compare=False)
+    """Which engine of a fleet drew it."""
 
     @property
     def size(self) -> int:

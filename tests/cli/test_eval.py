@@ -184,7 +184,7 @@ def secret(run: Path, tmp_path: Path) -> Path:
     for part in config["data"].values():
         if isinstance(part, dict):
             part.update(preset=None, path=str(file), options={}, take=3)
-    config["sampler"] |= {"url": "http://203.0.113.5:8000", "network": "0.0.0.0/0", "engine": "vllm"}
+    config["sampler"] |= {"urls": ["http://203.0.113.5:8000"], "network": "0.0.0.0/0", "engine": "vllm"}
     (run / "config.yaml").write_text(yaml.safe_dump(config))
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["data"]["hashes"] = {}
@@ -199,12 +199,12 @@ def test_a_run_of_a_stranger_reads_no_file_and_asks_no_server_unasked(
     for part in ("agon.eval.target.splits", "agon.engine.vllm.server.HTTPClient"):
         monkeypatch.setattr(part, lambda *words, **more: opened.append("opened"))
     url, paths = (
-        "sampler.url=http://203.0.113.5:8000",
+        "sampler.urls=[http://203.0.113.5:8000]",
         [f"data.{p}.path={secret}" for p in ("held_out", "dev", "train")],
     )
     assert url in refused(capsys, str(run))
     assert "names a file" in refused(capsys, str(run), url)
-    assert "names a server" in refused(capsys, str(run), *paths)
+    assert "names servers" in refused(capsys, str(run), *paths)
     assert "cannot be set" in refused(capsys, str(run), url, "data.held_out.path=elsewhere.csv")
     assert opened == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ def test_only_the_first_process_prints(
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run whose config names code and a server, on a machine where nothing was ever started."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    sampler = {"engine": "vllm", "url": "http://203.0.113.5:8000", "network": "0.0.0.0/0"}
+    sampler = {"engine": "vllm", "urls": ["http://203.0.113.5:8000"], "network": "0.0.0.0/0"}
     raw = resolved(CONFIG) | {"verifier": "evil_module:judge", "sampler": sampler}
     return RunDir.create(tmp_path, "theirs", Config.model_validate(raw)).path
 
@@ -85,9 +86,9 @@ def test_a_strangers_run_is_resumed_only_with_what_it_names_named_again(
     assert checked == []
     command, _, repeated = refused.value.fix.partition("--resume ")
     assert command.endswith(f"agon train {stranger} ")
-    assert repeated.split()[:2] == ["verifier=evil_module:judge", "sampler.url=http://203.0.113.5:8000"]
+    assert shlex.split(repeated)[:2] == ["verifier=evil_module:judge", "sampler.urls=[http://203.0.113.5:8000]"]
     with pytest.raises(ConfigError, match="no further"):
-        module.train(stranger, *repeated.split(), resume=True)
+        module.train(stranger, *shlex.split(repeated), resume=True)
     remember(stranger / "config.yaml")
     with pytest.raises(ConfigError, match="no further"):
         module.train(stranger, resume=True)

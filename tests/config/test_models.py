@@ -87,6 +87,11 @@ def test_a_learning_rate_is_a_finite_number_above_zero(value: object) -> None:
         config(train={"learning_rate": value})
 
 
+def test_a_server_is_named_once() -> None:
+    with pytest.raises(ValidationError, match="names a server twice"):
+        config(sampler={"urls": ["http://localhost:8000", "http://localhost:8000/"]})
+
+
 def test_training_never_narrows_the_sampling() -> None:
     with pytest.raises(ValidationError):
         config(train={"top_p": 0.95})
@@ -97,9 +102,11 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
     ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
     ("game.wait_for_all_drafts", "game.opponent"): {"arm": "grpo", "game": {"wait_for_all_drafts": True}},
-    ("sampler.url",): {"sampler": {"url": "http://user:secret@localhost"}},
+    ("sampler.urls",): {"sampler": {"urls": ["http://user:secret@localhost"]}},
     ("sampler.network",): {"sampler": {"network": "10.0.0.1/8"}},
-    ("sampler.url", "sampler.engine"): {"sampler": {"engine": "hf", "url": "http://localhost"}},
+    ("sampler.urls", "sampler.engine"): {"sampler": {"engine": "hf", "urls": ["http://localhost"]}},
+    ("sampler.replicas", "sampler.engine"): {"sampler": {"engine": "hf", "replicas": 2}},
+    ("sampler.replicas", "sampler.urls"): {"sampler": {"replicas": 2, "urls": ["http://localhost"]}},
     ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {

@@ -79,7 +79,7 @@ train:
   tokens_per_pass: 0
   warmup: .inf
   banana: 1
-sampler: {engine: hf, url: "http://localhost"}
+sampler: {engine: hf, urls: ["http://localhost"]}
 save:
 eval: 4
 report_to: [wandbb]
@@ -106,7 +106,7 @@ report_to: [wandbb]
         "run.yaml:16: train.tokens_per_pass: should be greater than or equal to 1, not 0",
         "run.yaml:17: train.warmup: should be a finite number, not inf",
         "run.yaml:18: train.banana: unknown key",
-        "run.yaml:19: sampler.url: only engine vllm samples from a server",
+        "run.yaml:19: sampler.urls: only engine vllm samples from servers",
         "run.yaml:21: eval: should be a section of keys and values, not 4",
         "run.yaml:22: report_to.0: should be 'trackio', 'wandb' or 'tensorboard', not 'wandbb'; did you mean wandb?",
         "command line: 'save.every' should look like section.key=value",
@@ -181,7 +181,7 @@ def test_origins_say_where_each_value_comes_from(minimal: Path) -> None:
     [
         ("sampler.network=banana", "is not a network"),
         ("sampler.network=10.0.0.1/8", "is not a network"),
-        ("sampler.url=http://user:secret@127.0.0.1:8000", "holds a password"),
+        ("sampler.urls=[http://user:secret@127.0.0.1:8000]", "holds a password"),
         ("train.seed=" + "9" * 5000, "should be a valid integer"),
     ],
 )

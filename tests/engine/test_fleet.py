@@ -1,23 +1,20 @@
-"""A fleet over an engine without a model: restarts, retries, deadlines, and when to give up."""
+"""A fleet of several engines without a model: who draws, what happens to one that fails, and when to give up."""
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import time
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from agon.engine import fleet as module
 from agon.engine.fleet import Fleet
+from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
-from agon.types import BASE, Sampling, Version
+from agon.types import BASE, Sampling
 from tests.engine.helpers.engines import FakeEngine, adapter_folders
-
-A, B = Version("a@0-x"), Version("b@0-x")
+from tests.engine.helpers.fleets import A, B, draw, run, until
 
 
 @pytest.fixture(autouse=True)
@@ -30,323 +27,217 @@ def adapters(tmp_path: Path) -> Path:
     return adapter_folders(tmp_path, "one", "two", "three")
 
 
-def run(engine: FakeEngine, scenario: Callable[[Fleet], Awaitable[None]], patience: float = 0.3) -> Fleet:
-    """A fleet, started and stopped around the scenario."""
+class Held(FakeEngine):
+    """Draws end when the test says so."""
 
-    async def whole() -> Fleet:
-        fleet = Fleet(engine, patience=patience)
-        await fleet.start()
-        try:
-            await scenario(fleet)
-        finally:
-            await fleet.stop()
-        return fleet
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun, self.done = list[int](), asyncio.Event()
 
-    return asyncio.run(whole())
-
-
-def draw(fleet: Fleet, version: Version = BASE, seed: int = 0) -> Awaitable[DrawResult]:
-    return fleet.draw(Draw((1, 2), version, seed, Sampling(max_tokens=8)), frozenset(), 100)
+    async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+        self.begun.append(draw.seed)
+        if not self._has("die"):
+            await self.done.wait()
+        self.tokens += 1000
+        return await super().draw(draw, stop)
 
 
-@pytest.mark.parametrize("fault", ["die", "hang", "crawl"])
-def test_a_failed_engine_is_restarted_once_with_the_live_versions(
-    adapters: Path, monkeypatch: pytest.MonkeyPatch, fault: str
-) -> None:
-    monkeypatch.setattr(module, "RATE", 1000.0)
-    engine = FakeEngine()
+def test_draws_go_to_the_least_busy_member() -> None:
+    engines = [Held(), Held(), Held()]
+
+    async def scenario(fleet: Fleet) -> None:
+        first = [asyncio.ensure_future(draw(fleet, seed=seed)) for seed in range(7)]
+        await until(lambda: sum(len(engine.begun) for engine in engines) == 7)
+        assert sorted(len(engine.begun) for engine in engines) == [2, 2, 3]
+        engines[1].done.set()
+        await until(lambda: fleet.members[1].watchdog.drawing == 0)
+        more = [asyncio.ensure_future(draw(fleet, seed=seed)) for seed in (7, 8)]
+        await asyncio.gather(*more)
+        assert {7, 8} < set(engines[1].begun)
+        for engine in engines:
+            engine.done.set()
+        assert {result.member for result in await asyncio.gather(*first)} == {0, 1, 2}
+
+    assert run(engines, scenario, patience=60).restarts == 0
+
+
+def test_what_a_dead_member_was_drawing_is_drawn_at_once_from_the_same_seeds_elsewhere(adapters: Path) -> None:
+    class Late(Held):
+        async def start(self) -> None:
+            if self.starts:
+                await back.wait()
+            await super().start()
+
+    back, dying, well = asyncio.Event(), Late(), Held()
 
     async def scenario(fleet: Fleet) -> None:
         await fleet.load(A, adapters / "one")
+        dying.fail_next("die")
+        well.done.set()
+        results = await asyncio.gather(*(draw(fleet, A, seed) for seed in range(6)))
+        assert {result.member for result in results} == {1}, "while the other is still down"
+        assert sorted(well.begun) == list(range(6))
+        assert fleet.members[0].state is State.DOWN
         await fleet.load(B, adapters / "two")
-        engine.fail_next(fault)
-        results = await asyncio.gather(*(draw(fleet, version) for version in (A, A, A, B)))
-        assert [result.logprobs[0] for result in results] == [-1.1, -1.1, -1.1, -1.2]
+        back.set()
+        await until(lambda: fleet.members[0].state is State.UP)
+        assert set(dying.loaded) == {A, B}, "also what became live while it was down"
 
-    assert run(engine, scenario).restarts == 1, "one restart for all that waited"
-    assert engine.starts == 2
+    assert run([dying, well], scenario, patience=60).restarts == 1
 
 
-def test_what_hangs_in_an_engine_that_another_draw_found_dead_is_drawn_again_at_once() -> None:
-    engine = FakeEngine()
+def test_a_hung_member_is_found_while_another_makes_progress() -> None:
+    """Each has a watchdog of its own: the tokens of one do not hide that the other makes none."""
+    hung, busy = FakeEngine("hang", faulty=1), FakeEngine()
 
     async def scenario(fleet: Fleet) -> None:
-        engine.fail_next("die odd, hang even")
-        await asyncio.wait_for(asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4))), 20)
+        stuck = asyncio.ensure_future(draw(fleet))
+        await until(lambda: fleet.members[0].watchdog.drawing == 1)
+        while not stuck.done():
+            busy.tokens += 1000
+            await asyncio.sleep(0.01)
+        assert (await stuck).member == 1
+        await until(lambda: fleet.members[0].state is State.UP)
 
-    assert run(engine, scenario, patience=600).restarts == 1
+    assert run([hung, busy], scenario).restarts == 1
 
 
-def test_a_draw_that_begins_during_a_restart_waits_for_the_engine_and_its_versions(adapters: Path) -> None:
+def test_a_version_is_drawn_only_where_it_is_loaded(adapters: Path) -> None:
+    engines = [FakeEngine(), FakeEngine()]
+
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.load(A, adapters / "one")
+        fleet.members[0].held.discard(A)
+        assert {(await draw(fleet, A, seed)).member for seed in range(5)} == {1}
+        with pytest.raises(EngineError, match="b@0-x is not loaded"):
+            await draw(fleet, B)
+
+    run(engines, scenario)
+
+
+def test_a_gated_member_draws_only_for_its_canary_until_it_is_admitted(adapters: Path) -> None:
+    engines = [FakeEngine(), FakeEngine()]
+
+    async def scenario(fleet: Fleet) -> None:
+        fleet.gated = True
+        await fleet.load(A, adapters / "one")
+        engines[0].fail_next("die")
+        await asyncio.gather(*(draw(fleet, A, seed) for seed in range(4)))
+        assert await fleet.returned() == [0]
+        assert {(await draw(fleet, A, seed)).member for seed in range(6)} == {1}
+        pinned = await fleet.draw(Draw((1, 2), A, 0, Sampling(max_tokens=8)), frozenset(), 100, on=0)
+        assert pinned.member == 0
+        await fleet.admit(0, life=1)
+        assert fleet.members[0].state is State.CHECKING, "what was checked was its life before"
+        await fleet.admit(0, life=2)
+        assert (await draw(fleet, A)).member == 0, "it has drawn the least"
+
+    run(engines, scenario)
+
+
+def test_a_draw_from_a_named_member_that_fails_is_not_drawn_elsewhere() -> None:
+    engines = [FakeEngine(), FakeEngine("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        for reason in ("process died", "engine 1 is down"):
+            with pytest.raises(EngineDown, match=reason):
+                await fleet.draw(Draw((1, 2), BASE, 0, Sampling(max_tokens=8)), frozenset(), 100, on=1)
+
+    run(engines, scenario)
+
+
+def test_a_member_that_keeps_failing_is_put_aside_and_the_last_one_stops_the_run() -> None:
+    engines = [FakeEngine(), FakeEngine("die", faulty=99)]
+
+    async def scenario(fleet: Fleet) -> None:
+        for _ in range(1 + module.RESTARTS):
+            await until(lambda: fleet.members[1].state is State.UP)
+            await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await until(lambda: fleet.members[1].state is State.ASIDE)
+        assert "warning: engine 1 was put aside, 1 left: the engine failed 4 times" in fleet.notes[-1]
+        assert not engines[1].running
+        assert {(await draw(fleet, seed=seed)).member for seed in range(4)} == {0}
+        engines[0].fail_next("die", starts=99)
+        with pytest.raises(EngineError, match="failed 4 times"):
+            await draw(fleet)
+
+    assert run(engines, scenario).restarts == 2 * module.RESTARTS
+
+
+def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:
+    class Slow(FakeEngine):
+        async def start(self) -> None:
+            await super().start()
+            await asyncio.sleep(0.1 if self.starts > 1 else 0.0)
+
+    engines = [FakeEngine(), Slow("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await until(lambda: engines[1].starts == 2)
+        await fleet.put_aside(1, EngineError("its canary did not hold", fix="report this"))
+        await until(lambda: engines[1].stops == 3)
+        assert fleet.members[1].state is State.ASIDE
+
+    run(engines, scenario)
+
+
+def test_a_restart_that_raises_something_else_does_not_leave_draws_waiting() -> None:
+    class Odd(FakeEngine):
+        async def start(self) -> None:
+            await super().start()
+            if self.starts > 1:
+                raise TypeError("odd")
+
+    async def scenario(fleet: Fleet) -> None:
+        with pytest.raises(EngineError, match=r"cannot be restarted: TypeError\('odd'\)"):
+            await asyncio.wait_for(draw(fleet), 20)
+
+    run(Odd("die", faulty=99), scenario)
+
+
+def test_no_engine_is_started_while_the_learner_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the memory that the learner needs."""
+    monkeypatch.setattr(module, "GRACE", 0.05)
+    engines = [FakeEngine(), FakeEngine("die", faulty=1)]
+
+    async def scenario(fleet: Fleet) -> None:
+        await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await fleet.rest(sleep=False)
+        await until(lambda: engines[1].stops == 1)
+        await asyncio.sleep(0.1)
+        assert engines[1].starts == 1
+        await draw(fleet)
+        await until(lambda: fleet.members[1].state is State.UP)
+
+    run(engines, scenario)
+
+
+def test_an_engine_that_is_being_started_goes_to_sleep_with_the_others() -> None:
     class Slow(FakeEngine):
         async def start(self) -> None:
             await asyncio.sleep(0.1 if self.starts else 0.0)
             await super().start()
 
-        async def load(self, version: Version, folder: Path) -> None:
-            await asyncio.sleep(0.1)
-            await super().load(version, folder)
-
-    engine = Slow()
+    engines = [FakeEngine(), Slow("die", faulty=1)]
 
     async def scenario(fleet: Fleet) -> None:
-        await fleet.load(A, adapters / "one")
-        engine.fail_next("die")
-        first = asyncio.ensure_future(draw(fleet, A))
-        later = []
-        while not first.done():
-            later.append(asyncio.ensure_future(draw(fleet, A)))
-            await asyncio.sleep(0.01)
-        results = await asyncio.gather(first, *later)
-        assert {result.logprobs[0] for result in results} == {-1.1}
-        assert len(results) > 10
+        await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
+        await until(lambda: fleet.members[1].starting)
+        await fleet.rest(sleep=True)
+        assert [engine.log for engine in engines] == [["sleep"], ["sleep"]]
 
-    assert run(engine, scenario, patience=20).restarts == 1
+    run(engines, scenario)
 
 
-def test_an_unloaded_version_is_not_loaded_into_a_restarted_engine(adapters: Path) -> None:
-    engine = FakeEngine()
-
-    async def scenario(fleet: Fleet) -> None:
-        await fleet.load(A, adapters / "one")
-        await fleet.load(B, adapters / "two")
-        await fleet.unload(A)
-        engine.fail_next("die")
-        await draw(fleet, B)
-
-    run(engine, scenario)
-    assert set(engine.loaded) == {B}
+def test_the_context_is_that_of_the_member_with_the_smallest() -> None:
+    assert Fleet(FakeEngine(context=900), FakeEngine(context=700)).context == 700
 
 
-def test_a_refused_version_is_not_loaded_into_a_restarted_engine(adapters: Path) -> None:
-    engine = FakeEngine("refuse", faulty=1)
-
-    async def scenario(fleet: Fleet) -> None:
-        with pytest.raises(EngineError, match="refused"):
-            await fleet.load(A, adapters / "one")
-        engine.fail_next("die")
-        await draw(fleet)
-
-    assert run(engine, scenario).restarts == 1
-    assert engine.loaded == {}
-
-
-def test_a_version_whose_folder_is_gone_does_not_stop_a_restart(adapters: Path) -> None:
-    engine = FakeEngine()
-
-    async def scenario(fleet: Fleet) -> None:
-        await fleet.load(A, adapters / "one")
-        await fleet.load(B, adapters / "two")
-        shutil.rmtree(adapters / "one")
-        engine.fail_next("die")
-        await draw(fleet, B)
-
-    run(engine, scenario)
-    assert set(engine.loaded) == {B}
-
-
-def test_an_adapter_that_does_not_load_in_time_is_loaded_by_the_restarted_engine(adapters: Path) -> None:
-    engine = FakeEngine("stuck", faulty=1)
-
-    async def scenario(fleet: Fleet) -> None:
-        await fleet.load(A, adapters / "one")
-        assert (await draw(fleet, A)).logprobs[0] == -1.1
-
-    assert run(engine, scenario).restarts == 1
-
-
-def test_an_engine_that_keeps_failing_stops_the_run() -> None:
-    engine = FakeEngine("die", faulty=99)
-
-    async def scenario(fleet: Fleet) -> None:
-        with pytest.raises(EngineError, match=r"failed 4 times.*process died") as stopped:
-            await draw(fleet)
-        assert "resume with: agon train RUN --resume" in stopped.value.fix
-
-    assert run(engine, scenario).restarts == module.RESTARTS
-
-
-def test_an_engine_that_does_not_come_back_stops_the_run() -> None:
-    class Gone(FakeEngine):
-        async def start(self) -> None:
-            await super().start()
-            if self.starts > 1:
-                raise EngineDown("nothing listens")
-
-    engine = Gone("die", faulty=99)
-
-    async def scenario(fleet: Fleet) -> None:
-        with pytest.raises(EngineError, match="nothing listens"):
-            await draw(fleet)
-
-    assert run(engine, scenario).restarts == 0
-    assert engine.starts == 1 + module.RESTARTS
-
-
-def test_a_loaded_version_resets_the_count_of_failures(adapters: Path) -> None:
-    engine = FakeEngine()
-
-    async def scenario(fleet: Fleet) -> None:
-        for name in ("one", "two", "three"):
-            await fleet.load(Version(f"a@0-{name}"), adapters / name)
-            engine.fail_next("die", starts=module.RESTARTS)
-            await draw(fleet)
-
-    assert run(engine, scenario).restarts == 3 * module.RESTARTS
-
-
-def test_a_first_start_that_fails_is_an_error_with_a_fix() -> None:
+def test_one_member_that_does_not_start_at_the_beginning_is_an_error() -> None:
     class Broken(FakeEngine):
         async def start(self) -> None:
             raise EngineDown("no weights")
 
-    engine = Broken()
-    with pytest.raises(EngineError, match="no weights") as refused:
-        asyncio.run(Fleet(engine).start())
-    assert "agon doctor" in refused.value.fix
-
-
-def test_a_slow_engine_that_delivers_is_left_alone() -> None:
-    engine = FakeEngine()
-
-    async def slowly(draw: object, stop: object) -> DrawResult:
-        for _ in range(20):
-            await asyncio.sleep(0.05)
-            engine.tokens += 1
-        return DrawResult((7,), (-1.0,), "length")
-
-    engine.draw = slowly  # type: ignore[method-assign, assignment]
-
-    async def scenario(fleet: Fleet) -> None:
-        await draw(fleet)
-
-    assert run(engine, scenario, patience=0.4).restarts == 0
-
-
-def test_a_watchdog_that_fails_is_a_failure_of_the_engine() -> None:
-    """Else an engine that hangs would be waited for without end."""
-    engine = FakeEngine()
-
-    async def scenario(fleet: Fleet) -> None:
-        async def broken() -> int:
-            raise ValueError("not a number")
-
-        engine.fail_next("hang", starts=99)
-        engine.progress = broken  # type: ignore[method-assign]
-        with pytest.raises(EngineError, match=r"cannot watch the engine.*not a number"):
-            await asyncio.wait_for(draw(fleet), 20)
-
-    run(engine, scenario)
-
-
-@pytest.mark.parametrize(
-    "drawn",
-    [
-        DrawResult((), (), "stop"),
-        DrawResult((7,) * 9, (-1.0,) * 9, "length"),
-        DrawResult((7, 7), (-1.0,), "stop"),
-        DrawResult((7, 100), (-1.0, -1.0), "stop"),
-        DrawResult((-1,), (-1.0,), "stop"),
-        DrawResult((7,), (float("nan"),), "stop"),
-        DrawResult((7,), (float("-inf"),), "stop"),
-        DrawResult((7,), (0.1,), "stop"),
-    ],
-)
-def test_what_cannot_be_a_completion_is_drawn_again(drawn: DrawResult) -> None:
-    engine, sound = FakeEngine(), DrawResult((0, 99), (0.0, 1e-6), "stop")
-
-    async def answer(draw: object, stop: object) -> DrawResult:
-        return sound if engine.starts > 1 else drawn
-
-    engine.draw = answer  # type: ignore[method-assign, assignment]
-
-    async def scenario(fleet: Fleet) -> None:
-        assert await draw(fleet) == sound
-
-    assert run(engine, scenario).restarts == 1
-
-
-def test_an_idle_engine_is_left_alone() -> None:
-    class Unhurried(FakeEngine):
-        async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
-            await asyncio.sleep(0.01)
-            return await super().draw(draw, stop)
-
-    async def scenario(fleet: Fleet) -> None:
-        await asyncio.sleep(0.5)
-        await draw(fleet)
-
-    assert run(Unhurried(), scenario, patience=0.2).restarts == 0
-
-
-def test_a_refused_request_is_an_error_and_not_a_restart() -> None:
-    async def scenario(fleet: Fleet) -> None:
-        with pytest.raises(EngineError, match="refused"):
-            await draw(fleet)
-
-    assert run(FakeEngine("refuse", faulty=1), scenario).restarts == 0
-
-
-def test_an_engine_that_sleeps_wakes_once_for_the_next_draws_or_load(adapters: Path) -> None:
-    engine = FakeEngine()
-
-    async def scenario(fleet: Fleet) -> None:
-        for _ in range(2):
-            await fleet.sleep()
-            await fleet.sleep()
-            await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
-        await fleet.sleep()
-        await fleet.load(A, adapters / "one")
-
-    run(engine, scenario)
-    assert engine.log == ["sleep", "wake"] * 3 + ["load a@0-x"]
-
-
-def test_an_engine_that_dies_asleep_is_restarted_awake() -> None:
-    class Dead(FakeEngine):
-        async def wake(self) -> None:
-            raise EngineDown("the engine's process died")
-
-    async def scenario(fleet: Fleet) -> None:
-        await fleet.sleep()
-        await draw(fleet)
-
-    assert run(Dead(), scenario).restarts == 1
-
-
-def test_a_cancelled_draw_is_cancelled_in_the_engine() -> None:
-    cancelled = asyncio.Event()
-
-    class Hanging(FakeEngine):
-        async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cancelled.set()
-            raise AssertionError
-
-    async def scenario(fleet: Fleet) -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(draw(fleet), 0.05)
-        await asyncio.wait_for(cancelled.wait(), 20)
-        assert fleet._watchdog.drawing == 0
-
-    assert run(Hanging(), scenario, patience=60).restarts == 0
-
-
-def test_a_frozen_process_is_not_taken_for_a_hung_engine() -> None:
-    """The loop itself stands still for longer than the patience: the engine gets its time after that."""
-    engine = FakeEngine()
-
-    async def work(draw: object, stop: object) -> DrawResult:
-        await asyncio.sleep(0.02)
-        time.sleep(0.6)  # noqa: ASYNC251 - the process is frozen
-        await asyncio.sleep(0.02)
-        return DrawResult((7,), (-1.0,), "length")
-
-    engine.draw = work  # type: ignore[method-assign, assignment]
-
-    async def scenario(fleet: Fleet) -> None:
-        await draw(fleet)
-
-    assert run(engine, scenario, patience=0.4).restarts == 0
+    with pytest.raises(EngineError, match="no weights"):
+        asyncio.run(Fleet(FakeEngine(), Broken()).start())

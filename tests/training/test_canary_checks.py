@@ -1,15 +1,15 @@
-"""A run asks after its engine before it learns from what a restarted one drew."""
+"""A run draws from a restarted engine only after it was checked, and stops when that fails."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agon.engine.vllm.suspects import Suspects
+from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError
 from agon.types import Policy, Stream, Version
 from tests.training.helpers.runs import config, directory, training
@@ -21,17 +21,25 @@ class Restarts:
     def __init__(self, when: int, wrong: bool) -> None:
         self.when, self.wrong, self.asked = when, wrong, 0
         self.sampler: Any = self
-        self.measured: dict[str, float] = {}
-        self.suspects = Suspects(None)  # type: ignore[arg-type]
 
     def check(self, versions: Mapping[Policy, Version]) -> None: ...
 
-    def recheck(self, versions: Mapping[Policy, Version]) -> bool:
+    async def attend(self, work: Coroutine[Any, Any, Any], versions: Mapping[Policy, Version]) -> Any:
         assert set(versions) == set(Policy)
         self.asked += 1
+        result = await work
         if self.asked == self.when and self.wrong:
             raise EngineError("the engine samples from another policy", fix="resume")
-        return self.asked == self.when
+        return result
+
+    def notes(self) -> list[str]:
+        return ["engine 0 was restarted; its adapters are verified"] if self.asked == self.when else []
+
+    def gaps(self) -> dict[str, float]:
+        return {"a@0-x": 0.25}
+
+    def slopes(self) -> dict[str, Slope]:
+        return {}
 
     def check_samples(self, streams: Sequence[Stream]) -> list[str]:
         return ["a token of A is off"]
@@ -47,7 +55,7 @@ def test_every_step_and_every_evaluation_asks_and_a_restart_is_reported(tmp_path
     assert work.go()
     assert canary.asked == len(run.steps.records()) + len(work.state.points)
     notes = work.display.notes  # type: ignore[attr-defined]
-    assert "engine restarted; adapters verified" in notes
+    assert "engine 0 was restarted; its adapters are verified" in notes
     assert notes.count("a token of A is off") == len(run.steps.records())
 
 

@@ -49,7 +49,7 @@ def test_two_processes_share_a_batch_without_overlap(tmp_path: Path) -> None:
     parts = []
     for rank in (0, 1):
         one = training(run, settings)
-        one.machines.learner.rank, one.machines.learner.processes = rank, 2  # type: ignore[misc]
+        one.machines.learner.rank, one.drawing = rank, [0, 1]  # type: ignore[misc]
         parts.append(one.batch(1))
     assert [problem for pair in zip(*parts, strict=True) for problem in pair] == alone
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from agon.config import SamplerConfig
 from agon.engine.scripted import ScriptedSampler
 from agon.engine.synthetic import rollout, stream
 from agon.errors import EngineError
@@ -46,13 +47,15 @@ def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else()
 
 def test_processes_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    assert own_share(SandboxSettings()).workers == 16
+    hf, vllm = SamplerConfig(engine="hf"), SamplerConfig(engine="vllm")
+    assert own_share(SandboxSettings(), hf).workers == 16
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert own_share(SandboxSettings()).workers == 2
-    assert own_share(SandboxSettings(workers=5)).workers == 5
-    assert own_share(SandboxSettings("http", url="http://h")).workers is None
+    assert own_share(SandboxSettings(), hf).workers == 2
+    assert own_share(SandboxSettings(), vllm).workers == 16, "one process draws for all"
+    assert own_share(SandboxSettings(workers=5), hf).workers == 5
+    assert own_share(SandboxSettings("http", url="http://h"), hf).workers is None
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "64")
-    assert own_share(SandboxSettings()).workers == 1
+    assert own_share(SandboxSettings(), hf).workers == 1
 
 
 def test_a_run_stops_before_it_learns_from_a_late_row(tmp_path: Path) -> None:

@@ -15,36 +15,7 @@ from agon.errors import EngineError
 from agon.interrupt import Interrupt, Interrupted
 from agon.training import processes as module
 from agon.training.processes import Lost, PeerError, Processes
-
-
-class Memory:
-    """A store in this process."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, str] = {}
-        self.gone = False
-        self._lock = threading.Lock()
-
-    def set(self, key: str, value: str) -> None:
-        with self._open():
-            self.values[key] = value
-
-    def get(self, key: str) -> bytes:
-        with self._open():
-            return self.values[key].encode()
-
-    def check(self, keys: list[str]) -> bool:
-        with self._open():
-            return all(key in self.values for key in keys)
-
-    def delete_key(self, key: str) -> bool:
-        with self._open():
-            return self.values.pop(key, None) is not None
-
-    def _open(self) -> threading.Lock:
-        if self.gone:
-            raise RuntimeError("connection reset by peer")
-        return self._lock
+from tests.training.helpers.stores import Memory
 
 
 @pytest.fixture
@@ -178,6 +149,19 @@ def test_a_process_stops_playing_when_another_stops(pool: ThreadPoolExecutor) ->
     found = together(pool, play, lambda: phase(second, raising(EngineError("gone", fix=""))))
     assert isinstance(found[0], PeerError)
     assert time.monotonic() - began < 10
+
+
+def test_a_signal_to_a_process_that_waits_stops_those_that_still_play(pool: ThreadPoolExecutor) -> None:
+    """One process draws for all of a machine; the others wait for it."""
+    (first, second), _ = world()
+
+    def play() -> None:
+        with first.phase("play"):
+            asyncio.run(first.watching(asyncio.sleep(20)))
+
+    threading.Timer(0.1, lambda: setattr(second._interrupt, "asked", time.monotonic())).start()
+    found = together(pool, play, lambda: phase(second))
+    assert [type(error) for error in found] == [Interrupted, Interrupted]
 
 
 def test_an_update_ends_early_when_another_process_stops(pool: ThreadPoolExecutor) -> None:

@@ -36,6 +36,12 @@ def _known_arm(name: str) -> str:
     return name
 
 
+def _distinct(urls: list[str]) -> list[str]:
+    if len({url.rstrip("/") for url in urls}) < len(urls):
+        raise ValueError("names a server twice; each is one engine")
+    return urls
+
+
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
 VerifierName = Annotated[str, Field(pattern=r"^(math|code|(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*)$")]
 
@@ -204,10 +210,14 @@ class SamplerConfig(Frozen):
 
     engine: Literal["vllm", "hf", "scripted"] = "vllm"
     """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model."""
-    url: str | None = None
-    """Our choice: a running vLLM server to sample from; null starts an engine inside the run."""
+    replicas: Positive | None = None
+    """Our choice: vLLM engines that a run starts on each machine, each on a GPU; a draw goes to the least busy one.
+    null starts as many as there are learner processes."""
+    urls: Annotated[list[str], AfterValidator(_distinct)] = Field(default=[])
+    """Our choice: running vLLM servers to sample from, such as [http://localhost:8000], each an engine of its own;
+    without one a run starts its engines itself."""
     network: str | None = None
-    """Our choice: the network that `url` may be in, such as 10.0.0.0/8; null allows only this machine, since a server
+    """Our choice: the network that `urls` may be in, such as 10.0.0.0/8; null allows only this machine, since a server
     that loads adapters at run time can be made to read any file."""
     max_loras: Positive = 4
     """Our choice: adapters live at once: two policies, and their first versions to measure progress against."""

@@ -76,8 +76,8 @@ RULES = (
         "there is no second stage to delay when game.opponent is none",
     ),
     Rule(
-        ("sampler.url",),
-        lambda url: url is None or "@" not in url,
+        ("sampler.urls",),
+        lambda urls: not any("@" in url for url in urls),
         "holds a password, which the run would store; put a key in AGON_API_KEY instead",
     ),
     Rule(
@@ -86,9 +86,19 @@ RULES = (
         "is not a network; write it like 10.0.0.0/8",
     ),
     Rule(
-        ("sampler.url", "sampler.engine"),
-        lambda url, engine: url is None or engine == "vllm",
-        "only engine vllm samples from a server",
+        ("sampler.urls", "sampler.engine"),
+        lambda urls, engine: not urls or engine == "vllm",
+        "only engine vllm samples from servers",
+    ),
+    Rule(
+        ("sampler.replicas", "sampler.engine"),
+        lambda replicas, engine: replicas is None or engine == "vllm",
+        "only engine vllm starts several engines",
+    ),
+    Rule(
+        ("sampler.replicas", "sampler.urls"),
+        lambda replicas, urls: replicas is None or not urls,
+        "a run starts engines or samples from sampler.urls; remove one of the two",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agon.config import Config, Model, SamplerConfig
+from agon.engine.devices import engine_devices, learners_here, visible_devices
 from agon.engine.shipped import SHIPPED, folder_of
 from agon.errors import ConfigError
 from agon.protocols import Sampler
+
+if TYPE_CHECKING:
+    from agon.engine.vllm.local import LocalEngine
 
 EngineName = Literal["vllm", "hf"]
 PROMPT_ROOM = 2048
@@ -74,22 +78,31 @@ def context_of(config: Config, peeks: int = 1) -> int:
 
 def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
     from agon.engine.fleet import Fleet
-    from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
     from agon.engine.vllm.server import ServerEngine
 
-    if settings.url:
-        return VLLMSampler(path, Fleet(ServerEngine(settings.url, network=settings.network)))
-    engine = LocalEngine(
-        path,
-        dtype=model.dtype,
-        context=context,
-        rank=model.lora.rank,
-        max_loras=settings.max_loras,
-        memory=settings.gpu_memory_utilization,
-        sleeps=settings.sleep,
-    )
-    return VLLMSampler(path, Fleet(engine), sleeps=settings.sleep)
+    if settings.urls:
+        return VLLMSampler(path, Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls)))
+    return VLLMSampler(path, Fleet(*_replicas(settings, model, path, context)), sleeps=settings.sleep)
+
+
+def _replicas(settings: SamplerConfig, model: Model, path: str, context: int) -> list[LocalEngine]:
+    """The engines that this process starts, each on a GPU of its own."""
+    from agon.engine.vllm.local import LocalEngine
+
+    return [
+        LocalEngine(
+            path,
+            dtype=model.dtype,
+            context=context,
+            rank=model.lora.rank,
+            max_loras=settings.max_loras,
+            memory=settings.gpu_memory_utilization,
+            sleeps=settings.sleep,
+            device=device,
+        )
+        for device in engine_devices(settings.replicas, learners_here(), visible_devices())
+    ]
 
 
 def default_engine() -> EngineName:

@@ -1,201 +1,237 @@
-"""Keeps engines running: one that dies, hangs or crawls is restarted with the versions that were live, and what it was
-drawing is drawn again from the same seeds.
+"""Several engines as one: a draw goes to the least busy one that holds its version, and what fails is drawn elsewhere.
 
-A fleet has one member today. When restarts do not help, EngineError stops the run; nothing was learnt from the step,
-so the run resumes exactly. Everything here runs on one event loop.
+A member that dies, hangs or crawls is restarted with the versions that are live; what it was drawing is drawn again
+from the same seeds, at once if others serve. Where a canary checks members (`gated`), a restarted one draws for the
+game only after that. One that keeps failing is put aside; when none is left, EngineError stops the run. Nothing was
+learnt from the step, so the run resumes exactly. Everything here runs on one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from agon.engine.member import Member, State
 from agon.engine.protocol import SEE_LOG, Draw, DrawResult, Engine, EngineDown
 from agon.errors import EngineError
-from agon.types import Version
-
-T = TypeVar("T")
+from agon.types import BASE, Version
 
 RESTARTS = 3
-"""Failures of the engine since the last loaded version after which the run stops."""
+"""Failures of a member since its last loaded version after which it is put aside."""
 PATIENCE = 120.0
-"""Seconds in which an engine with work must produce `RATE` tokens per second, and in which an adapter must load."""
-RATE = 0.2
+"""Seconds in which an engine with work must process some tokens, and in which an adapter must load."""
 GRACE = 1.0
 """A Ctrl-C reaches the engine too and kills it: the run's own cancellation gets this long to arrive first."""
 RESUME = "see the engine's log output above, then resume with: agon train RUN --resume"
 
 
 class Fleet:
-    """One engine with its live versions, its watchdog and a count of its restarts."""
+    """Engines with the versions that are live in all of them. With `on`, a call is about one member alone."""
 
-    def __init__(self, engine: Engine, *, patience: float = PATIENCE) -> None:
-        self.engine, self.restarts = engine, 0
+    def __init__(self, *engines: Engine, patience: float = PATIENCE) -> None:
+        self.members = [Member(number, engine, patience) for number, engine in enumerate(engines)]
+        self.gated = False
+        """Whether a restarted member waits for `admit` before it draws for the game."""
+        self.notes: deque[str] = deque()
+        """What happened to members, for whoever shows the run."""
         self._live: dict[Version, Path] = {}
-        self._patience, self._watchdog = patience, Watchdog(engine, patience)
-        self._recovery, self._failures, self._asleep = asyncio.Lock(), 0, False
-        self._allowed = RESTARTS
+        self._allowed, self._lost = RESTARTS, EngineError("no engine", fix=RESUME)
+        self._changed, self._in_use = asyncio.Event(), asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def context(self) -> int:
-        """Tokens that fit in one sequence."""
-        return self.engine.context
+        """Tokens that fit in one sequence, wherever it is drawn."""
+        left = [member for member in self.members if member.state is not State.ASIDE] or self.members
+        return min(member.engine.context for member in left)
+
+    @property
+    def restarts(self) -> int:
+        """How often members were restarted."""
+        return sum(max(member.life - 1, 0) for member in self.members)
 
     async def start(self) -> None:
-        """Start the engine; a first start that fails is not tried again."""
+        """Start every engine; a first start that fails is not tried again."""
+        self._in_use.set()
         try:
-            await self.engine.start()
+            await asyncio.gather(*(member.start({}) for member in self.members))
         except EngineDown as failure:
             raise EngineError(str(failure), fix=SEE_LOG) from failure
-        self._watchdog.start()
+        for member in self.members:
+            member.state = State.UP
 
-    async def load(self, version: Version, folder: Path) -> None:
+    async def load(self, version: Version, folder: Path, on: int | None = None) -> None:
         """Make a version live, in every restarted engine too, until it is unloaded."""
+        if on is not None:
+            return await self._on_one(on, lambda member: member.load(version, folder))
         self._live[version] = folder
         try:
-            await self._with_retries(lambda: self._in_time(self.engine.load(version, folder)))
+            await self._on_all(lambda member: member.load(version, folder))
         except EngineError:
             self._live.pop(version, None)
             raise
-        self._failures = 0
+        for member in self.members:
+            if version in member.held:
+                member.failures = 0
 
-    async def unload(self, version: Version) -> None:
+    async def unload(self, version: Version, on: int | None = None) -> None:
         """Forget a version."""
+        if on is not None:
+            return await self._on_one(on, lambda member: member.unload(version))
         self._live.pop(version, None)
-        await self._with_retries(lambda: self._in_time(self.engine.unload(version)))
+        await self._on_all(lambda member: member.unload(version))
 
-    async def draw(self, draw: Draw, stop: frozenset[int], vocabulary: int) -> DrawResult:
-        """Draw a completion, again after each restart; what cannot be one is a failure of the engine."""
+    async def draw(self, draw: Draw, stop: frozenset[int], vocabulary: int, on: int | None = None) -> DrawResult:
+        """Draw a completion, elsewhere or again where the engine fails; from a named member once, or EngineDown."""
+        self._in_use.set()
+        while True:
+            member = await self._free(draw.version) if on is None else self._running(on)
+            life = member.life
+            try:
+                return await member.draw(draw, stop, vocabulary)
+            except EngineDown as failure:
+                self._fail(member, life, str(failure))
+                if on is not None:
+                    raise
 
-        async def attempt() -> DrawResult:
-            drawn = await self._watchdog.guard(self.engine.draw(draw, stop))
-            drawn.check(draw, vocabulary)
-            return drawn
+    async def rest(self, *, sleep: bool) -> None:
+        """Start no engine until the next draw or load: the learner needs the memory; with `sleep`, release it too."""
+        self._in_use.clear()
+        if sleep:
+            while any(member.starting for member in self.members):
+                await self._changed.wait()
+            await asyncio.gather(*(self._attempt(member, Member.sleep) for member in self.members if member.runs))
 
-        return await self._with_retries(attempt)
+    async def returned(self) -> list[int]:
+        """Wait until members run that have not been checked; EngineError when no member is left."""
+        while not (waiting := [member.number for member in self.members if member.state is State.CHECKING]):
+            self._demand_one()
+            await self._changed.wait()
+        return waiting
 
-    async def sleep(self) -> None:
-        """Release the engine's memory until the next draw or load."""
-        if not self._asleep:
-            await self._with_retries(lambda: self._in_time(self.engine.sleep()))
-            self._asleep = True
+    async def admit(self, number: int, life: int) -> None:
+        """Let a member draw for the game, unless it was restarted since it was checked."""
+        member = self.members[number]
+        if member.state is State.CHECKING and member.life == life:
+            member.state = State.UP
+            self.notes.append(f"engine {number} was restarted; its adapters are verified")
+            self._notify()
+
+    async def put_aside(self, number: int, error: EngineError) -> None:
+        """Never draw from a member again."""
+        member = self.members[number]
+        if member.state is not State.ASIDE:
+            member.take_down(error.message)
+            member.state, self._lost = State.ASIDE, error
+            left = sum(other.state is not State.ASIDE for other in self.members)
+            self.notes.append(f"warning: engine {number} was put aside, {left} left: {error.message}")
+            self._notify()
+            self._begin(member.stop())
 
     def give_up(self) -> None:
-        """Restart the engine no more: the run stops, and a signal may have ended the engine too."""
+        """Restart no engine any more: the run stops, and a signal may have ended the engines too."""
         self._allowed = 0
 
     async def stop(self) -> None:
-        """Stop the engine and leave no process behind."""
-        self._watchdog.stop()
-        await self.engine.stop()
-
-    async def _with_retries(self, attempt: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Try until it works, with a restarted engine after each failure, or until there were too many."""
-        while True:
-            async with self._recovery:  # a restart that is under way comes first
-                restarts = self.restarts
-            try:
-                await self._wake()
-                return await attempt()
-            except EngineDown as failure:
-                await self._restart_once(restarts, str(failure))
-
-    async def _wake(self) -> None:
-        if self._asleep:
-            async with self._recovery:
-                if self._asleep:
-                    await self._in_time(self.engine.wake())
-                    self._asleep = False
-
-    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await asyncio.wait_for(work, self._patience)
-        except TimeoutError:
-            raise EngineDown(f"no answer within {self._patience:.0f} s") from None
-
-    async def _restart_once(self, restarts: int, reason: str) -> None:
-        """Restart the engine, once for all callers whose work failed on the same one."""
-        await asyncio.sleep(GRACE)
-        async with self._recovery:
-            while self.restarts == restarts:
-                self._failures += 1
-                if self._failures > self._allowed:
-                    message = f"the engine failed {self._failures} times in one step; last reason: {reason}"
-                    raise EngineError(message, fix=RESUME)
-                try:
-                    await self._restart()
-                except EngineDown as failure:
-                    reason = str(failure)
-                    await asyncio.sleep(GRACE)  # a server that shuts down still reports that it is healthy
-
-    async def _restart(self) -> None:
-        self._watchdog.stop()
-        self._watchdog.release("the engine was restarted")
-        await self.engine.stop()
-        await self.engine.start()
-        for version, folder in list(self._live.items()):
-            if folder.is_dir():  # a run removes folders of versions that it will not use again
-                await self._in_time(self.engine.load(version, folder))
-        self.restarts, self._asleep = self.restarts + 1, False
-        self._watchdog.start()
-
-
-class Watchdog:
-    """Reports an engine as down that has work and produces next to nothing."""
-
-    def __init__(self, engine: Engine, patience: float) -> None:
-        self.drawing = 0
-        """Completions that the engine is drawing."""
-        self._engine, self._patience = engine, patience
-        self._task: asyncio.Task[None] | None = None
-
-    def start(self) -> None:
-        """Watch an engine that has just started."""
-        loop = asyncio.get_running_loop()
-        self._down: asyncio.Future[str] = loop.create_future()
-        self._task = loop.create_task(self._watch())
-        self._task.add_done_callback(self._ended)
-
-    def stop(self) -> None:
-        if self._task:
-            self._task.cancel()
-
-    def release(self, reason: str) -> None:
-        """Report the engine as down to all that wait for it."""
-        if not self._down.done():
-            self._down.set_result(reason)
-
-    async def guard(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for work of the engine; give it up as soon as the engine is reported as down."""
-        down, task = self._down, asyncio.ensure_future(work)
-        self.drawing += 1
-        try:
-            either: set[asyncio.Future[Any]] = {task, down}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if down.done():
-                raise EngineDown(down.result())
-            return task.result()
-        finally:
-            self.drawing -= 1
+        """Stop every engine and leave no process behind."""
+        for task in self._tasks:
             task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(member.stop() for member in self.members))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """Without a watchdog a hanging engine would be waited for without end: its failure is one of the engine."""
-        if not task.cancelled() and (error := task.exception()):
-            self.release(f"cannot watch the engine: {error!r}")
+    # -- who does it ---------------------------------------------------------------------------------------------------
 
-    async def _watch(self) -> None:
-        loop, tick = asyncio.get_running_loop(), self._patience / 8
-        waited, seen = 0.0, await self._engine.progress()
-        while not self._down.done():
-            before = loop.time()
-            await asyncio.sleep(tick)
-            # a long sleep means that this process was frozen, which says nothing about the engine
-            waited += min(loop.time() - before, 2 * tick)
-            made = await self._engine.progress()
-            if not self.drawing or made - seen >= RATE * self._patience:
-                waited, seen = 0.0, made
-            elif waited >= self._patience:
-                self.release(f"{made - seen} tokens in {waited:.0f} s")
+    async def _free(self, version: Version) -> Member:
+        """The least busy member that draws from a version; wait for one to come back if there is none."""
+        while not (able := [member for member in self.members if member.serves(version)]):
+            self._demand_one()
+            if version != BASE and version not in self._live:
+                raise EngineError(f"{version} is not loaded", fix="publish or pin it before sampling from it")
+            await self._changed.wait()
+        return min(able, key=lambda member: member.busy)
+
+    def _running(self, number: int) -> Member:
+        member = self.members[number]
+        if not member.runs:
+            raise EngineDown(f"engine {number} is {member.state}")
+        return member
+
+    async def _on_one(self, number: int, work: Callable[[Member], Awaitable[None]]) -> None:
+        self._in_use.set()
+        if not await self._attempt(self._running(number), work):
+            raise EngineDown(f"engine {number} failed")
+
+    async def _on_all(self, work: Callable[[Member], Awaitable[None]]) -> None:
+        """Do it on every member that runs; on one that comes back, if none did it."""
+        self._in_use.set()
+        while True:
+            running = [member for member in self.members if member.runs]
+            results = await asyncio.gather(*(self._attempt(m, work) for m in running), return_exceptions=True)
+            if errors := [result for result in results if isinstance(result, BaseException)]:
+                raise errors[0]
+            if any(results):
+                return
+            while not any(member.runs for member in self.members):
+                self._demand_one()
+                await self._changed.wait()
+
+    async def _attempt(self, member: Member, work: Callable[[Member], Awaitable[None]]) -> bool:
+        life = member.life
+        try:
+            await work(member)
+        except EngineDown as failure:
+            self._fail(member, life, str(failure))
+            return False
+        return True
+
+    def _demand_one(self) -> None:
+        if all(member.state is State.ASIDE for member in self.members):
+            raise EngineError(self._lost.message, fix=self._lost.fix)
+
+    # -- members that fail ---------------------------------------------------------------------------------------------
+
+    def _fail(self, member: Member, life: int, reason: str) -> None:
+        """Take a member down, once for all whose work failed on it, and restart it in the background."""
+        if member.runs and member.life == life:
+            member.take_down(reason)
+            self.notes.append(f"engine {member.number} failed: {reason}")
+            self._begin(self._restart(member, reason))
+            self._notify()
+
+    async def _restart(self, member: Member, reason: str) -> None:
+        """Restart a member until it runs, or until it has failed too often."""
+        while member.state is State.DOWN:
+            await asyncio.sleep(GRACE)  # also: a server that shuts down still reports that it is healthy
+            member.failures += 1
+            if member.failures > self._allowed:
+                message = f"the engine failed {member.failures} times in one step; last reason: {reason}"
+                return await self.put_aside(member.number, EngineError(message, fix=RESUME))
+            try:
+                await member.stop()
+                await self._in_use.wait()
+                await member.start(self._live)
+                if member.state is not State.DOWN:  # put aside meanwhile
+                    return await member.stop()
+                member.state = State.CHECKING if self.gated else State.UP
+            except EngineDown as failure:
+                reason = str(failure)
+            except EngineError as error:
+                return await self.put_aside(member.number, error)
+            except Exception as error:  # nobody awaits this task: those that wait for the member would hang
+                unknown = EngineError(f"the engine cannot be restarted: {error!r}", fix=RESUME)
+                return await self.put_aside(member.number, unknown)
+            self._notify()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do it in the background."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _notify(self) -> None:
+        """Wake whoever waits for a member to change."""
+        self._changed.set()
+        self._changed = asyncio.Event()

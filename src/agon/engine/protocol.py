@@ -41,6 +41,8 @@ class DrawResult:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish: Finish
+    member: int = field(default=0, compare=False)
+    """Which engine of a fleet drew it."""
 
     def check(self, draw: Draw, vocabulary: int) -> None:
         """Raise EngineDown for what no working engine returns: a learner would fail on it, or train on it."""

@@ -36,8 +36,8 @@ def check_consent(
     wanted: dict[str, str] = {}
     if ":" in config.verifier:
         wanted["verifier"] = config.verifier
-    if config.sampler.url and not url:
-        wanted["sampler.url"] = config.sampler.url
+    if config.sampler.urls and not url:
+        wanted["sampler.urls"] = f"[{','.join(config.sampler.urls)}]"
     if config.verifier == "code":
         wanted |= _weaker(config.sandbox)
     if data is None:
@@ -79,6 +79,6 @@ def _what(key: str, value: str) -> str:
         return f"the run's config has {key}: {value}, and programs would run with less protection"
     if key == "verifier":
         return f"the run's verifier {value} is code, and would be imported"
-    if key == "sampler.url":
-        return f"the run's config names a server, {value}, and problems would be sent to it"
+    if key == "sampler.urls":
+        return f"the run's config names servers, {value}, and problems would be sent to them"
     return f"the run's config names a file, {value}, without saying what it held ({key})"

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from agon.engine.build import base_files, build_sampler, context_of, quieten
 from agon.engine.render import Renderer
+from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import ConfigError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.eval.target import Target
@@ -37,6 +38,8 @@ def open_evaluator(
             shown = config.game.show_code
             yield Evaluator(sampler, verify, decoding(target), train.max_peek_tokens, train.seed, shown)
     finally:
+        for sentence in sampler.notes() if isinstance(sampler, VLLMSampler) else ():
+            note(sentence)
         sampler.close()
 
 

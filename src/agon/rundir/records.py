@@ -116,7 +116,8 @@ class Timing(Record):
     memory: dict[str, int]
     """Bytes in use by part, as the learner reports them."""
     canary: dict[str, float]
-    """Distance of every live version in the engine from the learner, in nats per token; empty without a canary."""
+    """Distance of every live version in the engine from the learner, in nats per token, by engine if there are several;
+    empty without a canary."""
     slopes: dict[str, SlopeRecord] = {}
     """What the step's samples say, by policy and suspect: `a before` (its version before), `a rival`, `a base`."""
 
@@ -185,9 +186,10 @@ class SystemCounts(Record):
         return self.correct / self.n if self.n else None
 
     def __add__(self, other: SystemCounts) -> SystemCounts:
-        """The counts of two processes together."""
+        """The counts of two processes together; one that drew nothing knows no exchange."""
         mine, theirs = dict(self), dict(other)
-        return SystemCounts.model_validate({k: None if v is None else v + theirs[k] for k, v in mine.items()})
+        both = {k: v if theirs[k] is None else theirs[k] if v is None else v + theirs[k] for k, v in mine.items()}
+        return SystemCounts.model_validate(both)
 
 
 class Point(Record):

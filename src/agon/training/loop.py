@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from agon.algorithm import play
 from agon.config import Config
@@ -36,7 +37,10 @@ from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.schedule import Schedule
+from agon.training.share import rows_for_learning, share
 from agon.types import Played, Policy, Problem, Sampling, Stream, seed_for
+
+T = TypeVar("T")
 
 
 class Training:
@@ -60,6 +64,8 @@ class Training:
         self._interrupt = Interrupt(then=machines.give_up)
         learner = machines.learner
         self.processes = Processes(learner.rank, learner.processes, self._interrupt, learner.store())
+        self.drawing = [rank for rank, draws in enumerate(learner.gather(machines.draws)) if draws]
+        """The processes that draw."""
         self.publisher = Publisher(machines, run.path / "published", self.processes.phase)
 
     @property
@@ -81,6 +87,8 @@ class Training:
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
         learner = self.machines.learner
+        with self.processes.phase("rest"):
+            self.machines.rest()
         with self.processes.phase("resume"):
             self._rehearse()
             found = self.run.resume() if self.is_main_process else None
@@ -122,7 +130,6 @@ class Training:
 
     def _rehearse(self) -> None:
         """Run the worst case first: what does not fit in memory fails now, not after hours."""
-        self.machines.rest()
         with self.log.timed("rehearse"):
             train = self.config.train
             prompts = (challenge_prompt(problem, "") for problem in self.problems)
@@ -132,19 +139,39 @@ class Training:
     # -- what the learner calls ---------------------------------------------------------------------------------------
 
     def streams_for_step(self, step: int) -> Sequence[Stream]:
-        """Play this process's problems."""
+        """Play this process's problems; learn from its share of what all have played."""
         with self.log.timed("play"), self.processes.phase("play"):
-            game = play(self.batch(step), step, self.game, self.machines.sampler, self.machines.verify)
-            played: Played = self._runner.run(self.processes.watching(game))
-            self._recheck()
+            batch = self.batch(step)
+            game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
+            played = self._draw(play(batch, step, game, self.machines.sampler, self.machines.verify))
             self.machines.rest()
         with self.log.timed("check"), self.processes.phase("check"):
             check_verdicts(played.streams, self.run.path)
             for warning in self.machines.check_samples(played.streams, self.state.versions):
                 self.display.note(warning)
         self.log.collect(played)
+        streams = self._shared(played)
         self._began_update = time.perf_counter()
-        return played.streams
+        return streams
+
+    def _draw(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run what draws until it is done or the run is to stop."""
+        try:
+            return self._runner.run(self.processes.watching(self.machines.attend(work, self.state.versions)))
+        finally:
+            self._show_notes()
+
+    def _show_notes(self) -> None:
+        for note in self.machines.notes():
+            self.display.note(note)
+
+    def _shared(self, played: Played) -> Sequence[Stream]:
+        """This process's rows, of what all have played."""
+        learner = self.machines.learner
+        if learner.processes == 1:
+            return played.streams
+        plays = learner.gather(rows_for_learning(played))
+        return share((stream for streams in plays for stream in streams), learner.rank, learner.processes)
 
     def after_step(self, update: Update) -> bool:
         """Write down, check the health of the run, publish, evaluate and save when due."""
@@ -158,15 +185,11 @@ class Training:
         new = [version for version in self.state.versions.values() if version not in before.values()]
         with self.log.timed("publish"):
             self.publisher.publish(new, self.state.versions, self.state.first)
+        self._show_notes()
         self._evaluate_if_due(done)
         if self.schedule.saves(done):
             self._save(done)
         return True
-
-    def _recheck(self) -> None:
-        """Trust nothing that a restarted engine drew before it is known to hold the right adapters."""
-        if self.machines.recheck(self.state.versions):
-            self.display.note("engine restarted; adapters verified")
 
     # -- problems -----------------------------------------------------------------------------------------------------
 
@@ -174,8 +197,13 @@ class Training:
         """This process's problems of a step: a function of the seed alone, so that nothing needs to be saved."""
         epoch, place = divmod(step, self.schedule.steps_per_epoch)
         size = self.config.train.problems_per_step
-        whole = self._order(epoch)[place * size : (place + 1) * size]
-        return list(whole[self.machines.learner.rank :: self.machines.learner.processes])
+        return self._own(self._order(epoch)[place * size : (place + 1) * size])
+
+    def _own(self, problems: Sequence[Problem]) -> list[Problem]:
+        """What this process draws of them: its share, or nothing."""
+        if not self.machines.draws:
+            return []
+        return list(problems[self.drawing.index(self.machines.learner.rank) :: len(self.drawing)])
 
     @lru_cache(maxsize=2)  # noqa: B019 - one Training per process, and it lives as long as the process
     def _order(self, epoch: int) -> tuple[Problem, ...]:
@@ -206,14 +234,10 @@ class Training:
             self.display.point(point)
 
     def _counts(self, problems: Sequence[Problem], wanted: Mapping[str, System]) -> dict[str, SystemCounts]:
-        """Every system on these problems, shared out over the processes."""
-        learner = self.machines.learner
-        mine = problems[learner.rank :: learner.processes]
+        """Every system on these problems, shared out over the processes that draw."""
         with self.log.timed("eval"), self.processes.phase("evaluate"):
-            work = measure(mine, wanted, self._evaluator(), self.config.eval.samples)
-            counted = self._runner.run(self.processes.watching(work))
-            self._recheck()
-        return merge(learner.gather(counted))
+            counted = self._draw(measure(self._own(problems), wanted, self._evaluator(), self.config.eval.samples))
+        return merge(self.machines.learner.gather(counted))
 
     def _evaluator(self) -> Evaluator:
         settings, train = self.config.eval, self.config.train

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-from agon.config import Config
+from agon.config import Config, SamplerConfig
 from agon.engine.build import base_files, build_sampler, context_of, quieten
+from agon.engine.devices import learners_here
 from agon.engine.render import Renderer
-from agon.engine.vllm.canary import Canary
+from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError, VerifierError
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
 from agon.sandbox.settings import SandboxSettings
+from agon.training.share import DrawnElsewhere, draws
 from agon.types import Policy, Reason, Stream, Version
 from agon.verify.workers.system import available_cores
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +33,31 @@ class Machines:
     sampler: Sampler
     verify: Verifier
     renderer: Renderer
-    canary: Canary | None = None
-    """Compares what the engine samples with what the learner holds; None where both are the same code."""
+    canary: Canaries | None = None
+    """Compares what each engine samples with what the learner holds; None where both are the same code."""
+    draws: bool = True
+    """Whether this process draws; if not, another one draws for it."""
 
     def check(self, versions: Mapping[Policy, Version]) -> None:
-        """Stop unless the engine samples from what the learner holds."""
+        """Stop unless the engines sample from what the learner holds."""
         if self.canary:
             self.canary.check(versions)
 
-    def recheck(self, versions: Mapping[Policy, Version]) -> bool:
-        """Check again if the engine was restarted since; return whether it was."""
-        return self.canary is not None and self.canary.recheck(versions)
+    async def attend(self, work: Coroutine[Any, Any, T], versions: Mapping[Policy, Version]) -> T:
+        """Draw: an engine that is restarted meanwhile takes part again once it is known to hold the right adapters."""
+        return await (self.canary.attend(work, versions) if self.canary else work)
+
+    def notes(self) -> list[str]:
+        """What happened to engines since the last call."""
+        return self.canary.notes() if self.canary else []
 
     def gaps(self) -> dict[str, float]:
-        """How far the live versions of the engine are from the learner, in nats per token; empty without a canary."""
-        return dict(self.canary.measured) if self.canary else {}
+        """How far the live versions of the engines are from the learner, in nats per token; empty without a canary."""
+        return self.canary.gaps() if self.canary else {}
 
     def slopes(self) -> dict[str, SlopeRecord]:
-        """What the samples of the last step say about the engine, by policy and suspect; empty without a canary."""
-        slopes = self.canary.suspects.slopes if self.canary else {}
-        return {
-            f"{policy.value} {suspect}": _record(slope) for (policy, suspect), slope in slopes.items() if slope.tokens
-        }
+        """What the samples of the last step say about the engines, by policy and suspect; empty without a canary."""
+        return {name: _record(slope) for name, slope in (self.canary.slopes() if self.canary else {}).items()}
 
     def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> list[str]:
         """Stop unless a step's samples come from what the learner holds; return warnings. Call it before the update."""
@@ -58,7 +65,7 @@ class Machines:
         return self.canary.check_samples(streams) if self.canary else []
 
     def rest(self) -> None:
-        """Release the memory of an engine beside the learner, if it is configured to sleep."""
+        """Leave the memory to the learner: no engine is started, and those that are configured to sleep release it."""
         if self.canary:
             self.canary.sampler.rest()
 
@@ -82,17 +89,20 @@ def build(config: Config, total_steps: int) -> Machines:
 
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
-    sampler = build_sampler(config.sampler, config.model, path, context_of(config))
+    learner.gather(None)  # an engine measures the memory that is free: every learner must have taken its own
+    drawing = draws(config.sampler)
+    sampler = build_sampler(config.sampler, config.model, path, context_of(config)) if drawing else DrawnElsewhere()
     canary = _canary(sampler, learner, config)
-    verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings()))
-    return Machines(learner, sampler, verify, Renderer.load(path), canary)
+    verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings(), config.sampler))
+    return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing)
 
 
-def own_share(settings: SandboxSettings) -> SandboxSettings:
-    """The sandbox of one of the processes on this machine: unless the config says otherwise, they share its cores."""
+def own_share(settings: SandboxSettings, sampler: SamplerConfig) -> SandboxSettings:
+    """The sandbox of one of the processes on this machine: unless the config says otherwise, those that draw share its
+    cores."""
     if settings.workers or settings.backend == "http":
         return settings
-    beside = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun and `accelerate launch` set it
+    beside = 1 if sampler.engine == "vllm" else learners_here()
     return replace(settings, workers=max(1, available_cores() // beside))
 
 
@@ -124,9 +134,9 @@ def _record(slope: Slope) -> SlopeRecord:
     return SlopeRecord(slope=round(slope.value, 4), error=error, tokens=slope.tokens, resolved=slope.resolved)
 
 
-def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canary | None:
+def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canaries | None:
     from agon.engine.vllm.sampler import VLLMSampler
 
     if not isinstance(sampler, VLLMSampler):
         return None
-    return Canary(sampler, learner, config.sampler.max_loras, config.train.temperature, config.model.dtype)
+    return Canaries(sampler, learner, config.sampler.max_loras, config.train.temperature, config.model.dtype)

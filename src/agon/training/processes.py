@@ -56,7 +56,7 @@ class Processes:
 
     def __init__(self, rank: int, size: int, interrupt: Interrupt, store: Store | None = None) -> None:
         self.rank, self.size = rank, size
-        self._interrupt, self._store, self._meetings = interrupt, store, 0
+        self._interrupt, self._store, self._meetings, self._asked = interrupt, store, 0, False
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Callable[[], None]]:
@@ -156,10 +156,17 @@ class Processes:
         while not store.check(keys):
             if store.check([LEFT]):
                 return [Report(**json.loads(store.get(LEFT)))]
+            self._ask_to_stop(store)
             self._give_up_after(arrived)
             time.sleep(POLL)
         store.delete_key(f"{self._meetings - 2}/{self.rank}")  # all have read it: they came to the meeting after it
         return [Report(**json.loads(store.get(key))) for key in keys]
+
+    def _ask_to_stop(self, store: Store) -> None:
+        """A signal may reach this process alone, while it waits for others that draw."""
+        if self._interrupt.asked is not None and not self._asked:
+            self._asked = True
+            store.set(STOP, "")
 
     def _give_up_after(self, arrived: float) -> None:
         """After a signal do not wait long: a launcher sends one to all when it finds a process dead."""

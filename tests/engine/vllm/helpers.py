@@ -1,11 +1,20 @@
-"""Processes and threads of engines that start."""
+"""Processes and threads of engines that start; a learner and adapters for canaries."""
 
 from __future__ import annotations
 
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from agon.engine.vllm.sampler import VLLMSampler
+from agon.protocols import Stretch, Tokens
+from agon.types import Policy, Version
+from tests.engine.helpers.engines import WEIGHTS
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 """The command of a process that does nothing for ten minutes."""
@@ -29,3 +38,31 @@ def gone(process: int, seconds: float = 10.0) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+def weighted_adapters(folder: Path) -> Path:
+    """Folders whose weights are what the fake engine takes their names for; `zero` is zero."""
+    for name, value in {**WEIGHTS, "zero": 0.0}.items():
+        (folder / name).mkdir()
+        (folder / name / "adapter_config.json").write_text("{}")
+        tensors = {"x.lora_A.weight": torch.ones(2, 3), "x.lora_B.weight": torch.full((3, 2), value)}
+        save_file(tensors, folder / name / "adapter_model.safetensors")
+    return folder
+
+
+class FakeLearner:
+    """As much of a learner as the canary asks for: each policy shifts the base's -1 by its weight."""
+
+    def __init__(self, **weights: float) -> None:
+        self.weights, self.noise = weights, 1e-6
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        shift = self.weights[policy.value] * (stretch.factor if stretch else 1.0) if policy else 0.0
+        return [[-1.0 - shift - self.noise] * len(row.completion_ids) for row in rows]
+
+
+def published(sampler: VLLMSampler, adapters: Path, a: str, b: str) -> dict[Policy, Version]:
+    versions = {Policy.A: Version(f"a@0-{a}"), Policy.B: Version(f"b@0-{b}")}
+    sampler.publish(versions[Policy.A], adapters / a)
+    sampler.publish(versions[Policy.B], adapters / b)
+    return versions

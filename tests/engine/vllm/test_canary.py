@@ -10,8 +10,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from agon.engine import fleet
 from agon.engine.fleet import Fleet
@@ -19,6 +17,7 @@ from agon.engine.protocol import Draw
 from agon.engine.synthetic import rollout, stream
 from agon.engine.vllm import canary as canary_module
 from agon.engine.vllm.adapter_files import NORM, throw_away
+from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.canary import CALIBRATED, CEILING, Canary
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
@@ -29,19 +28,15 @@ from agon.protocols import Stretch, Tokens
 from agon.types import Policy, Sampling, Stream, Version
 from tests.engine.helpers.engines import WEIGHTS, FakeEngine, save_tokenizer
 
+from .helpers import FakeLearner, published, weighted_adapters
+
 NOISES = [("float32", 1e-3, True), ("float32", 0.05, False), ("bfloat16", 0.05, True), ("bfloat16", 0.3, False)]
 """SmolLM2-135M has 1e-5 in float32, 0.05 in bfloat16, and 0.4 from a server whose log-probs are raw, at 0.7."""
 
 
 @pytest.fixture
 def adapters(tmp_path: Path) -> Path:
-    """Folders whose weights are what the fake engine takes their names for; `zero` is zero."""
-    for name, value in {**WEIGHTS, "zero": 0.0}.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "adapter_config.json").write_text("{}")
-        tensors = {"x.lora_A.weight": torch.ones(2, 3), "x.lora_B.weight": torch.full((3, 2), value)}
-        save_file(tensors, tmp_path / name / "adapter_model.safetensors")
-    return tmp_path
+    return weighted_adapters(tmp_path)
 
 
 @pytest.fixture
@@ -52,30 +47,12 @@ def sampler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[VLLMSam
     made.close()
 
 
-class FakeLearner:
-    """As much of a learner as the canary asks for: each policy shifts the base's -1 by its weight."""
-
-    def __init__(self, **weights: float) -> None:
-        self.weights, self.noise = weights, 1e-6
-
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
-        shift = self.weights[policy.value] * (stretch.factor if stretch else 1.0) if policy else 0.0
-        return [[-1.0 - shift - self.noise] * len(row.completion_ids) for row in rows]
-
-
-def published(sampler: VLLMSampler, adapters: Path, a: str, b: str) -> dict[Policy, Version]:
-    versions = {Policy.A: Version(f"a@0-{a}"), Policy.B: Version(f"b@0-{b}")}
-    sampler.publish(versions[Policy.A], adapters / a)
-    sampler.publish(versions[Policy.B], adapters / b)
-    return versions
-
-
 def test_it_is_quiet_when_engine_and_learner_agree(sampler: VLLMSampler, adapters: Path) -> None:
     canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=3)
     canary.check(published(sampler, adapters, "one", "two"))
     assert canary.noise == canary.worst == pytest.approx(1e-6, rel=1e-3)
     assert canary.tolerance <= 0.1 * canary.effect
-    assert set(sampler.fleet.engine.loaded) == {"a@0-one", "b@0-two"}, "throw-away adapters are gone"  # type: ignore[attr-defined]
+    assert set(sampler.fleet.members[0].engine.loaded) == {"a@0-one", "b@0-two"}, "throw-away adapters are gone"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.3, 0.2), (0.2, 0.1), (0.0, 0.2)], ids=["stale", "swapped", "ignored"])
@@ -88,14 +65,14 @@ def test_it_stops_the_run_when_a_policy_is_a_different_one(
 
 
 def test_an_adapter_of_zeros_must_be_the_base(sampler: VLLMSampler, adapters: Path) -> None:
-    sampler.fleet.engine.logprob = lambda version: -1.0 if version == "base" else -2.0  # type: ignore[attr-defined]
+    sampler.fleet.members[0].engine.logprob = lambda version: -1.0 if version == "base" else -2.0  # type: ignore[attr-defined]
     canary = Canary(sampler, FakeLearner(a=1.0, b=1.0), slots=1)
     with pytest.raises(EngineError, match="weights are zero"):
         canary.check(published(sampler, adapters, "zero", "two"))
 
 
 def test_one_dead_slot_among_others_is_found(sampler: VLLMSampler, adapters: Path) -> None:
-    engine = sampler.fleet.engine
+    engine = sampler.fleet.members[0].engine
     logprob = engine.logprob  # type: ignore[attr-defined]
     engine.logprob = lambda version: -1.0 if version.startswith("a@000001-canary") else logprob(version)  # type: ignore[attr-defined]
     with pytest.raises(EngineError, match="1 of 3 adapter slots barely change"):
@@ -103,7 +80,7 @@ def test_one_dead_slot_among_others_is_found(sampler: VLLMSampler, adapters: Pat
 
 
 def test_an_engine_that_ignores_adapters_is_found_before_step_1(sampler: VLLMSampler, adapters: Path) -> None:
-    sampler.fleet.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
+    sampler.fleet.members[0].engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
     with pytest.raises(EngineError, match="2 of 2 adapter slots"):
         Canary(sampler, FakeLearner(a=0.0, b=0.0), slots=2).check(published(sampler, adapters, "one", "two"))
 
@@ -134,7 +111,7 @@ class CoarseLearner(FakeLearner):
 def test_a_base_that_the_learner_rounds_coarsely_may_be_noisier(
     sampler: VLLMSampler, adapters: Path, learner: type[FakeLearner], agree: bool
 ) -> None:
-    sampler.fleet.engine.logprob = lambda version: -1.0 if version == "base" else -4.0  # type: ignore[attr-defined]
+    sampler.fleet.members[0].engine.logprob = lambda version: -1.0 if version == "base" else -4.0  # type: ignore[attr-defined]
     coarse = learner(a=3.0, b=3.0)
     coarse.noise = 0.17
     canary, versions = Canary(sampler, coarse, slots=1), published(sampler, adapters, "one", "two")
@@ -150,7 +127,7 @@ def test_a_base_that_the_learner_rounds_coarsely_may_be_noisier(
 def test_for_a_server_that_ignores_adapters_the_flags_of_composites_are_named(
     sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampler.fleet.engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
+    sampler.fleet.members[0].engine.logprob = lambda version: -1.0  # type: ignore[attr-defined]
     versions = published(sampler, adapters, "one", "two")
     fixes = list[bool]()
     for servers in (FakeEngine, ServerEngine):
@@ -162,7 +139,7 @@ def test_for_a_server_that_ignores_adapters_the_flags_of_composites_are_named(
 
 
 def test_noise_near_the_size_of_an_adapter_is_no_agreement(sampler: VLLMSampler, adapters: Path) -> None:
-    sampler.fleet.engine.logprob = lambda version: -1.0 if version == "base" else -1.5  # type: ignore[attr-defined]
+    sampler.fleet.members[0].engine.logprob = lambda version: -1.0 if version == "base" else -1.5  # type: ignore[attr-defined]
     learner = FakeLearner(a=0.5, b=0.5)
     learner.noise = 0.06
     with pytest.raises(EngineError, match=r"1 of 1 adapter slots.*noise 0.06"):
@@ -193,7 +170,7 @@ def test_rare_rounding_of_a_base_is_no_false_alarm(sampler: VLLMSampler, adapter
 
 
 def test_a_restarted_engine_is_checked_again(sampler: VLLMSampler, adapters: Path) -> None:
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
     canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
     versions = published(sampler, adapters, "one", "two")
     canary.check(versions)
@@ -208,7 +185,7 @@ def test_a_restarted_engine_is_checked_again(sampler: VLLMSampler, adapters: Pat
 def test_a_restart_that_brings_the_wrong_adapter_back_stops_the_run(
     sampler: VLLMSampler, adapters: Path, policy: Policy
 ) -> None:
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
     canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
     versions = published(sampler, adapters, "one", "two")
     canary.check(versions)
@@ -220,20 +197,21 @@ def test_a_restart_that_brings_the_wrong_adapter_back_stops_the_run(
 
 
 def test_a_check_during_which_the_engine_dies_is_made_on_the_new_one(sampler: VLLMSampler, adapters: Path) -> None:
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
-    canary = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
+    canaries = Canaries(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
     versions = published(sampler, adapters, "one", "two")
-    canary.check(versions)
+    canaries.check(versions)
     engine.fail_next("die")
-    canary.check(versions)
-    assert canary.restarts == sampler.restarts == 1
+    canaries.check(versions)
+    assert canaries.canaries[0].life == 2
+    assert sampler.restarts == 1
 
 
-@pytest.mark.parametrize("moment", ["the base is drawn from", "throw-away adapters are drawn from"])
+@pytest.mark.parametrize(("moment", "scores"), [("the base is drawn from", 4), ("throw-away adapters are", 8)])
 def test_an_engine_that_dies_during_the_calibration_is_calibrated_again(
-    sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+    sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch, moment: str, scores: int
 ) -> None:
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
     versions, load, measured = published(sampler, adapters, "one", "two"), engine.load, list[int]()
 
     async def load_then_die(version: Version, folder: Path) -> None:
@@ -253,27 +231,27 @@ def test_an_engine_that_dies_during_the_calibration_is_calibrated_again(
         monkeypatch.setattr(engine, "load", load_then_die)
     else:
         engine.fail_next("die")
-    canary = Canary(sampler, Counting(a=0.1, b=0.2), slots=2)
-    canary.check(versions)
-    assert sampler.restarts == canary.restarts == 1
-    assert (len(measured), measured[-1]) == (8, 2), "two calibrations of four scores, the second on the new engine"
+    canaries = Canaries(sampler, Counting(a=0.1, b=0.2), slots=2)
+    canaries.check(versions)
+    assert (sampler.restarts, canaries.canaries[0].life) == (1, 2)
+    assert (len(measured), measured[-4]) == (scores, 2), "the last of its calibrations was made on the new engine"
     assert set(engine.loaded) == set(versions.values())
 
 
 def test_an_engine_that_dies_in_every_calibration_stops_the_run(
     sampler: VLLMSampler, adapters: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
-    canary, versions = Canary(sampler, FakeLearner(a=0.1, b=0.2), slots=1), published(sampler, adapters, "one", "two")
-    calibrate = Canary._calibrate
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
+    canaries = Canaries(sampler, FakeLearner(a=0.1, b=0.2), slots=1)
+    versions, calibrate = published(sampler, adapters, "one", "two"), Canary._calibrate
 
     def dying(self: Canary, policy: Policy, pattern: Path) -> None:
         engine.fail_next("die")
         calibrate(self, policy, pattern)
 
     monkeypatch.setattr(Canary, "_calibrate", dying)
-    with pytest.raises(EngineError, match="restarted in each of 3 calibrations"):
-        canary.check(versions)
+    with pytest.raises(EngineError, match="failed 4 times"):
+        canaries.check(versions)
 
 
 def step(off: float, *others: float) -> list[Stream]:
@@ -330,7 +308,7 @@ def test_one_token_that_is_far_off_is_reported(sampler: VLLMSampler, adapters: P
 
 def one_step_later(sampler: VLLMSampler, adapters: Path, served: str) -> tuple[Canary, dict[Policy, Version]]:
     """A canary in bfloat16 after a step that rounding hides; the engine serves `served` under the new name."""
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
     canary, moved = ready(sampler, adapters, "bfloat16"), Version("a@1-moved")
     shutil.copytree(adapters / "one", adapters / "moved")
     sampler.publish(moved, adapters / "moved")
@@ -354,7 +332,7 @@ def test_a_step_that_rounding_hides_is_no_alarm(
 
 
 def test_an_engine_that_draws_differently_each_time_is_left_to_the_slopes(sampler: VLLMSampler, adapters: Path) -> None:
-    engine: FakeEngine = sampler.fleet.engine  # type: ignore[assignment]
+    engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]
     logprob, calls = engine.logprob, count()
     engine.logprob = lambda version: logprob(version) - 1e-9 * next(calls)  # type: ignore[method-assign]
     canary, versions = one_step_later(sampler, adapters, served="one")

@@ -178,7 +178,7 @@ def test_an_adapter_that_an_engine_on_its_way_out_refused_is_loaded_by_the_next(
 
 FAULTS = {
     "remove_lora": lambda sampler, folder: publish(sampler, folder, 3),
-    "sleep": lambda sampler, _: sampler.rest(),
+    "sleep": lambda sampler, _: (sampler.rest(), draw(sampler)),
     "wake_up": lambda sampler, _: (sampler.rest(), draw(sampler)),
     "generate": lambda sampler, _: draw(sampler),
 }
@@ -215,7 +215,7 @@ def test_a_restart_that_hangs_is_given_up_and_tried_again(
     publish(sampler, tmp_path)
     monkeypatch.setattr(local, "START", 3.0)
     assert draw(sampler, Version("a@0-x")).ids
-    assert (after.adapters, sampler.restarts, sampler.fleet._failures) == (["a@0-x"], 1, 2)
+    assert (after.adapters, sampler.restarts, sampler.fleet.members[0].failures) == (["a@0-x"], 1, 2)
     release.set()
     join_starting()
 
@@ -296,11 +296,24 @@ def test_an_engine_that_starts_is_ended_with_its_processes_and_its_watcher(base:
     assert reaper._watcher.returncode is not None
 
 
-def test_an_engine_under_torchrun_gets_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
-    monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with local._own_device():
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == "6"
-        assert "WORLD_SIZE" not in os.environ
-    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["WORLD_SIZE"]) == ("4,6", "2")
+def test_an_engine_that_is_stopped_does_not_hold_up_the_others(base: str) -> None:
+    """vLLM waits for its processes when it is shut down, which others on the same loop must not do."""
+
+    class Unwilling(Made):
+        def shutdown(self, timeout: float) -> None:
+            super().shutdown(timeout)
+            time.sleep(0.5)
+
+    engine = Starting(Unwilling)
+
+    async def scenario() -> float:
+        await engine.start()
+        stopping, longest = asyncio.ensure_future(engine.stop()), 0.0
+        while not stopping.done():
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+        return longest
+
+    assert asyncio.run(scenario()) < 0.4
+    assert gone(engine.child)

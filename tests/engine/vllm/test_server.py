@@ -158,7 +158,7 @@ def test_the_base_is_asked_for_by_its_own_name(server: Server, base: Path) -> No
     sampler.draw_all([Draw((1, 2), BASE, 0, Sampling(max_tokens=2))])
     sampler.close()
     assert server.asked[0]["model"] == "the-base"
-    assert sampler.fleet.engine.context == 640
+    assert sampler.fleet.members[0].engine.context == 640
 
 
 def test_a_servers_failure_is_retried_with_the_same_versions(server: Server, base: Path) -> None:
@@ -304,7 +304,7 @@ def test_a_server_that_goes_away_in_the_middle_of_a_run_is_waited_for(server: Se
 
 def test_a_server_that_stays_away_stops_the_run_in_time(server: Server, base: Path) -> None:
     sampler = connect(server, base)
-    sampler.fleet.engine._ready = 2.0
+    sampler.fleet.members[0].engine._ready = 2.0
     server.end()
     with pytest.raises(EngineError, match=r"no vLLM server answers.*does not answer") as stopped:
         sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])

@@ -173,10 +173,12 @@ def training(
     answer: Callable[[Request], str] = half_right,
     verify: Verifier | None = None,
     train: Sequence[Problem] | None = None,
+    machines: Machines | None = None,
 ) -> Training:
     train = problems(12) if train is None else train
     total = (len(train) // settings.train.problems_per_step) * settings.train.epochs
     total = min(total, settings.train.max_steps or total)
-    machines = Machines(OneNumberLearner(total), ScriptedSampler(answer), verify or Verifier(), Plain())  # type: ignore[arg-type]
+    learner, sampler = OneNumberLearner(total), ScriptedSampler(answer)
+    machines = machines or Machines(learner, sampler, verify or Verifier(), Plain())  # type: ignore[arg-type]
     splits = Splits(tuple(train), tuple(problems(16)[12:]), tuple(problems(20)[16:]), pools={})
     return Training(settings, run, splits, machines, Notes())

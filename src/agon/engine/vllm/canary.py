@@ -1,5 +1,5 @@
-"""Checks that the engine samples from the policies that the learner holds: before step 1, after every publication,
-after every restart of the engine before anything that it drew is used, and in every step on the step's own samples.
+"""Checks that an engine samples from the policies that the learner holds: before step 1, after every publication,
+after every restart before it draws for the game (`canaries.py`), and in every step on the step's own samples.
 
 Engines have silently ignored adapters, swapped them, and served keys and values of old weights: rewards and losses look
 the same. A few completions are drawn on fixed prompts, as in training (prefix cache included), and their log-probs are
@@ -24,9 +24,10 @@ from statistics import fmean
 import numpy as np
 
 from agon.engine.fleet import RESUME
+from agon.engine.protocol import EngineDown
 from agon.engine.vllm.adapter_files import is_zero, throw_away
 from agon.engine.vllm.exact_draws import ExactDraws
-from agon.engine.vllm.fixed_prompts import Probe
+from agon.engine.vllm.fixed_prompts import Drawn, Probe
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.engine.vllm.slope import flat
@@ -37,8 +38,6 @@ from agon.types import BASE, Policy, Stream, Version
 
 CALIBRATED = 12
 """Prompts for the noise: in bfloat16 a few tokens make most of it, so that fewer prompts would misjudge it."""
-CALIBRATIONS = 3
-"""Tries; the fleet counts failures since the last loaded version, and a calibration loads some."""
 SHARE = 0.1
 """The tolerance is at most this share of what a wrong adapter does."""
 NOISE = 8.0
@@ -62,7 +61,7 @@ REPORT = "these samples cannot be used for training; report this with the versio
 
 @dataclass(slots=True)
 class Canary:
-    """Compares the engine with the learner and stops the run when they differ."""
+    """Compares one engine with the learner: EngineError when they differ, EngineDown when it fails meanwhile."""
 
     sampler: VLLMSampler
     learner: Learner
@@ -70,6 +69,8 @@ class Canary:
     temperature: float = 1.0
     dtype: str = "bfloat16"
     """Of the learner's base, and so of the engine's."""
+    member: int = 0
+    """Which engine of the fleet it asks."""
     noise: float | None = None
     worst: float = 0.0
     """The largest difference at one token of the bare base."""
@@ -79,8 +80,8 @@ class Canary:
     """What the least effective throw-away adapter did to the log-probs, in nats."""
     measured: dict[str, float] = field(default_factory=dict)
     """Differences in the last check, in nats per token, by version."""
-    restarts: int = -1
-    """Restarts of the engine before the last check."""
+    life: int = 0
+    """How often the engine had been started at the last check."""
     probe: Probe = field(init=False)
     suspects: Suspects = field(init=False)
     exact: ExactDraws = field(init=False)
@@ -90,7 +91,7 @@ class Canary:
     """Whether the samples of a step have been seen: the first ones calibrate."""
 
     def __post_init__(self) -> None:
-        self.probe = Probe(self.sampler, self.temperature)
+        self.probe = Probe(self.sampler, self.temperature, self.member)
         self.suspects, self.exact = Suspects(self.learner), ExactDraws(self.learner)
 
     @property
@@ -109,23 +110,38 @@ class Canary:
 
     def check(self, versions: Mapping[Policy, Version]) -> None:
         """Compare every policy's latest version with the learner; the first time, calibrate."""
-        if self.noise is None:
-            policy, version = next(iter(versions.items()))
-            self._calibrate_without_restart(policy, self.sampler.folder_of(version))
+        self.calibrate(versions)
+        self.judge(versions, self.sampler.submit(self.probe.drawing(list(versions.values()))).result())
+
+    def calibrate(self, versions: Mapping[Policy, Version]) -> None:
+        """Measure noise and effect once, on one life of the engine: a restarted one may be different."""
+        if self.noise is not None:
+            return
+        policy, version = next(iter(versions.items()))
+        life = self.probe.life
+        try:
+            self._calibrate(policy, self.sampler.live[version])
+            if self.probe.life != life:
+                raise EngineDown("the engine was restarted during its calibration")
+        except EngineDown:
+            self.noise = None
+            raise
+
+    def judge(self, versions: Mapping[Policy, Version], drawn: Drawn) -> None:
+        """EngineError where what was drawn is not what the learner's policies draw."""
         self._remember(versions)
         self.measured.clear()
-        drawn = self.probe.draw_without_restart(list(versions.values()))
-        self.restarts = drawn.restarts
+        self.life = drawn.life
         self.exact.keep(drawn.alone, [BASE, *self._before.values()])
         for policy, version in versions.items():
             self._judge_exactly(policy, version)
             self._demand(version, policy, drawn.together[version])
-            if is_zero(self.sampler.folder_of(version)):
+            if is_zero(self.sampler.live[version]):
                 self._demand(version, None, drawn.together[version])
 
     def recheck(self, versions: Mapping[Policy, Version]) -> bool:
         """Compare again if the engine was restarted since the last check; return whether it was."""
-        restarted = self.sampler.restarts != self.restarts
+        restarted = self.probe.life != self.life
         if restarted:
             self.check(versions)
         return restarted
@@ -136,12 +152,13 @@ class Canary:
         Return warnings; EngineError when samples are too far off, or when a suspect drew them.
         """
         warnings = [] if self._sampled or self.exact.repeats else [VARIES]
-        for policy in Policy:
-            if rows := samples_of(streams, policy):
+        sampled = {policy: samples_of(streams, policy, self.member) for policy in Policy}
+        for policy, rows in sampled.items():
+            if rows:
                 differences = np.abs(self.suspects.check(policy, rows, self._folder_before(policy)))
                 warnings += self._judge_distance(policy, float(differences.mean()), float(differences.max()))
                 self._judge_slopes(policy)
-        self._sampled = True
+        self._sampled = self._sampled or any(sampled.values())
         return warnings
 
     def _judge_distance(self, policy: Policy, mean: float, largest: float) -> list[str]:
@@ -199,17 +216,8 @@ class Canary:
 
     def _folder_before(self, policy: Policy) -> Path | None:
         """The weights of the version before, as long as they are on disk."""
-        folder = self.sampler.folder_of(self._before[policy]) if policy in self._before else None
+        folder = self.sampler.live.get(self._before[policy]) if policy in self._before else None
         return folder if folder and folder.is_dir() else None
-
-    def _calibrate_without_restart(self, policy: Policy, pattern: Path) -> None:
-        """Calibrate on one engine from start to end: a restarted one may be different."""
-        for _ in range(CALIBRATIONS):
-            restarts = self.sampler.restarts
-            self._calibrate(policy, pattern)
-            if self.sampler.restarts == restarts:
-                return
-        raise EngineError(f"the engine was restarted in each of {CALIBRATIONS} calibrations", fix=RESUME)
 
     def _calibrate(self, policy: Policy, pattern: Path) -> None:
         """The noise on the bare base, and what throw-away adapters do in all slots at once."""
@@ -218,10 +226,10 @@ class Canary:
             folders = {name: throw_away(pattern, Path(scratch, name), number) for number, name in enumerate(names)}
             self._measure_noise(policy, folders[names[0]])
             for name, folder in folders.items():
-                self.sampler.load(name, folder)
+                self.sampler.load(name, folder, self.member)
             drawn = self.probe.draw(names)
             for name in names:
-                self.sampler.unload(name)
+                self.sampler.unload(name, self.member)
         effects = [self._gap(None, drawn[name]) for name in names]
         self.effect = min(effects)
         if self.effect * SHARE < (least := max(self.noise or 0.0, FLOOR[self.dtype])):
@@ -260,7 +268,7 @@ class Canary:
 
     @property
     def _fix(self) -> str:
-        return (STRICT if isinstance(self.sampler.fleet.engine, ServerEngine) else "") + REPORT
+        return (STRICT if isinstance(self.sampler.fleet.members[self.member].engine, ServerEngine) else "") + REPORT
 
     def _demand(self, version: Version, policy: Policy | None, drawn: Sequence[Tokens]) -> None:
         gap = self.measured[version] = self._gap(policy, drawn)

@@ -18,31 +18,41 @@ ALONE, SHORT = 8, 15
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """Completions of some versions, by an engine that had been restarted so often."""
+    """Completions of some versions, and the life of the engine in which they were begun."""
 
-    restarts: int
+    life: int
     together: dict[Version, list[Tokens]]
     alone: dict[Version, list[Tokens]]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Draws from any version that the engine has loaded."""
+    """Draws from any version that one member of the fleet has loaded; EngineDown when it fails meanwhile."""
 
     sampler: VLLMSampler
     temperature: float
+    member: int = 0
 
-    def draw_without_restart(self, versions: Sequence[Version]) -> Drawn:
-        """Completions that all come from the running engine; the fleet bounds how often it restarts."""
-        while True:
-            restarts = self.sampler.restarts
-            alone = {version: self.draw_alone(version) for version in versions}
-            together = self.draw(versions)
-            if self.sampler.restarts == restarts:
-                return Drawn(restarts, together, alone)
+    @property
+    def life(self) -> int:
+        """How often the engine was started."""
+        return self.sampler.fleet.members[self.member].life
+
+    async def drawing(self, versions: Sequence[Version]) -> Drawn:
+        """What the canary compares of every version; runs on the fleet's loop."""
+        life = self.life
+        alone = {version: await self._alone(version) for version in versions}
+        return Drawn(life, await self._together(versions, PROMPTS), alone)
 
     def draw(self, versions: Sequence[Version], count: int = PROMPTS) -> dict[Version, list[Tokens]]:
         """Completions of every version on the first fixed prompts, all in one batch."""
+        return self.sampler.submit(self._together(versions, count)).result()
+
+    def draw_alone(self, version: Version) -> list[Tokens]:
+        """Completions drawn one after the other, with the same seeds for every version: see `exact_draws.py`."""
+        return self.sampler.submit(self._alone(version)).result()
+
+    async def _together(self, versions: Sequence[Version], count: int) -> dict[Version, list[Tokens]]:
         sampling = Sampling(self.temperature, 1.0, DRAWN)
         prompts = [self._prompt(number) for number in range(count)]
         draws = [
@@ -50,18 +60,17 @@ class Probe:
             for version in versions
             for n, ids in enumerate(prompts)
         ]
-        tokens = self._tokens(draws)
+        tokens = await self._tokens(draws)
         return {version: tokens[n * count : (n + 1) * count] for n, version in enumerate(versions)}
 
-    def draw_alone(self, version: Version) -> list[Tokens]:
-        """Completions drawn one after the other, with the same seeds for every version: see `exact_draws.py`."""
+    async def _alone(self, version: Version) -> list[Tokens]:
         sampling = Sampling(self.temperature, 1.0, ALONE)
         draws = [Draw(self._prompt(n)[-SHORT:], version, seed_for("canary alone", n), sampling) for n in range(PROMPTS)]
-        return [tokens for draw in draws for tokens in self._tokens([draw])]
+        return [tokens for draw in draws for tokens in await self._tokens([draw])]
 
-    def _tokens(self, draws: Sequence[Draw]) -> list[Tokens]:
+    async def _tokens(self, draws: Sequence[Draw]) -> list[Tokens]:
         """Completions that are drawn together."""
-        rows = zip(draws, self.sampler.draw_all(draws), strict=True)
+        rows = zip(draws, await self.sampler.draw_together(draws, self.member), strict=True)
         return [Tokens(draw.ids, drawn.ids, drawn.logprobs) for draw, drawn in rows]
 
     def _prompt(self, number: int) -> tuple[int, ...]:

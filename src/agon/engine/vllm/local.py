@@ -12,15 +12,15 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from agon.engine.linear_attention import has_linear_attention
 from agon.engine.protocol import SEE_LOG, Draw, DrawResult, EngineDown, finish_of
 from agon.engine.vllm.orphans import OrphanReaper
+from agon.engine.vllm.spawn import spawning
 from agon.errors import EngineError
 from agon.types import BASE, Version
 
@@ -28,7 +28,6 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM serves; an adapter fits in the next larger one."""
 CACHED = 4
 """Adapters held in memory beyond those in slots: an evicted one would be read again, and its folder may be gone."""
-TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 START = 1800.0
 """Seconds that an engine may take to load and to compile."""
 SLEEP_LEVEL = 1
@@ -60,6 +59,8 @@ QUIET = {
 class LocalEngine:
     """Implements `agon.engine.protocol.Engine` with vLLM's AsyncLLM."""
 
+    _device: str | None = None
+
     def __init__(
         self,
         base_path: str,
@@ -70,7 +71,10 @@ class LocalEngine:
         max_loras: int,
         memory: float,
         sleeps: bool = False,
+        device: str | None = None,
     ) -> None:
+        """`device` is the GPU of this engine, as CUDA_VISIBLE_DEVICES names it."""
+        self._device = device
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         base = text_config(base_path)
@@ -104,7 +108,7 @@ class LocalEngine:
             await self.stop()
             raise EngineDown(f"vLLM did not start within {START:.0f} s") from None
         except (RuntimeError, ValueError, OSError) as error:
-            raise EngineError(f"vLLM did not start: {error}", fix=SEE_LOG) from error
+            raise EngineDown(f"vLLM did not start: {error}") from error
 
     @property
     def _running(self) -> Any:
@@ -122,7 +126,7 @@ class LocalEngine:
 
         def make() -> None:
             try:
-                with _own_device(), reaper.tagged():
+                with spawning(reaper, self._device, starting.cancelled):
                     llm = self._make()
             except (Exception, SystemExit) as error:  # the thread ends here; the future carries the error on
                 if not starting.cancelled():
@@ -181,14 +185,9 @@ class LocalEngine:
         await self._alive(self._running.wake_up())
 
     async def stop(self) -> None:
-        """Ask the engine to end, then kill what is left of it: a core whose worker died ignores the request."""
-        if self._llm is not None:
-            self._llm.shutdown(timeout=15)
-        if self._reaper is not None:
-            self._reaper.kill()
-            if self._llm is not None:  # else the thread that starts it may have processes yet to start
-                self._reaper.close()
-        self._llm = self._reaper = None
+        """Stop it in a thread, so that other engines on this loop draw on."""
+        llm, reaper, self._llm, self._reaper = self._llm, self._reaper, None, None
+        await asyncio.to_thread(_end, llm, reaper)
 
     async def _alive(self, work: Any) -> Any:
         """The engine's answer; a failure means that it is down: vLLM raises plain exceptions across its processes."""
@@ -222,22 +221,14 @@ class LocalEngine:
         return Counter
 
 
-@contextmanager
-def _own_device() -> Iterator[None]:
-    """The environment of an engine for this process alone: its own device, outside the process group of torchrun."""
-    names = (*TORCHRUN, "CUDA_VISIBLE_DEVICES")
-    before = {name: os.environ[name] for name in names if name in os.environ}
-    if "LOCAL_RANK" in before:
-        rank, devices = int(before["LOCAL_RANK"]), before.get("CUDA_VISIBLE_DEVICES")
-        for name in before:
-            del os.environ[name]
-        os.environ["CUDA_VISIBLE_DEVICES"] = devices.split(",")[rank] if devices else str(rank)
-    try:
-        yield
-    finally:
-        for name in names:
-            os.environ.pop(name, None)
-        os.environ.update(before)
+def _end(llm: Any, reaper: OrphanReaper | None) -> None:
+    """Ask the engine to end, then kill what is left of it: a core whose worker died ignores the request."""
+    if llm is not None:
+        llm.shutdown(timeout=15)
+    if reaper is not None:
+        reaper.kill()
+        if llm is not None:  # else the thread that starts it may have processes yet to start
+            reaper.close()
 
 
 def text_config(base_path: str) -> Any:

@@ -1,6 +1,6 @@
 """Sampler over vLLM: one base, both adapters live in the same batch, token ids in and out.
 
-The engine (`local.py`: inside this process; `server.py`: a running server) is kept running by a fleet on an event loop
+Engines (`local.py`: inside this process; `server.py`: a running server) are kept running by a fleet on an event loop
 in a thread: publication is a plain call, and a sample may be awaited from any loop. Publication sends the adapter
 alone, under a name and a path that were never used before; nothing is merged, and the base is never pushed.
 """
@@ -8,9 +8,11 @@ alone, under a name and a path that were never used before; nothing is merged, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from agon.engine.bridge import Bridge
 from agon.engine.fleet import Fleet
@@ -21,6 +23,8 @@ from agon.engine.watch import watched
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Completion, Request, Version
+
+T = TypeVar("T")
 
 
 class VLLMSampler:
@@ -50,11 +54,11 @@ class VLLMSampler:
             generated_tokens=len(drawn.ids),
             finish=drawn.finish,
             opened=rendered.opened,
-            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs),
+            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs, drawn.member),
         )
 
-    async def draw(self, draw: Draw) -> DrawResult:
-        """Draw from token ids, as many tokens as fit in the context."""
+    async def draw(self, draw: Draw, on: int | None = None) -> DrawResult:
+        """Draw from token ids, as many tokens as fit in the context; with `on`, from that member of the fleet."""
         room = min(draw.sampling.max_tokens, self.fleet.context - len(draw.ids))
         if room < 1:
             raise EngineError(
@@ -62,25 +66,34 @@ class VLLMSampler:
                 fix="raise sampler.max_model_len, lower train.max_peek_tokens, or drop the longest problems",
             )
         fitting = replace(draw, sampling=replace(draw.sampling, max_tokens=room))
-        drawing = self.fleet.draw(fitting, self.renderer.stop, self.renderer.vocabulary)
+        drawing = self.fleet.draw(fitting, self.renderer.stop, self.renderer.vocabulary, on)
         return await asyncio.wrap_future(self._bridge.submit_batched(drawing))
 
-    def draw_all(self, draws: Sequence[Draw]) -> list[DrawResult]:
-        """Draw together and wait for all: for the canary, between steps."""
+    async def draw_together(self, draws: Sequence[Draw], on: int | None = None) -> list[DrawResult]:
+        """Draw in one batch."""
+        return await asyncio.gather(*(self.draw(draw, on) for draw in draws))
 
-        async def together() -> list[DrawResult]:
-            return await asyncio.gather(*(self.draw(draw) for draw in draws))
+    def draw_all(self, draws: Sequence[Draw], on: int | None = None) -> list[DrawResult]:
+        """Draw in one batch and wait for all: for the canary, between steps."""
+        return self.submit(self.draw_together(draws, on)).result()
 
-        return self._bridge.call(together())
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start work on the fleet's loop."""
+        return self._bridge.submit(work)
 
     @property
     def restarts(self) -> int:
-        """How often the engine was restarted."""
+        """How often engines were restarted."""
         return self.fleet.restarts
 
-    def folder_of(self, version: Version) -> Path:
-        """Where a live version was loaded from."""
-        return self._versions.live[version]
+    def notes(self) -> list[str]:
+        """What happened to engines since the last call."""
+        return [self.fleet.notes.popleft() for _ in range(len(self.fleet.notes))]
+
+    @property
+    def live(self) -> Mapping[Version, Path]:
+        """The versions that may be drawn from, and where each was loaded from."""
+        return self._versions.live
 
     def publish(self, version: Version, folder: Path) -> None:
         """Load the adapter in `folder` as the latest version of its policy; drop what is older than the step before."""
@@ -90,21 +103,20 @@ class VLLMSampler:
         """Keep a version live for good, loading it if it is not."""
         self._versions.pin(version, folder)
 
-    def load(self, version: Version, folder: Path) -> None:
+    def load(self, version: Version, folder: Path, on: int | None = None) -> None:
         """Load an adapter; only `publish` and `pin` let requests name it."""
-        self._bridge.call(self.fleet.load(version, folder.resolve()))
+        self._bridge.call(self.fleet.load(version, folder.resolve(), on))
 
-    def unload(self, version: Version) -> None:
-        self._bridge.call(self.fleet.unload(version))
+    def unload(self, version: Version, on: int | None = None) -> None:
+        self._bridge.call(self.fleet.unload(version, on))
 
     def rest(self) -> None:
-        """Release the engine's memory until the next draw or load, if the sampler was built to sleep."""
-        if self._sleeps:
-            self._bridge.call(self.fleet.sleep())
+        """Start no engine until the next draw or load; if the sampler was built to sleep, release memory too."""
+        self._bridge.call(self.fleet.rest(sleep=self._sleeps))
 
     def clip(self, text: str, max_tokens: int) -> str:
         return self.renderer.clip(text, max_tokens)
 
     def close(self) -> None:
-        """Stop the engine and its thread; a second call does nothing."""
+        """Stop the engines and their thread; a second call does nothing."""
         self._bridge.close(self.fleet.stop)

@@ -180,20 +180,20 @@ def check_address(url: str, network: str | None) -> None:
     """Refuse a server that is neither on this machine nor in the network that the user named."""
     host = host_of(url)
     if not host:
-        raise ConfigError(f"sampler.url: {url} is not a valid URL", fix="write it like http://localhost:8000")
+        raise ConfigError(f"sampler.urls: {url} is not a valid URL", fix="write it like http://localhost:8000")
     if "@" in url:
-        raise ConfigError("sampler.url holds a password, which the run would store", fix=f"put a key in {KEY} instead")
+        raise ConfigError("sampler.urls holds a password, which the run would store", fix=f"put a key in {KEY} instead")
     try:
         addresses = {ipaddress.ip_address(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
     except OSError as error:
-        raise ConfigError(f"sampler.url: cannot resolve {host} ({error})", fix="check the spelling") from error
+        raise ConfigError(f"sampler.urls: cannot resolve {host} ({error})", fix="check the spelling") from error
     try:
         allowed = ipaddress.ip_network(network) if network else None
     except ValueError as error:
         raise ConfigError(f"sampler.network: {error}", fix="write it like 10.0.0.0/8") from error
     if outside := [ip for ip in addresses if not ip.is_loopback and (not allowed or ip not in allowed)]:
         raise ConfigError(
-            f"sampler.url: {host} is {outside[0]}, which is neither this machine nor in sampler.network: "
+            f"sampler.urls: {host} is {outside[0]}, which is neither this machine nor in sampler.network: "
             "a server that loads adapters at run time reads any file it is asked to read",
             fix="run it on localhost, or name its network: sampler.network=10.0.0.0/8",
         )

@@ -1,7 +1,7 @@
 """What else may have drawn a step's samples: the version before, the rival or the base, each tested by its direction.
 
 A step spends a small share of its tokens on this. What it leaves open is pooled with the next steps: an engine that is
-late stays late. Every process tests its own engine with its own rows; nothing is gathered.
+late stays late. Every engine of a fleet is tested with its own rows.
 """
 
 from __future__ import annotations
@@ -144,11 +144,12 @@ class Suspects:
         return change / used, used
 
 
-def samples_of(streams: Iterable[Stream], policy: Policy) -> list[Tokens]:
-    """A policy's rows that have log-probs, in an order that mixes problems and is always the same."""
+def samples_of(streams: Iterable[Stream], policy: Policy, member: int = 0) -> list[Tokens]:
+    """A policy's rows by one engine that have log-probs, in an order that mixes problems and is always the same."""
     rollouts = [row for stream in streams if stream.policy is policy for row in stream.rollouts()]
     ordered = sorted(rollouts, key=lambda row: seed_for("samples", row.problem.id, row.index))
-    return [row.completion.tokens for row in ordered if row.completion.tokens and row.completion.tokens.logprobs]
+    drawn = [row.completion.tokens for row in ordered if row.completion.tokens]
+    return [tokens for tokens in drawn if tokens.logprobs and tokens.member == member]
 
 
 def parts(rows: Iterable[Tokens], tokens: int) -> Iterator[list[Tokens]]:

@@ -1,0 +1,50 @@
+"""Engines get the last GPUs, one each; learner processes have the first."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from agon.engine.devices import engine_devices, learners_here, visible_devices
+from agon.errors import ConfigError
+
+EIGHT = [str(number) for number in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("replicas", "learners", "devices"),
+    [(8, 8, EIGHT), (6, 2, EIGHT[2:]), (1, 1, ["7"]), (None, 8, EIGHT), (None, 2, EIGHT[6:])],
+)
+def test_engines_get_the_last_gpus(replicas: int | None, learners: int, devices: list[str]) -> None:
+    assert engine_devices(replicas, learners, EIGHT) == devices
+
+
+def test_a_process_that_sees_one_gpu_starts_one_engine() -> None:
+    """As where a scheduler gives each process a GPU of its own."""
+    assert engine_devices(None, 8, ["3"]) == ["3"]
+
+
+def test_on_a_cpu_there_is_nothing_to_share_out() -> None:
+    assert engine_devices(3, 1, []) == [None, None, None]
+    assert engine_devices(None, 2, []) == [None, None]
+
+
+def test_more_engines_than_gpus_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"sampler\.replicas is 3, but this machine has 2 visible GPUs") as refused:
+        engine_devices(3, 2, ["4", "6"])
+    assert refused.value.fix == "write sampler.replicas=2 or less"
+
+
+def test_gpus_are_named_as_the_environment_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-6")
+    assert visible_devices() == ["4", "GPU-6"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert visible_devices() == ["0", "1"]
+
+
+def test_learner_processes_are_counted_by_their_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    assert learners_here() == 1
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert learners_here() == 8

@@ -1,0 +1,168 @@
+"""Who draws, and how rows are shared out over the processes that learn."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.config import SamplerConfig
+from agon.engine.scripted import ScriptedSampler
+from agon.engine.synthetic import rollout, stream
+from agon.errors import EngineError
+from agon.protocols import Phase, Tokens, Update, alone
+from agon.rundir import RunDir, read_bouts
+from agon.training.machines import Machines
+from agon.training.share import DrawnElsewhere, draws, rows_for_learning, share
+from agon.types import Completion, Played, Policy, Problem, Request, Rollout, Stream, UnitTests, Version
+from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
+from tests.training.helpers.stores import Board
+
+
+@pytest.mark.parametrize(
+    ("settings", "rank", "local_rank", "expected"),
+    [
+        (SamplerConfig(engine="hf"), 5, 5, True),
+        (SamplerConfig(engine="vllm"), 0, 0, True),
+        (SamplerConfig(engine="vllm"), 5, 5, False),
+        (SamplerConfig(engine="vllm"), 8, 0, True),
+        (SamplerConfig(urls=["http://localhost"]), 8, 0, False),
+        (SamplerConfig(urls=["http://localhost"]), 0, 0, True),
+    ],
+)
+def test_one_process_of_a_machine_draws_for_all_its_engines(
+    settings: SamplerConfig, rank: int, local_rank: int, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", str(rank))
+    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
+    assert draws(settings) is expected
+
+
+def test_a_process_alone_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert draws(SamplerConfig(engine="vllm"))
+    assert draws(SamplerConfig(urls=["http://localhost"]))
+
+
+def test_a_process_that_does_not_draw_takes_publications_and_refuses_requests(tmp_path: Path) -> None:
+    sampler = DrawnElsewhere()
+    sampler.publish(Version("a@0-x"), tmp_path)
+    sampler.pin(Version("a@0-x"), tmp_path)
+    with pytest.raises(EngineError, match="does not draw"):
+        asyncio.run(sampler.sample(None))  # type: ignore[arg-type]
+    sampler.close()
+
+
+def rows(policy: Policy, lengths: list[int], live: bool = True) -> list[Rollout]:
+    return [
+        rollout(policy, n, Tokens((1,), (7,) * (length - 1), (-1.0,) * (length - 1)), 1.0 if live else None)
+        for n, length in enumerate(lengths)
+    ]
+
+
+def tokens_of(streams: list[Stream], policy: Policy) -> list[int]:
+    return [row.completion.tokens.size for s in streams if s.policy is policy for row in s.rollouts()]
+
+
+def test_every_row_goes_to_one_process_and_all_have_about_as_many_tokens() -> None:
+    lengths = [900, 20, 30, 500, 40, 400, 10, 100, 300, 700, 60, 80]
+    played = [stream(Policy.A, [rows(Policy.A, lengths)]), stream(Policy.B, [rows(Policy.B, lengths[::-1])])]
+    parts = [share(played, rank, 3) for rank in range(3)]
+    for policy in Policy:
+        assert sorted(size for part in parts for size in tokens_of(part, policy)) == sorted(lengths)
+    totals = [sum(sum(tokens_of(part, policy)) for policy in Policy) for part in parts]
+    assert max(totals) - min(totals) <= 20
+    assert all({s.policy for s in part} == set(Policy) for part in parts), "a process knows every policy of the step"
+
+
+def test_masked_rows_cost_nothing_and_are_shared_out_too() -> None:
+    played = [stream(Policy.A, [rows(Policy.A, [500, 500], live=False), rows(Policy.A, [100, 100])])]
+    parts = [share(played, rank, 2) for rank in range(2)]
+    assert sorted(size for part in parts for size in tokens_of(part, Policy.A)) == [100, 100, 500, 500]
+    assert [sum(1 for s in part for row in s.rollouts() if row.advantage) for part in parts] == [1, 1]
+
+
+def test_what_is_sent_has_tokens_and_advantages_and_neither_texts_nor_tests() -> None:
+    (row,) = rows(Policy.A, [5])
+    row = replace(row, problem=Problem("x", "q", "a", tests=UnitTests((("in", "out"),))))
+    row = replace(row, completion=replace(row.completion, text="long"))
+    played = Played(3, Policy.A, Policy.B, (), stream(Policy.A, [[row]]), None)
+    (sent,) = rows_for_learning(played)
+    (again,) = sent.rollouts()
+    assert (again.completion.tokens, again.advantage, again.completion.version) == (
+        row.completion.tokens,
+        row.advantage,
+        row.completion.version,
+    )
+    assert (again.problem.id, again.problem.tests, again.completion.text, again.prompt.messages) == ("x", None, "", ())
+
+
+class SharedLearner(OneNumberLearner):
+    """One of several that move together."""
+
+    def __init__(self, total: int, rank: int, board: Board) -> None:
+        super().__init__(total)
+        self.rank, self.processes, self.board = rank, board.size, board
+        self.rows: list[int] = []
+
+    def gather(self, value: Any) -> list[Any]:
+        return self.board.gather(self.rank, value)
+
+    def store(self) -> Any:
+        return self.board.store if self.processes > 1 else None
+
+    def fit(
+        self,
+        streams_for_step: Callable[[int], Sequence[Stream]],
+        after_step: Callable[[Update], bool],
+        phase: Phase = alone,
+    ) -> None:
+        while self.step < self.total:
+            streams = streams_for_step(self.step)
+            with phase("update"):
+                self.rows.append(sum(len(group) for s in streams for group in s.groups))
+            own = [(s.policy, abs(row.advantage)) for s in streams for row in s.rollouts() if row.advantage is not None]
+            moves = [move for part in self.gather(own) for move in part]
+            for policy in Policy:
+                self.weights[policy] += math.fsum(size for mover, size in moves if mover is policy)
+            self.step += 1
+            if not after_step(Update(self.step - 1, {policy: {"loss": self.weights[policy]} for policy in Policy})):
+                return
+
+
+class WithTokens(ScriptedSampler):
+    async def sample(self, request: Request) -> Completion:
+        completion = await super().sample(request)
+        return replace(completion, tokens=Tokens((1,), (7,) * (1 + request.seed % 9)))
+
+
+def trained(root: Path, processes: int) -> tuple[RunDir, list[SharedLearner]]:
+    """A run whose first process draws for all."""
+    settings = config(eval__points=1, game__wait_for_all_drafts=True)
+    run, board = directory(root, f"of-{processes}", settings), Board(processes)
+    learners = [SharedLearner(6, rank, board) for rank in range(processes)]
+
+    def process(learner: SharedLearner) -> bool:
+        sampler = DrawnElsewhere() if learner.rank else WithTokens(half_right)
+        machines = Machines(learner, sampler, Verifier(), Plain(), draws=learner.rank == 0)  # type: ignore[arg-type]
+        return training(run, settings, machines=machines).go()
+
+    with ThreadPoolExecutor(processes) as pool:
+        assert list(pool.map(process, learners, timeout=60)) == [True] * processes
+    return run, learners
+
+
+def test_one_process_draws_for_several_and_all_learn(tmp_path: Path) -> None:
+    (one, _), (two, learners) = trained(tmp_path, 1), trained(tmp_path, 2)
+    assert read_bouts(two).to_pylist() == read_bouts(one).to_pylist()
+    assert (two.path / "steps.jsonl").read_bytes() == (one.path / "steps.jsonl").read_bytes()
+    assert (two.path / "points.json").read_bytes() == (one.path / "points.json").read_bytes()
+    assert all(min(learner.rows) > 0 for learner in learners), "both had rows in every step"
+    assert [sum(step) for step in zip(*(learner.rows for learner in learners), strict=True)] == [8] * 6
