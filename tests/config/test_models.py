@@ -100,6 +100,10 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("sampler.url",): {"sampler": {"url": "http://user:secret@localhost"}},
     ("sampler.network",): {"sampler": {"network": "10.0.0.1/8"}},
     ("sampler.url", "sampler.engine"): {"sampler": {"engine": "hf", "url": "http://localhost"}},
+    ("sampler.options",): {"sampler": {"options": {"worker_cls": "a.stranger.Worker"}}},
+    ("sampler.options", "sampler.url", "sampler.engine"): {
+        "sampler": {"url": "http://localhost", "options": {"max_num_seqs": 4}}
+    },
     ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {

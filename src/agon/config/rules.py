@@ -28,6 +28,23 @@ def _is_network(text: str) -> bool:
     return True
 
 
+ENGINE_OPTIONS = (
+    "async_scheduling",
+    "attention_backend",
+    "block_size",
+    "cpu_offload_gb",
+    "disable_cascade_attn",
+    "enable_chunked_prefill",
+    "enforce_eager",
+    "kv_cache_dtype",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "num_gpu_blocks_override",
+    "performance_mode",
+    "pipeline_parallel_size",
+    "tensor_parallel_size",
+)
+"""What `sampler.options` may name. vLLM has others that load code, files or a different model."""
 CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
@@ -89,6 +106,16 @@ RULES = (
         ("sampler.url", "sampler.engine"),
         lambda url, engine: url is None or engine == "vllm",
         "only engine vllm samples from a server",
+    ),
+    Rule(
+        ("sampler.options",),
+        lambda options: set(options) <= set(ENGINE_OPTIONS),
+        f"may hold these arguments of vLLM: {', '.join(ENGINE_OPTIONS)}",
+    ),
+    Rule(
+        ("sampler.options", "sampler.url", "sampler.engine"),
+        lambda options, url, engine: not options or (url is None and engine == "vllm"),
+        "are arguments of an engine that the run starts; give them to your server, or leave out sampler.url",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

@@ -9,6 +9,7 @@ from typing import Literal
 
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.shipped import SHIPPED, folder_of
+from agon.engine.vllm.placement import GpuMemory, placement_of
 from agon.errors import ConfigError
 from agon.protocols import Sampler
 
@@ -72,7 +73,7 @@ def context_of(config: Config, peeks: int = 1) -> int:
     return length or PROMPT_ROOM + needed
 
 
-def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
+def _vllm(settings: SamplerConfig, model: Model, path: str, context: int, beside: GpuMemory | None) -> Sampler:
     from agon.engine.fleet import Fleet
     from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
@@ -80,16 +81,18 @@ def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sam
 
     if settings.url:
         return VLLMSampler(path, Fleet(ServerEngine(settings.url, network=settings.network)))
+    placement = placement_of(settings, beside)
     engine = LocalEngine(
         path,
         dtype=model.dtype,
         context=context,
         rank=model.lora.rank,
         max_loras=settings.max_loras,
-        memory=settings.gpu_memory_utilization,
-        sleeps=settings.sleep,
+        memory=placement.memory,
+        sleeps=placement.sleeps,
+        options=settings.options,
     )
-    return VLLMSampler(path, Fleet(engine), sleeps=settings.sleep)
+    return VLLMSampler(path, Fleet(engine), sleeps=placement.sleeps)
 
 
 def default_engine() -> EngineName:
@@ -99,14 +102,16 @@ def default_engine() -> EngineName:
     return "vllm" if torch.cuda.is_available() else "hf"
 
 
-def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
-    """The sampler that a config names; `context` is the longest sequence it must hold."""
+def build_sampler(
+    settings: SamplerConfig, model: Model, path: str, context: int, *, beside: GpuMemory | None = None
+) -> Sampler:
+    """The sampler that a config names; `context` is the longest sequence it must hold, `beside` a learner's GPU."""
     if settings.engine == "hf":
         from agon.engine.hf import HFSampler
 
         return HFSampler(path, dtype=model.dtype)
     if settings.engine == "vllm":
-        return _vllm(settings, model, path, context)
+        return _vllm(settings, model, path, context, beside)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot draw completions for a training run",
         fix="write sampler.engine=hf for a tiny model on a CPU",

@@ -195,7 +195,9 @@ class Training:
         """Measure on dev and choose a direction; measure on held-out for the curve alone, if the config says so."""
         if self.is_main_process:
             self.display.note(f"evaluating step {done} on {len(self.data.dev)} dev problems")
-        counts = self._counts(self.data.dev, systems(self.game, self.state.first if done else {}))
+        counts = self._counts(
+            self.data.dev, systems(self.game, self.state.first if self.schedule.meets_first(done) else {})
+        )
         drawn = self.config.eval.curve == "held_out"
         held_out = self._counts(self.data.held_out, systems(self.game, {})) if drawn else None
         direction, score = choose(counts)

@@ -12,6 +12,7 @@ from agon.config import Config
 from agon.engine.build import base_files, build_sampler, context_of, quieten
 from agon.engine.render import Renderer
 from agon.engine.vllm.canary import Canary
+from agon.engine.vllm.placement import GpuMemory
 from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError, VerifierError
 from agon.protocols import Learner, Sampler, Verifier
@@ -81,7 +82,7 @@ def build(config: Config, total_steps: int) -> Machines:
 
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
-    sampler = build_sampler(config.sampler, config.model, path, context_of(config))
+    sampler = build_sampler(config.sampler, config.model, path, context_of(config), beside=GpuMemory.here())
     canary = _canary(sampler, learner, config)
     verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings()))
     return Machines(learner, sampler, verify, Renderer.load(path), canary)

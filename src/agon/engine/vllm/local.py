@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import Any
 from agon.engine.linear_attention import has_linear_attention
 from agon.engine.protocol import SEE_LOG, Draw, DrawResult, EngineDown, finish_of
 from agon.engine.vllm.orphans import OrphanReaper
+from agon.engine.vllm.placement import BATCHED, SEQUENCES
 from agon.errors import EngineError
 from agon.types import BASE, Version
 
@@ -70,6 +71,7 @@ class LocalEngine:
         max_loras: int,
         memory: float,
         sleeps: bool = False,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
@@ -85,6 +87,7 @@ class LocalEngine:
             "enable_sleep_mode": sleeps,
             **FIXED,
             **on_platform(base, self.context, memory),
+            **(options or {}),
         }
         self._llm: Any = None
         self._adapters: dict[Version, Any] = {}
@@ -263,6 +266,8 @@ def on_platform(base: Any, context: int, memory: float) -> dict[str, object]:
     if not current_platform.is_cpu():
         return {
             "gpu_memory_utilization": memory,
+            "max_num_seqs": SEQUENCES,
+            "max_num_batched_tokens": BATCHED,
             "worker_extension_cls": "agon.engine.vllm.worker.StrictAdapters",
         }
     return {
@@ -286,15 +291,19 @@ def parameters(draw: Draw, stop: frozenset[int]) -> Any:
         seed=draw.seed,
         stop_token_ids=sorted(stop),
         logprobs=0,
+        flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.CUMULATIVE if draw.watch else RequestOutputKind.FINAL_ONLY,
     )
 
 
 def result_of(output: Any) -> DrawResult:
+    """A finished completion. Log-probs come in one flat list: a dictionary per token would be a million per step."""
     finish, ids = finish_of(output.finish_reason), tuple(output.token_ids)
-    logprobs = tuple(entry[token].logprob for entry, token in zip(output.logprobs, ids, strict=True))
-    return DrawResult(ids, logprobs, finish)
+    flat = output.logprobs
+    if tuple(flat.token_ids) != ids:
+        raise EngineDown(f"the engine returned log-probs of {len(flat.token_ids)} tokens for {len(ids)} that it drew")
+    return DrawResult(ids, tuple(flat.logprobs), finish)
 
 
 async def _last(stream: Any, watch: Callable[[Sequence[int]], None] | None) -> Any:

@@ -1,0 +1,265 @@
+"""The learner at the real shape of a base, on fake tensors: every call is made, nothing is computed or allocated.
+
+It runs as on a GPU: autocast to bfloat16, gradient checkpointing, packs without filler. Two kernels are fakes that save
+what the real ones save: `scaled_dot_product_attention` needs none (PyTorch's own is traced), linear attention does
+(`fla` has no CPU version; its autograd function saves queries, keys, values, gates and a block of 64 per head).
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from agon.config import Model, Train
+from agon.engine.published import TEXT
+from agon.engine.trl import row_attention, setup
+from agon.engine.trl.batch import BatchRow, tensors
+from agon.engine.trl.learner import TRLLearner
+from agon.engine.trl.pack import Pack
+from agon.protocols import Tokens
+
+CHUNK = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One call of an attention kernel, by its arguments."""
+
+    queries: int
+    keys: int
+    batch: int
+    width: int
+    """Heads x their size."""
+    causal: bool
+    mask: tuple[int, ...] | None
+
+    @property
+    def work(self) -> float:
+        """Products of queries and keys that are computed, times the width."""
+        pairs = self.queries * (self.queries + 1) / 2 if self.causal else self.queries * self.keys
+        return self.batch * self.width * pairs
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one forward and backward pass did."""
+
+    calls: list[Attention] = field(default_factory=list)
+    masks: int = 0
+    """Layers that were handed a mask."""
+    kept: int = 0
+    """Bytes saved between the passes with checkpointing."""
+    layer: int = 0
+    """Most bytes that one layer saves."""
+    peak: int = 0
+    """Most bytes alive at once, weights not counted, inside the layers."""
+    tokens: int = 0
+    """Tokens that went through the layers."""
+
+
+class FakeLearner:
+    """The learner of one base of the paper, for as long as the context lasts."""
+
+    def __init__(self, name: str, train: Train, layers: int | None = None) -> None:
+        self.config = cut(TEXT[name], layers)
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        gpu = patch.object(setup, "GRPOConfig", lambda **given: _GRPOConfig(**{**given, "bf16": True}))
+        with self.mode, gpu:
+            self.learner = TRLLearner(Model(name=name), train, total_steps=1, base=base_of(self.config))
+        self.trainer = self.learner.trainer
+
+    def run(self, lengths: tuple[tuple[int, int], ...]) -> Pass:
+        """One pass over rows of these prompts and completions."""
+        pack, found = pack_of(lengths), Pass()
+        found.tokens = pack.ids.size(1)
+        with self.mode, _watched(found):
+            fake = replace(pack, **{f.name: self._fake(getattr(pack, f.name)) for f in fields(pack)})
+            model = self.learner.pair.model.train()
+            with _Saved(model) as saved:
+                self.trainer.run_pack(model, fake)
+            found.kept = saved.total
+            found.calls, calls = [], found.calls  # backward computes the layers again
+            self._peak(found, fake)
+            found.calls = calls
+            found.layer = self._layer(fake)
+            found.calls = calls
+        return found
+
+    def _peak(self, found: Pass, pack: Pack) -> None:
+        """Bytes alive in the layers, through a backward pass."""
+        with _Live() as live, self.trainer.accelerator.autocast():
+            output = self._backbone(pack)
+            output.last_hidden_state.sum().backward()
+        found.peak = live.peak
+        self.learner.pair.model.zero_grad(set_to_none=True)
+
+    def _layer(self, pack: Pack) -> int:
+        """Most bytes that a layer saves when nothing is computed again."""
+        self.learner.pair.model.gradient_checkpointing_disable()
+        try:
+            with _Saved(self.learner.pair.model) as saved, self.trainer.accelerator.autocast():
+                self._backbone(pack)
+        finally:
+            kwargs = self.trainer.args.gradient_checkpointing_kwargs
+            self.learner.pair.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=kwargs)
+        return max(saved.by_layer.values())
+
+    def _backbone(self, pack: Pack) -> Any:
+        arguments = {key: value for key, value in pack.arguments().items() if key != "shift_labels"}
+        return self.learner.pair.model.get_base_model().base_model(**arguments, use_cache=False)
+
+    def _fake(self, value: Any) -> Any:
+        return self.mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+
+_GRPOConfig = setup.GRPOConfig
+
+
+def cut(config: dict[str, Any], layers: int | None) -> dict[str, Any]:
+    """The published config, or its first layers; of Gemma 4 as many with shared keys, in proportion."""
+    if layers is None:
+        return config
+    fewer = {"num_hidden_layers": layers}
+    if "layer_types" in config:
+        fewer["layer_types"] = config["layer_types"][:layers]
+    if "num_kv_shared_layers" in config:
+        fewer["num_kv_shared_layers"] = config["num_kv_shared_layers"] * layers // config["num_hidden_layers"]
+    return config | fewer
+
+
+def base_of(config: dict[str, Any]) -> Any:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.bfloat16)
+
+
+def pack_of(lengths: tuple[tuple[int, int], ...]) -> Pack:
+    """A pack as the trainer makes it on a GPU."""
+    rows = [BatchRow.of(Tokens((5,) * prompt, (6,) * completion), 1.0) for prompt, completion in lengths]
+    made = tensors(rows, pad=0)
+    ids, mask = (torch.cat([made[f"prompt_{name}"], made[f"completion_{name}"]], 1) for name in ("ids", "mask"))
+    return Pack.of(ids, mask, made["completion_ids"].size(1))
+
+
+@contextmanager
+def _watched(found: Pass) -> Iterator[None]:
+    """Note every attention call, and let linear attention run without its kernels."""
+    from transformers import AttentionInterface
+    from transformers.models.qwen3_5 import modeling_qwen3_5
+
+    kernel, attend = row_attention.scaled_dot_product_attention, row_attention.attend
+
+    def call(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **more: Any) -> torch.Tensor:
+        mask = more.get("attn_mask")
+        shape = None if mask is None else tuple(mask.shape)
+        causal = bool(more.get("is_causal"))
+        width = query.size(1) * query.size(3)
+        found.calls.append(Attention(query.size(2), key.size(2), query.size(0), width, causal, shape))
+        return kernel(query, key, value, **more)
+
+    def layer(module: Any, query: Any, key: Any, value: Any, mask: Any, *rest: Any, **more: Any) -> Any:
+        found.masks += mask is not None
+        return attend(module, query, key, value, mask, *rest, **more)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(row_attention, "scaled_dot_product_attention", call))
+        stack.enter_context(patch.object(modeling_qwen3_5, "torch_chunk_gated_delta_rule", _linear_attention))
+        AttentionInterface.register(row_attention.ROWS, layer)
+        try:
+            yield
+        finally:
+            AttentionInterface.register(row_attention.ROWS, attend)
+
+
+class _GatedDelta(torch.autograd.Function):
+    """Saves what the autograd function of `fla.ops.gated_delta_rule.chunk` saves."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Any, key: Any, value: Any, gate: Any, beta: Any) -> torch.Tensor:
+        query, key, value = (x.contiguous() for x in (query, key, value))
+        scales = [x.new_empty(x.shape[:3], dtype=torch.float32) for x in (query, key)]
+        inverse = key.new_empty((*value.shape[:3], CHUNK))
+        ctx.save_for_backward(query, key, value, gate, beta, inverse, *scales)
+        return torch.empty_like(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return tuple(map(torch.empty_like, ctx.saved_tensors[:5]))
+
+
+def _linear_attention(query: Any, key: Any, value: Any, g: Any, beta: Any, **more: Any) -> tuple[torch.Tensor, None]:
+    return _GatedDelta.apply(query, key, value, g, beta), None
+
+
+class _Saved:
+    """Bytes of the tensors that are saved for the backward pass, each storage once, weights not counted."""
+
+    def __init__(self, model: Any) -> None:
+        self.total, self.by_layer = 0, dict[str, int]()
+        self._known = {_storage(tensor) for tensor in (*model.parameters(), *model.buffers())}
+        self._layers = {name: part for name, part in model.named_modules() if name.rpartition(".")[2].isdecimal()}
+        self._current, self._held = "", list[Any]()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> _Saved:
+        for name, part in self._layers.items():
+            self._stack.callback(part.register_forward_pre_hook(lambda *_, name=name: self._enter(name)).remove)
+            self._stack.callback(part.register_forward_hook(lambda *_: self._enter("")).remove)
+        self._stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._pack, lambda tensor: tensor))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._stack.close()
+
+    def _enter(self, name: str) -> None:
+        self._current = name
+
+    def _pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        if (storage := _storage(tensor)) not in self._known:
+            self._known.add(storage)
+            self._held.append(tensor)  # its storage's number must not be given to another
+            size = tensor.untyped_storage().nbytes()
+            self.total += size
+            self.by_layer[self._current] = self.by_layer.get(self._current, 0) + size
+        return tensor
+
+
+class _Live(TorchDispatchMode):
+    """Bytes of the storages that were made inside the context and still exist; the most at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = self.peak = 0
+        self._known = set[int]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        output = func(*args, **(kwargs or {}))
+        given = {_storage(x) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
+        for tensor in tree_leaves(output):
+            if isinstance(tensor, torch.Tensor) and _storage(tensor) not in given | self._known:
+                self._add(tensor)
+        return output
+
+    def _add(self, tensor: torch.Tensor) -> None:
+        storage, number = tensor.untyped_storage(), _storage(tensor)
+        self._known.add(number)
+        self.now += storage.nbytes()
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._drop, number, storage.nbytes())
+
+    def _drop(self, number: int, size: int) -> None:
+        self._known.discard(number)
+        self.now -= size
+
+
+def _storage(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
