@@ -15,6 +15,8 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -69,11 +71,10 @@ class Pass:
 class FakeLearner:
     """The learner of one base of the paper, for as long as the context lasts."""
 
-    def __init__(self, name: str, train: Train, layers: int | None = None) -> None:
-        self.config = cut(TEXT[name], layers)
+    def __init__(self, name: str, train: Train, *, whole: bool = True) -> None:
+        self.config = TEXT[name] if whole else cut(TEXT[name])
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
-        gpu = patch.object(setup, "GRPOConfig", lambda **given: _GRPOConfig(**{**given, "bf16": True}))
-        with self.mode, gpu:
+        with self.mode, _as_on_a_gpu():
             self.learner = TRLLearner(Model(name=name), train, total_steps=1, base=base_of(self.config))
         self.trainer = self.learner.trainer
 
@@ -87,9 +88,8 @@ class FakeLearner:
             with _Saved(model) as saved:
                 self.trainer.run_pack(model, fake)
             found.kept = saved.total
-            found.calls, calls = [], found.calls  # backward computes the layers again
+            calls = list(found.calls)  # of the forward pass alone: backward computes the layers again
             self._peak(found, fake)
-            found.calls = calls
             found.layer = self._layer(fake)
             found.calls = calls
         return found
@@ -121,18 +121,27 @@ class FakeLearner:
         return self.mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
 
-_GRPOConfig = setup.GRPOConfig
+@contextmanager
+def _as_on_a_gpu() -> Iterator[None]:
+    """Autocast although there is no GPU; and nothing moves, as parameters of fake tensors cannot be replaced."""
+    real, stay = setup.GRPOConfig, lambda *given, **more: None
+    with (
+        patch.object(setup, "GRPOConfig", lambda **given: real(**{**given, "bf16": True})),
+        patch.object(BaseTunerLayer, "_move_adapter_to_device_of_base_layer", stay),
+        patch.object(nn.Module, "to", lambda module, *given, **more: module),
+    ):
+        yield
 
 
-def cut(config: dict[str, Any], layers: int | None) -> dict[str, Any]:
-    """The published config, or its first layers; of Gemma 4 as many with shared keys, in proportion."""
-    if layers is None:
-        return config
-    fewer = {"num_hidden_layers": layers}
+def cut(config: dict[str, Any]) -> dict[str, Any]:
+    """The published config with one layer of each kind, and another of each that shares keys where some do."""
+    kinds = [*dict.fromkeys(config.get("layer_types", ["full_attention"]))]
+    shared = len(kinds) if config.get("num_kv_shared_layers") else 0
+    fewer: dict[str, Any] = {"num_hidden_layers": len(kinds) + shared}
     if "layer_types" in config:
-        fewer["layer_types"] = config["layer_types"][:layers]
-    if "num_kv_shared_layers" in config:
-        fewer["num_kv_shared_layers"] = config["num_kv_shared_layers"] * layers // config["num_hidden_layers"]
+        fewer["layer_types"] = kinds * (2 if shared else 1)
+    if shared:
+        fewer["num_kv_shared_layers"] = shared
     return config | fewer
 
 

@@ -199,7 +199,10 @@ def _gemma4(text: Config, towers: int) -> Shape:
     """Windows in most layers, keys and values shared by the last ones, and an input of its own in every layer."""
     hidden, count, extra = text["hidden_size"], text["num_hidden_layers"], text["hidden_size_per_layer_input"]
     first_shared = count - text["num_kv_shared_layers"]
-    layers = tuple(_gemma4_layer(text, kind, n < first_shared) for n, kind in enumerate(text["layer_types"]))
+    layers = tuple(
+        _gemma4_layer(text, n, kind == "sliding_attention", n < first_shared)
+        for n, kind in enumerate(text["layer_types"])
+    )
     per_layer = text["vocab_size_per_layer_input"] * count * extra
     shared = Linear("per_layer_model_projection", hidden, count * extra)
     others = hidden + per_layer + extra
@@ -207,10 +210,10 @@ def _gemma4(text: Config, towers: int) -> Shape:
     return Shape("gemma4", hidden, text["vocab_size"], layers, others, (shared,), tied, towers)
 
 
-def _gemma4_layer(text: Config, kind: str, own_keys: bool) -> Layer:
+def _gemma4_layer(text: Config, number: int, sliding: bool, own_keys: bool) -> Layer:
     hidden, inner, extra = text["hidden_size"], text["intermediate_size"], text["hidden_size_per_layer_input"]
-    sliding, heads = kind == "sliding_attention", text["num_attention_heads"]
-    head = text["head_dim"] if sliding else text["global_head_dim"]
+    heads, named = text["num_attention_heads"], (text.get("per_layer_config") or {}).get(str(number), {})
+    head = named.get("head_dim") or (text["head_dim"] if sliding else text["global_head_dim"])
     queries, keys = heads * head, text["num_key_value_heads"] * head
     attention = [
         linear for linear in _attention(hidden, queries, keys) if own_keys or linear.name not in ("k_proj", "v_proj")

@@ -98,8 +98,10 @@ def learner_bytes(shape: Shape, model: Model, train: Train, policies: int) -> Le
 
 
 def kept_per_token(shape: Shape, width: int) -> int:
-    """A hidden state before every layer and after the last; of Gemma 4 also every layer's own input."""
-    return width * (shape.hidden * (len(shape.layers) + 1) + sum(layer.per_layer for layer in shape.layers))
+    """A hidden state before every layer and at the head; the last norm, in float32; of Gemma 4 every layer's own
+    input, and its norm."""
+    own = sum(layer.per_layer for layer in shape.layers)
+    return width * (shape.hidden * (len(shape.layers) + 1) + own) + 4 * (shape.hidden + own)
 
 
 def saved_per_token(layer: Layer, hidden: int, rank: int, width: int) -> int:
