@@ -30,6 +30,8 @@ from agon.engine.trl.pack import Pack
 from agon.protocols import Tokens
 
 CHUNK = 64
+Lengths = tuple[tuple[int, int], ...]
+"""Tokens of prompts and completions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +54,26 @@ class Attention:
 
 
 @dataclass(slots=True)
-class Pass:
-    """What one forward and backward pass did."""
+class Forward:
+    """What one forward pass did."""
 
+    tokens: int
+    """Tokens that went through the layers."""
     calls: list[Attention] = field(default_factory=list)
     masks: int = 0
     """Layers that were handed a mask."""
     kept: int = 0
-    """Bytes saved between the passes with checkpointing."""
-    layer: int = 0
-    """Most bytes that one layer saves."""
-    peak: int = 0
-    """Most bytes alive at once, weights not counted, inside the layers."""
-    tokens: int = 0
-    """Tokens that went through the layers."""
+    """Bytes saved for the backward pass, with checkpointing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Bytes inside the layers."""
+
+    layer: int
+    """The most that one layer saves when nothing is computed again."""
+    peak: int
+    """The most alive at once through a backward pass, weights not counted."""
 
 
 class FakeLearner:
@@ -78,32 +86,33 @@ class FakeLearner:
             self.learner = TRLLearner(Model(name=name), train, total_steps=1, base=base_of(self.config))
         self.trainer = self.learner.trainer
 
-    def run(self, lengths: tuple[tuple[int, int], ...]) -> Pass:
-        """One pass over rows of these prompts and completions."""
-        pack, found = pack_of(lengths), Pass()
-        found.tokens = pack.ids.size(1)
+    def forward(self, lengths: Lengths) -> Forward:
+        """The forward pass of rows with these prompts and completions, as the trainer runs it."""
+        pack = pack_of(lengths)
+        found = Forward(pack.ids.size(1))
         with self.mode, _watched(found):
-            fake = replace(pack, **{f.name: self._fake(getattr(pack, f.name)) for f in fields(pack)})
             model = self.learner.pair.model.train()
             with _Saved(model) as saved:
-                self.trainer.run_pack(model, fake)
-            found.kept = saved.total
-            calls = list(found.calls)  # of the forward pass alone: backward computes the layers again
-            self._peak(found, fake)
-            found.layer = self._layer(fake)
-            found.calls = calls
+                self.trainer.run_pack(model, self._faked(pack))
+        found.kept = saved.total
         return found
 
-    def _peak(self, found: Pass, pack: Pack) -> None:
-        """Bytes alive in the layers, through a backward pass."""
+    def inside(self, lengths: Lengths) -> Inside:
+        """What the layers hold in a forward and backward pass."""
+        pack = pack_of(lengths)
+        with self.mode, _watched(Forward(0)):
+            self.learner.pair.model.train()
+            fake = self._faked(pack)
+            return Inside(self._layer(fake), self._peak(fake))
+
+    def _peak(self, pack: Pack) -> int:
         with _Live() as live, self.trainer.accelerator.autocast():
             output = self._backbone(pack)
             output.last_hidden_state.sum().backward()
-        found.peak = live.peak
         self.learner.pair.model.zero_grad(set_to_none=True)
+        return live.peak
 
     def _layer(self, pack: Pack) -> int:
-        """Most bytes that a layer saves when nothing is computed again."""
         self.learner.pair.model.gradient_checkpointing_disable()
         try:
             with _Saved(self.learner.pair.model) as saved, self.trainer.accelerator.autocast():
@@ -117,8 +126,10 @@ class FakeLearner:
         arguments = {key: value for key, value in pack.arguments().items() if key != "shift_labels"}
         return self.learner.pair.model.get_base_model().base_model(**arguments, use_cache=False)
 
-    def _fake(self, value: Any) -> Any:
-        return self.mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+    def _faked(self, pack: Pack) -> Pack:
+        given = {each.name: getattr(pack, each.name) for each in fields(pack)}
+        tensors = {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
+        return replace(pack, **{name: self.mode.from_tensor(value) for name, value in tensors.items()})
 
 
 @contextmanager
@@ -151,7 +162,7 @@ def base_of(config: dict[str, Any]) -> Any:
     return AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.bfloat16)
 
 
-def pack_of(lengths: tuple[tuple[int, int], ...]) -> Pack:
+def pack_of(lengths: Lengths) -> Pack:
     """A pack as the trainer makes it on a GPU."""
     rows = [BatchRow.of(Tokens((5,) * prompt, (6,) * completion), 1.0) for prompt, completion in lengths]
     made = tensors(rows, pad=0)
@@ -160,7 +171,7 @@ def pack_of(lengths: tuple[tuple[int, int], ...]) -> Pack:
 
 
 @contextmanager
-def _watched(found: Pass) -> Iterator[None]:
+def _watched(found: Forward) -> Iterator[None]:
     """Note every attention call, and let linear attention run without its kernels."""
     from transformers import AttentionInterface
     from transformers.models.qwen3_5 import modeling_qwen3_5

@@ -37,10 +37,11 @@ QUICK = ("Qwen/Qwen3-0.6B", "Qwen/Qwen3.5-2B", "google/gemma-4-E4B-it")
 def main() -> None:
     args = arguments(__doc__)
     warnings.filterwarnings("ignore")
-    found = {name: measured(name, whole=not args.quick) for name in (QUICK if args.quick else TEXT)}
+    found = {}
+    for name in QUICK if args.quick else TEXT:
+        found[name] = measured(name, whole=not args.quick)
+        print(name + ": " + ", ".join(f"{key} {value}" for key, value in found[name].items()), flush=True)
     sent, stock = messages()
-    for name, values in found.items():
-        print(name + ": " + ", ".join(f"{key} {value}" for key, value in values.items()), flush=True)
     print(f"messages per micro-batch: {sent:g}, as TRL has them {stock:g}")
     worst = {
         "dense_masks": max(values["dense_masks"] for values in found.values()),
@@ -64,12 +65,14 @@ def main() -> None:
 
 
 def measured(name: str, whole: bool) -> dict[str, float]:
-    """One pass of one base, against the plan's bytes."""
+    """One pass of one base, against the plan's bytes; inside, with one layer of each kind."""
     train, model = Train(tokens_per_pass=TOKENS, max_completion_tokens=TOKENS // 2, max_peek_tokens=1), Model(name=name)
     learner = FakeLearner(name, train, whole=whole)
-    done = learner.run(ROWS)
-    shape = shape_of(learner.config)
+    done, shape = learner.forward(ROWS), shape_of(learner.config)
+    cut = FakeLearner(name, train, whole=False) if whole else learner
+    inside = cut.inside(ROWS)
     planned = learner_bytes(shape, model, train, policies=2)
+    part = learner_bytes(shape_of(cut.config), model, train, policies=2)
     causal = sum(length * (length + 1) / 2 for length in map(sum, ROWS))
     queries = sum(layer.queries for layer in shape.layers if layer.kind != "linear")
     return {
@@ -78,10 +81,10 @@ def measured(name: str, whole: bool) -> dict[str, float]:
         "padding": done.tokens - TOKENS,
         "kept_gib": gib(done.kept),
         "kept_planned": gib(planned.kept),
-        "layer_gib": gib(done.layer),
+        "layer_gib": gib(inside.layer),
         "layer_planned": gib(planned.layer),
-        "saved_by_plan": round((done.kept + done.layer) / planned.saved, 4),
-        "peak_by_plan": round(done.peak / (planned.saved + planned.gradients_inside), 4),
+        "saved_by_plan": round((done.kept + inside.layer) / planned.saved, 4),
+        "peak_by_plan": round(inside.peak / (part.saved + part.gradients_inside), 4),
     }
 
 
