@@ -109,16 +109,19 @@ LIGHT: list[Mutation] = [
 HEAVY: list[Mutation] = [
     *edits(
         "engine/trl/batch.py", [BATCH, LOSS, PROCESSES],
-        ("live rows per rank", ".view(-1, len(Policy), 3).sum(0).tolist()", ".view(-1, len(Policy), 3)[0].tolist()"),
+        ("live rows per rank", "[row for each in everyone for row in each[policy].live]", "mine[policy]"),
+        ("a row is dealt to nobody", "    for policy, row in sorted(rows, key", "    for policy, row in sorted(rows[1:], key"),
+        ("every process computes every row", "hands[least][policy].append(row)", "[hand[policy].append(row) for hand in hands]"),
+        ("rows are dealt in turn", "least = held.index(min(held))", "least = sum(map(bool, held)) % len(held)"),
         ("rows of the rival", "rows[stream.policy] += map", "rows[stream.policy.rival] += map"),
         ("a second stream replaces the first", "rows[stream.policy] += map(_row, stream.rollouts())", "rows[stream.policy] = [*map(_row, stream.rollouts())]"),
-        ("masked rows counted as live", "_longest_first(row for row in rows[policy] if row.advantage is not None)", "_longest_first(rows[policy])"),
+        ("masked rows counted as live", "[row for row in rows if row.advantage is not None]", "list(rows)"),
         ("advantages of other rows", "[row.advantage or 0.0 for row in rows]", "[row.advantage or 0.0 for row in rows[::-1]]"),
-        ("labels shifted", "_right(ids, width[1], pad) for ids in completions", "_right(ids[1:] + ids[:1], width[1], pad) for ids in completions"),
-        ("missing pad mask of prompts", "_left((1,) * len(ids), width[0], 0)", "_left((1,) * len(ids), width[0], 1)"),
-        ("missing pad mask of completions", "_right((1,) * row.live_tokens, width[1], 0)", "_right((1,) * row.live_tokens, width[1], 1)"),
-        ("prompts padded on the right", "_left(ids, width[0], pad) for ids in prompts", "_right(ids, width[0], pad) for ids in prompts"),
-        ("old log-probs of other tokens", "known = row.tokens.logprobs or ()", "known = (row.tokens.logprobs or ())[::-1]"),
+        ("labels shifted", "= row.completion, 1\n", "= np.roll(row.completion, 1), 1\n"),
+        ("missing pad mask of prompts", "np.zeros((size, prompt), np.int64)", "np.ones((size, prompt), np.int64)"),
+        ("missing pad mask of completions", "np.zeros((size, width), np.int64)", "np.ones((size, width), np.int64)"),
+        ("prompts padded on the right", "ids[n, prompt - len(row.prompt) :], mask", "ids[n, : len(row.prompt)], mask"),
+        ("old log-probs of other tokens", "= row.logprobs\n", "= row.logprobs[::-1]\n"),
         ("one column", "WIDTH = 2\n", "WIDTH = 1\n"),
     ),
     *edits(
@@ -132,8 +135,10 @@ HEAVY: list[Mutation] = [
     ),
     *edits(
         "engine/trl/row_attention.py", [TRL + "pack.py"],
-        ("attention looks ahead", "is_causal=mask is None", "is_causal=False"),
-        ("no sliding window", "if window is not None and length > window:", "if False:"),
+        ("attention looks ahead", "is_causal=True, enable_gqa=shared", "is_causal=False, enable_gqa=shared"),
+        ("no sliding window", "if window is None or query.size(2) <= window:", "if True:"),
+        ("a window is one token short", "(back < window)", "(back < window - 1)"),
+        ("a block does not see the one before", "mask = (back >= 0) & (back < window)", "mask = (back >= 0) & (place >= window)"),
         ("a state leaks from row to row", "torch.cat([forward(part) for part in hidden_states.split(rows, 1)], 1)", "forward(hidden_states)"),
     ),
     *edits(
@@ -269,7 +274,7 @@ HEAVY: list[Mutation] = [
          "                        self.sampler.submit(self.sampler.fleet.admit(number, drawn.life)).result()\n"),
     ),
     *edits(
-        "training/share.py", ["tests/training/test_share.py"],
+        "training/drawing.py", ["tests/training/test_share.py"],
         ("every process learns from all rows", "        if least == rank:\n", "        if True:\n"),
         ("rows are dealt out whatever their length", "loads[least] += _tokens(row)", "loads[least] += 1"),
         ("every process draws", 'return os.environ.get("RANK" if settings.urls else "LOCAL_RANK", "0") == "0"', "return True"),
@@ -328,8 +333,7 @@ HEAVY: list[Mutation] = [
         ("vLLM: adapters share a number", "LoRARequest(str(version), next(self._numbers), str(folder))", "LoRARequest(str(version), 1, str(folder))"),
         ("vLLM: seeds are not sent", "seed=draw.seed", "seed=0"),
         ("vLLM: temperature ignored", "temperature=draw.sampling.temperature", "temperature=1.0"),
-        ("vLLM: log-probs of other tokens", "entry[token].logprob for entry, token in zip(output.logprobs, ids, strict=True)",
-         "entry[max(entry)].logprob for entry in output.logprobs"),
+        ("vLLM: log-probs of other tokens", "if tuple(flat.token_ids) != ids:", "if False:"),
     ),
 ]  # fmt: skip
 """Their tests run models, or stand-ins for engines."""

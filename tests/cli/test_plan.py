@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from agon.arms import ARMS
 from agon.cli import main
+from agon.engine.published import TEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 AGON = "configs/paper/main/agon.yaml"
@@ -81,8 +83,12 @@ def test_hidden_drafts_prefill_no_peek(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_a_draft_is_drawn_once_for_all_its_cascades(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, AGON)["evaluation on dev along the run"]
-    assert plan["completions per problem and point"] == 4 + 4
-    assert plan["completions"] == 7 * 300 * 8
+    assert plan["completions per problem and point, at most"] == 4 + 4
+    assert plan["completions"] == 300 * (6 * 4 + 8), "first versions are met at the end alone"
+    always = planned(capsys, AGON, "eval.against_first=always")["evaluation on dev along the run"]
+    assert always["completions"] == 300 * (4 + 6 * 8), "before the first step they are the versions themselves"
+    never = planned(capsys, AGON, "eval.against_first=never")["evaluation on dev along the run"]
+    assert never["completions"] == 300 * 7 * 4
 
 
 def test_the_plan_says_what_a_curve_on_held_out_adds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +165,6 @@ def test_kernels_that_a_base_needs_are_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from agon.engine import linear_attention
-    from agon.engine.published import TEXT
 
     monkeypatch.setattr(linear_attention, "has_kernels", lambda: False)
     (tmp_path / "config.json").write_text(json.dumps(TEXT["Qwen/Qwen3.5-2B"]))
@@ -174,20 +179,42 @@ def test_memory_is_said_to_be_unknown_without_the_base(capsys: pytest.CaptureFix
     assert "cannot read" in planned(capsys, AGON, "model.name=no/such-base")["memory"]["not known"]
 
 
-def test_a_hub_that_cannot_be_reached_costs_seconds_and_no_noise(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from huggingface_hub import constants
+def test_memory_on_a_gpu_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, AGON, "--gpu", "24")
+    assert plan["memory on RTX 4090, 24 GiB"]["fits"] == "yes"
+    assert plan["drawing"]["rollouts per step and engine"] == 128
 
-    from agon.config import Model
-    from agon.engine.shapes import hub_answers, shape_of
-    from agon.errors import EngineError
 
-    with socket.socket() as closed:  # bound and not listening: a connection is refused
-        closed.bind(("127.0.0.1", 0))
-        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        assert not hub_answers()
-        with pytest.raises(EngineError, match="cannot read the config"):
-            shape_of(Model(name="nobody/nothing"), "nobody/nothing")
-    assert "Retrying" not in capfd.readouterr().err
+def test_hours_and_the_price_of_several_gpus(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = planned(capsys, AGON, "--gpu", "h100", "--gpus", "8", "--price", "2.5")
+    assert plan["time on 8 x H100 SXM, estimated"]["cost"].startswith("$")
+    assert "NVIDIA H100 datasheet" in plan["assumptions"]["bandwidth"]
+
+
+def test_what_cannot_fit_is_refused_with_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "--gpu", "4090", "train.tokens_per_pass=400000", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["plan"]["memory on RTX 4090, 24 GiB"]["fits"] == "no"
+    assert "error: Qwen/Qwen3-0.6B does not fit on RTX 4090 as configured: an update needs" in shown.err
+    assert "fix: set train.tokens_per_pass=17048" in shown.err
+
+
+def test_a_gpu_that_is_not_known_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "--gpu", "voodoo2"]) == 2
+    assert "there is no GPU 'voodoo2'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("base", TEXT)
+def test_the_bases_of_the_paper_are_planned_without_torch_and_without_a_network(base: str) -> None:
+    words = ["plan", AGON, f"model.name={base}", "--gpu", "h100"]
+    code = f"""
+import socket, sys
+def refuse(*args, **more): raise AssertionError("the network was asked")
+socket.socket.connect = socket.getaddrinfo = refuse
+for name in ("torch", "transformers", "vllm", "huggingface_hub", "fla"): sys.modules[name] = None
+from agon.cli import main
+sys.exit(main({words!r}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "fits                                   yes" in done.stdout

@@ -107,6 +107,10 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("sampler.urls", "sampler.engine"): {"sampler": {"engine": "hf", "urls": ["http://localhost"]}},
     ("sampler.replicas", "sampler.engine"): {"sampler": {"engine": "hf", "replicas": 2}},
     ("sampler.replicas", "sampler.urls"): {"sampler": {"replicas": 2, "urls": ["http://localhost"]}},
+    ("sampler.options",): {"sampler": {"options": {"worker_cls": "a.stranger.Worker"}}},
+    ("sampler.options", "sampler.urls", "sampler.engine"): {
+        "sampler": {"urls": ["http://localhost"], "options": {"max_num_seqs": 4}}
+    },
     ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {

@@ -11,7 +11,7 @@ import torch
 from peft import PeftModel
 
 from agon.config import Init, Lora
-from agon.engine.adapters import AdapterPair, build_pair, linear_targets
+from agon.engine.adapters import AdapterPair, build_pair, keep_input_dtype, linear_targets
 from agon.engine.synthetic import random_base
 from agon.errors import CheckpointError, ConfigError, RunDirError
 from agon.protocols import Stretch
@@ -277,3 +277,28 @@ def test_an_adapter_with_a_different_scale_or_more_than_lora_is_no_start(tmp_pat
     settings.write_text(settings.read_text().replace('"use_dora": false', '"use_dora": true'))
     with pytest.raises(RunDirError, match="use_dora"):
         build_pair(random_base(), LORA, init, 0)
+
+
+def saved_by(pair: AdapterPair) -> tuple[torch.Tensor, list[torch.Tensor], int]:
+    """Logits and gradients of B under autocast, and how many different tensors were saved for the backward pass."""
+    saved = dict[int, torch.Tensor]()
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        saved[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    pair.activate(Policy.B)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), torch.autocast("cpu", torch.bfloat16):
+        found = pair.model(IDS).logits
+    found.float().square().sum().backward()
+    return found, [p.grad.clone() for p in pair.parameters(Policy.B) if p.grad is not None], len(saved)
+
+
+def test_under_autocast_inputs_of_adapters_are_not_copied_to_float32() -> None:
+    """Bit for bit the same numbers: autocast would cast the copy back, and save one more of each."""
+    plain, kept = (pair_of(base=random_base().to(torch.bfloat16)) for _ in range(2))
+    keep_input_dtype(kept.model)
+    (one, theirs, copied), (two, mine, left) = saved_by(plain), saved_by(kept)
+    assert torch.equal(one, two)
+    assert all(torch.equal(a, b) for a, b in zip(theirs, mine, strict=True))
+    assert left <= copied - 4 * 2, "in each of two layers, four inputs were saved twice"

@@ -11,27 +11,18 @@ from agon.errors import ConfigError
 EIGHT = [str(number) for number in range(8)]
 
 
-@pytest.mark.parametrize(
-    ("replicas", "learners", "devices"),
-    [(8, 8, EIGHT), (6, 2, EIGHT[2:]), (1, 1, ["7"]), (None, 8, EIGHT), (None, 2, EIGHT[6:])],
-)
-def test_engines_get_the_last_gpus(replicas: int | None, learners: int, devices: list[str]) -> None:
-    assert engine_devices(replicas, learners, EIGHT) == devices
-
-
-def test_a_process_that_sees_one_gpu_starts_one_engine() -> None:
-    """As where a scheduler gives each process a GPU of its own."""
-    assert engine_devices(None, 8, ["3"]) == ["3"]
+@pytest.mark.parametrize(("engines", "devices"), [(8, EIGHT), (6, EIGHT[2:]), (1, ["7"])])
+def test_engines_get_the_last_gpus(engines: int, devices: list[str]) -> None:
+    assert engine_devices(engines, EIGHT) == devices
 
 
 def test_on_a_cpu_there_is_nothing_to_share_out() -> None:
-    assert engine_devices(3, 1, []) == [None, None, None]
-    assert engine_devices(None, 2, []) == [None, None]
+    assert engine_devices(3, []) == [None, None, None]
 
 
 def test_more_engines_than_gpus_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"sampler\.replicas is 3, but this machine has 2 visible GPUs") as refused:
-        engine_devices(3, 2, ["4", "6"])
+        engine_devices(3, ["4", "6"])
     assert refused.value.fix == "write sampler.replicas=2 or less"
 
 

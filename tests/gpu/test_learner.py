@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+import random
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from peft.tuners.tuners_utils import BaseTunerLayer
+from transformers.utils import is_flash_attn_2_available
 
 from _processes import run_world
 from agon.config import Lora, Model, Train
-from agon.engine.synthetic import random_base, worst_case
+from agon.engine.synthetic import random_base, random_tokens, worst_case
 from agon.engine.trl.learner import TRLLearner
+from agon.engine.trl.row_attention import ROWS
+from agon.plan.base_shapes import shape_of
+from agon.plan.footprint import learner_bytes
 from agon.types import Policy
 from two_processes import Job, compare, work
 
@@ -30,6 +37,11 @@ QWEN3_0_6B: dict[str, Any] = {
 }
 MEMORY_GIB = 12.0
 """For one row of 15,000 completion tokens at the 0.6B shape in bfloat16, gradient checkpointing on."""
+
+OVER = 1.15
+"""How much more memory than the plan says a step may take."""
+NOISE = 0.02
+"""Nats per token, on average, between two ways to compute the same in bfloat16."""
 
 GOALS = {"sgd": 1e-5, "adamw": 1e-3}
 
@@ -69,10 +81,61 @@ def test_a_step_of_15000_tokens_at_the_0_6b_shape_fits(record_property: Record) 
     metrics: dict[Policy, Any] = {}
     learner.fit(lambda step: streams, lambda update: metrics.update(update.metrics) is None)
     peak = torch.cuda.max_memory_allocated() / 2**30
+    planned = learner_bytes(
+        shape_of(QWEN3_0_6B | {"model_type": "qwen3"}), learner.model_config, learner.train_config, 2
+    )
     record_property("peak_gib", round(peak, 2))
+    record_property("planned_gib", round(planned.peak / 2**30, 2))
     record_property("grad_norm", {p.value: metrics[p]["grad_norm"] for p in Policy})
     assert all(metrics[p]["tokens"] == 30_000 for p in Policy)
     assert peak < MEMORY_GIB
+    assert peak < OVER * planned.peak / 2**30
+
+
+def test_nothing_is_padded_and_no_mask_is_made_on_a_gpu() -> None:
+    learner = learner_of(random_base().to(torch.bfloat16))
+    assert learner.trainer.multiple == 1
+    assert learner.trainer.args.bf16
+    assert not any(
+        module.cast_input_dtype_enabled for module in learner.pair.model.modules() if isinstance(module, BaseTunerLayer)
+    )
+
+
+KERNELS = ["rows", *(["flash_attention_2"] if is_flash_attn_2_available() else [])]
+
+
+@pytest.mark.parametrize("attention", KERNELS)
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_5", "gemma4"])
+def test_a_pack_scores_its_rows_as_alone(family: str, attention: Any, record_property: Record) -> None:
+    """In bfloat16; what a different kernel for the same rows changes is the noise that a pack may have."""
+    rows = [random_tokens(random.Random(n), 512, 40 + n, 300 * (n + 1)) for n in range(4)]
+    base = random_base(
+        family, vocab_size=512, vocab_size_per_layer_input=512, head_dim=64, max_position_embeddings=2048
+    )
+    model = Model(name="random", dtype="bfloat16", attention=attention, lora=Lora(rank=16, alpha=32))
+    scores = []
+    for tokens in (1, 100_000):
+        train = Train(tokens_per_pass=tokens, warmup=0.0)
+        learner = TRLLearner(model, train, total_steps=1, base=copy.deepcopy(base).to(torch.bfloat16))
+        scores.append(torch.cat([torch.tensor(row) for row in learner.score(Policy.B, rows)]))
+    difference = float((scores[0] - scores[1]).abs().mean())
+    record_property("mean_difference", difference)
+    assert difference < NOISE
+
+
+@pytest.mark.skipif(not is_flash_attn_2_available(), reason="flash-attn is not installed")
+def test_flash_attention_is_chosen_and_agrees_with_rows(record_property: Record) -> None:
+    rows = [random_tokens(random.Random(n), 512, 40 + n, 300 * (n + 1)) for n in range(4)]
+    base = random_base(vocab_size=512, head_dim=64, max_position_embeddings=2048)
+    scores = {}
+    for attention in ("auto", "rows"):
+        model = Model.model_validate({"name": "random", "attention": attention})
+        learner = TRLLearner(model, Train(warmup=0.0), total_steps=1, base=copy.deepcopy(base).to(torch.bfloat16))
+        scores[learner.attention] = torch.cat([torch.tensor(row) for row in learner.score(Policy.B, rows)])
+    assert scores.keys() == {"flash_attention_2", ROWS}
+    difference = float((scores["flash_attention_2"] - scores[ROWS]).abs().mean())
+    record_property("mean_difference", difference)
+    assert difference < NOISE
 
 
 WIDTHS: dict[str, dict[str, Any]] = {

@@ -77,6 +77,20 @@ def test_an_engine_sleeps_while_the_learner_works_and_wakes_to_its_policies(
         assert len(machines.gaps()) == 2
 
 
+def test_by_default_an_engine_beside_a_learner_sleeps_and_takes_what_is_left(
+    tmp_path: Path, record_property: Record
+) -> None:
+    base = random_checkpoint(tmp_path / "base", **QWEN3_06B)
+    with colocated(base, gpu_memory_utilization=None) as machines:
+        free, total = torch.cuda.mem_get_info()
+        record_property("left_gib", round(free / 2**30, 2))
+        assert free < 0.25 * total
+        machines.check(publish(machines, tmp_path, 0))
+        machines.rest()
+        record_property("left_asleep_gib", round(torch.cuda.mem_get_info()[0] / 2**30, 2))
+        assert torch.cuda.mem_get_info()[0] > 0.8 * total
+
+
 TOKENIZERS = {"qwen3": qwen3, "qwen3_5_text": qwen3_5, "gemma4_text": gemma4}
 
 

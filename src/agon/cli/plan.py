@@ -8,26 +8,39 @@ from typing import TYPE_CHECKING
 from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
 
 if TYPE_CHECKING:
-    from agon.training.plan import Cell, Section
+    from agon.plan.section import Cell, Section
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
+    help = "lay the run out on a GPU: a name such as 4090, a100, h100, or its memory in GB"
+    parser.add_argument("--gpu", metavar="GPU", help=help)
+    parser.add_argument("--gpus", metavar="N", type=int, default=1, help="how many of them, on one node (default: 1)")
+    parser.add_argument("--price", metavar="USD", type=float, help="dollars per GPU and hour, for the cost of the run")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     from agon.config import load_config, resolved
+    from agon.plan.gpus import hardware_of
 
     config = load_config(args.config, args.overrides)
+    hardware = hardware_of(args.gpu, args.gpus, args.price)
     say_waiting(f"planning {args.config}")
-    from agon.training.plan import plan  # after the config is known to be valid: a mistake is reported sooner
+    from agon.plan.budget import plan  # after the config is known to be valid: a mistake is reported sooner
 
-    sections = plan(config)
+    sections, refusal = plan(config), None
+    if hardware:
+        from agon.plan.hardware import plan_on
+
+        laid = plan_on(config, hardware)
+        sections, refusal = [*sections, *laid.sections], laid.refusal
     if args.json:
         print_json({"plan": {section.title: section.as_dict() for section in sections}, "config": resolved(config)})
     else:
         print("\n\n".join(map(_table, sections)))
+    if refusal:
+        raise refusal
     return 0
 
 

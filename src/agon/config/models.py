@@ -221,13 +221,17 @@ class SamplerConfig(Frozen):
     that loads adapters at run time can be made to read any file."""
     max_loras: Positive = 4
     """Our choice: adapters live at once: two policies, and their first versions to measure progress against."""
-    gpu_memory_utilization: Number = Field(default=0.45, gt=0, le=1)
-    """Our choice: share of the GPU that vLLM may take; the rest is the learner's."""
-    sleep: Switch = False
-    """Our choice: an engine inside the run releases its GPU memory while the learner works: room for longer rows, at a
-    few seconds per step."""
+    gpu_memory_utilization: Number | None = Field(default=None, gt=0, le=1)
+    """Our choice: share of the GPU that vLLM may take. null: 0.9 on a GPU of its own; beside a learner, what it leaves
+    free if the engine sleeps, else 0.45."""
+    sleep: Switch | Literal["auto"] = "auto"
+    """Our choice: an engine inside the run releases its GPU memory while the learner works: room for longer rows and
+    more rollouts at once, at a few seconds per step. `auto`: when both are on one GPU."""
     max_model_len: Positive | None = None
     """Our choice: context length of the engine; null derives it from the caps on peek and completion."""
+    options: dict[str, Scalar] = Field(default={})
+    """Further arguments of vLLM's AsyncEngineArgs, such as `{kv_cache_dtype: fp8}`; those that a run depends on are
+    refused."""
 
 
 class SandboxConfig(Frozen):
@@ -270,6 +274,9 @@ class Eval(Frozen):
     curve: Literal["dev", "held_out"] = "dev"
     """Our choice: what the curve over training is measured on. `held_out` is the paper's: each evaluation point then
     asks the held-out problems too, and dev still chooses the direction; `agon plan` shows what that costs."""
+    against_first: Literal["end", "always", "never"] = "end"
+    """Our choice: at which points cascades are also measured from the drafter's first version, a rival that does not
+    move. `always` doubles what a point draws."""
     direction: Literal["dev", "ab", "ba", "both", "post-hoc"] = "dev"
     """Our choice: which cascade is reported. `dev` chooses on the dev split; `post-hoc` is the paper's choice, on the
     evaluated set itself."""

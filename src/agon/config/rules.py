@@ -28,6 +28,23 @@ def _is_network(text: str) -> bool:
     return True
 
 
+ENGINE_OPTIONS = (
+    "async_scheduling",
+    "attention_backend",
+    "block_size",
+    "cpu_offload_gb",
+    "disable_cascade_attn",
+    "enable_chunked_prefill",
+    "enforce_eager",
+    "kv_cache_dtype",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "num_gpu_blocks_override",
+    "performance_mode",
+    "pipeline_parallel_size",
+    "tensor_parallel_size",
+)
+"""What `sampler.options` may name. vLLM has others that load code, files or a different model."""
 CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
@@ -99,6 +116,16 @@ RULES = (
         ("sampler.replicas", "sampler.urls"),
         lambda replicas, urls: replicas is None or not urls,
         "a run starts engines or samples from sampler.urls; remove one of the two",
+    ),
+    Rule(
+        ("sampler.options",),
+        lambda options: set(options) <= set(ENGINE_OPTIONS),
+        f"may hold these arguments of vLLM: {', '.join(ENGINE_OPTIONS)}",
+    ),
+    Rule(
+        ("sampler.options", "sampler.urls", "sampler.engine"),
+        lambda options, urls, engine: not options or (not urls and engine == "vllm"),
+        "are arguments of an engine that the run starts; give them to your servers, or leave out sampler.urls",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

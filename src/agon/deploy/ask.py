@@ -178,7 +178,8 @@ def _sampler(folder: PairDir, settings: Settings) -> Sampler:
     path = base_files(model)
     quieten(path)
     check_template(folder, Renderer.load(path))
-    engine = SamplerConfig(engine=settings.engine, max_loras=2, gpu_memory_utilization=MEMORY)
+    replicas = 1 if settings.engine == "vllm" else None
+    engine = SamplerConfig(engine=settings.engine, replicas=replicas, max_loras=2, gpu_memory_utilization=MEMORY)
     context = PROMPT_ROOM + settings.max_peek_tokens + settings.sampling.max_tokens
     sampler = build_sampler(engine, model, path, context)
     for policy in Policy:

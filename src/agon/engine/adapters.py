@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -148,6 +149,13 @@ def build_pair(base: Any, lora: Lora, init: Init, seed: int) -> AdapterPair:
         pair.load(policy, folder)
     pair.activate(Policy.A)
     return pair
+
+
+def keep_input_dtype(model: Any) -> None:
+    """Let autocast alone choose the precision of adapters: PEFT copies every input to float32 for it to cast back."""
+    for module in model.modules():
+        if isinstance(module, BaseTunerLayer):
+            module.cast_input_dtype_enabled = False
 
 
 def _check_settings(policy: Policy, folder: Path, lora: Lora) -> None:

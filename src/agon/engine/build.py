@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.devices import engine_devices, learners_here, visible_devices
 from agon.engine.shipped import SHIPPED, folder_of
+from agon.engine.vllm.placement import GpuMemory, placement_of
 from agon.errors import ConfigError
 from agon.protocols import Sampler
-
-if TYPE_CHECKING:
-    from agon.engine.vllm.local import LocalEngine
 
 EngineName = Literal["vllm", "hf"]
 PROMPT_ROOM = 2048
@@ -76,33 +74,33 @@ def context_of(config: Config, peeks: int = 1) -> int:
     return length or PROMPT_ROOM + needed
 
 
-def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
+def _vllm(settings: SamplerConfig, model: Model, path: str, context: int, beside: GpuMemory | None) -> Sampler:
     from agon.engine.fleet import Fleet
+    from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
     from agon.engine.vllm.server import ServerEngine
 
     if settings.urls:
         return VLLMSampler(path, Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls)))
-    return VLLMSampler(path, Fleet(*_replicas(settings, model, path, context)), sleeps=settings.sleep)
-
-
-def _replicas(settings: SamplerConfig, model: Model, path: str, context: int) -> list[LocalEngine]:
-    """The engines that this process starts, each on a GPU of its own."""
-    from agon.engine.vllm.local import LocalEngine
-
-    return [
+    devices, learners = visible_devices(), learners_here()
+    usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
+    chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
+    places = [placement_of(settings, beside if device in devices[:learners] else None) for device in chosen]
+    engines = [
         LocalEngine(
             path,
             dtype=model.dtype,
             context=context,
             rank=model.lora.rank,
             max_loras=settings.max_loras,
-            memory=settings.gpu_memory_utilization,
-            sleeps=settings.sleep,
+            memory=place.memory,
+            sleeps=place.sleeps,
+            options=settings.options,
             device=device,
         )
-        for device in engine_devices(settings.replicas, learners_here(), visible_devices())
+        for device, place in zip(chosen, places, strict=True)
     ]
+    return VLLMSampler(path, Fleet(*engines), sleeps=any(place.sleeps for place in places))
 
 
 def default_engine() -> EngineName:
@@ -112,14 +110,16 @@ def default_engine() -> EngineName:
     return "vllm" if torch.cuda.is_available() else "hf"
 
 
-def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int) -> Sampler:
-    """The sampler that a config names; `context` is the longest sequence it must hold."""
+def build_sampler(
+    settings: SamplerConfig, model: Model, path: str, context: int, *, beside: GpuMemory | None = None
+) -> Sampler:
+    """The sampler that a config names; `context` is the longest sequence it must hold, `beside` a learner's GPU."""
     if settings.engine == "hf":
         from agon.engine.hf import HFSampler
 
         return HFSampler(path, dtype=model.dtype)
     if settings.engine == "vllm":
-        return _vllm(settings, model, path, context)
+        return _vllm(settings, model, path, context, beside)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot draw completions for a training run",
         fix="write sampler.engine=hf for a tiny model on a CPU",

@@ -21,13 +21,13 @@ def visible_devices() -> list[str]:
     return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
 
 
-def engine_devices(replicas: int | None, learners: int, devices: Sequence[str]) -> list[str | None]:
+def engine_devices(engines: int, devices: Sequence[str]) -> list[str | None]:
     """A GPU for each engine, the last ones: learner processes have the first, so that no GPU has both without need."""
     if not devices:
-        return [None] * (replicas or learners)
-    if replicas and replicas > len(devices):
+        return [None] * engines
+    if engines > len(devices):
         raise ConfigError(
-            f"sampler.replicas is {replicas}, but this machine has {len(devices)} visible GPUs",
+            f"sampler.replicas is {engines}, but this machine has {len(devices)} visible GPUs",
             fix=f"write sampler.replicas={len(devices)} or less",
         )
-    return list(devices[-(replicas or learners) :])
+    return list(devices[-engines:])

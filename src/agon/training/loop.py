@@ -37,8 +37,7 @@ from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.schedule import Schedule
-from agon.training.share import rows_for_learning, share
-from agon.types import Played, Policy, Problem, Sampling, Stream, seed_for
+from agon.types import Policy, Problem, Sampling, Stream, seed_for
 
 T = TypeVar("T")
 
@@ -139,7 +138,7 @@ class Training:
     # -- what the learner calls ---------------------------------------------------------------------------------------
 
     def streams_for_step(self, step: int) -> Sequence[Stream]:
-        """Play this process's problems; learn from its share of what all have played."""
+        """Play this process's problems; the learner deals the rows of all processes out among them."""
         with self.log.timed("play"), self.processes.phase("play"):
             batch = self.batch(step)
             game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
@@ -150,9 +149,8 @@ class Training:
             for warning in self.machines.check_samples(played.streams, self.state.versions):
                 self.display.note(warning)
         self.log.collect(played)
-        streams = self._shared(played)
         self._began_update = time.perf_counter()
-        return streams
+        return played.streams
 
     def _draw(self, work: Coroutine[Any, Any, T]) -> T:
         """Run what draws until it is done or the run is to stop."""
@@ -164,14 +162,6 @@ class Training:
     def _show_notes(self) -> None:
         for note in self.machines.notes():
             self.display.note(note)
-
-    def _shared(self, played: Played) -> Sequence[Stream]:
-        """This process's rows, of what all have played."""
-        learner = self.machines.learner
-        if learner.processes == 1:
-            return played.streams
-        plays = learner.gather(rows_for_learning(played))
-        return share((stream for streams in plays for stream in streams), learner.rank, learner.processes)
 
     def after_step(self, update: Update) -> bool:
         """Write down, check the health of the run, publish, evaluate and save when due."""
@@ -223,7 +213,9 @@ class Training:
         """Measure on dev and choose a direction; measure on held-out for the curve alone, if the config says so."""
         if self.is_main_process:
             self.display.note(f"evaluating step {done} on {len(self.data.dev)} dev problems")
-        counts = self._counts(self.data.dev, systems(self.game, self.state.first if done else {}))
+        counts = self._counts(
+            self.data.dev, systems(self.game, self.state.first if self.schedule.meets_first(done) else {})
+        )
         drawn = self.config.eval.curve == "held_out"
         held_out = self._counts(self.data.held_out, systems(self.game, {})) if drawn else None
         direction, score = choose(counts)

@@ -13,12 +13,13 @@ from agon.engine.build import base_files, build_sampler, context_of, quieten
 from agon.engine.devices import learners_here
 from agon.engine.render import Renderer
 from agon.engine.vllm.canaries import Canaries
+from agon.engine.vllm.placement import GpuMemory
 from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError, VerifierError
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
 from agon.sandbox.settings import SandboxSettings
-from agon.training.share import DrawnElsewhere, draws
+from agon.training.drawing import DrawnElsewhere, draws
 from agon.types import Policy, Reason, Stream, Version
 from agon.verify.workers.system import available_cores
 
@@ -91,7 +92,7 @@ def build(config: Config, total_steps: int) -> Machines:
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     learner.gather(None)  # an engine measures the memory that is free: every learner must have taken its own
     drawing = draws(config.sampler)
-    sampler = build_sampler(config.sampler, config.model, path, context_of(config)) if drawing else DrawnElsewhere()
+    sampler = _sampler(config, path) if drawing else DrawnElsewhere()
     canary = _canary(sampler, learner, config)
     verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings(), config.sampler))
     return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing)
@@ -132,6 +133,10 @@ def check_verdicts(streams: Iterable[Stream], run: Path) -> None:
 def _record(slope: Slope) -> SlopeRecord:
     error = round(slope.error, 4) if math.isfinite(slope.error) else None
     return SlopeRecord(slope=round(slope.value, 4), error=error, tokens=slope.tokens, resolved=slope.resolved)
+
+
+def _sampler(config: Config, path: str) -> Sampler:
+    return build_sampler(config.sampler, config.model, path, context_of(config), beside=GpuMemory.here())
 
 
 def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canaries | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agon.config import Config
 
@@ -15,6 +16,7 @@ class Schedule:
     total: int
     points: frozenset[int]
     every: int
+    against_first: Literal["end", "always", "never"] = "end"
 
     @classmethod
     def of(cls, config: Config, problems: int) -> Schedule:
@@ -22,7 +24,12 @@ class Schedule:
         per_epoch = problems // train.problems_per_step
         total = min(per_epoch * train.epochs, train.max_steps or per_epoch * train.epochs)
         points = {0, *(round(total * k / config.eval.points) for k in range(1, config.eval.points + 1))}
-        return cls(per_epoch, total, frozenset(points if config.eval.points else ()), config.save.every)
+        chosen = frozenset(points if config.eval.points else ())
+        return cls(per_epoch, total, chosen, config.save.every, config.eval.against_first)
+
+    def meets_first(self, done: int) -> bool:
+        """Whether an evaluation point also measures cascades from first versions, once the run has moved on."""
+        return done > 0 and (self.against_first == "always" or (self.against_first == "end" and done == self.total))
 
     def saves(self, done: int) -> bool:
         return done % self.every == 0 or done == self.total or done in self.points

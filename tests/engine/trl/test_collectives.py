@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from torch import nn
 
 from agon.engine.synthetic import stream
+from agon.engine.trl import trainer
 from agon.engine.trl.collectives import average_gradients, collective, no_collectives
 from agon.engine.trl.learner import TRLLearner
 from agon.errors import EngineError
@@ -50,17 +51,26 @@ class Threads:
     """Two threads in the place of two processes: each gets what both gave."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.meeting, self.given = threading.Barrier(2, timeout=60), dict[str, torch.Tensor]()
+        self.meeting, self.given = threading.Barrier(2, timeout=60), dict[str, Any]()
         monkeypatch.setattr(Accelerator, "num_processes", 2)
         monkeypatch.setattr(Accelerator, "gather", lambda accelerator, value: self.exchange(value).flatten())
         monkeypatch.setattr(Accelerator, "reduce", lambda accelerator, value, how: self.exchange(value).mean(0))
+        monkeypatch.setattr(Accelerator, "process_index", property(lambda accelerator: self.rank()))
+        monkeypatch.setattr(trainer, "gather_objects", lambda accelerator, value: self.gather(value))
 
-    def exchange(self, value: torch.Tensor) -> torch.Tensor:
+    def rank(self) -> int:
+        last = threading.current_thread().name[-1]
+        return int(last) if last.isdecimal() else 0
+
+    def gather(self, value: Any) -> list[Any]:
         self.given[threading.current_thread().name] = value
         self.meeting.wait()
-        both = torch.stack([self.given[name] for name in sorted(self.given)])
+        both = [self.given[name] for name in sorted(self.given)]
         self.meeting.wait()
         return both
+
+    def exchange(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.stack(self.gather(value))
 
     def run(self, learners: Sequence[TRLLearner], streams: Sequence[list[Stream]]) -> None:
         with ThreadPoolExecutor(2) as pool:
@@ -69,11 +79,11 @@ class Threads:
 
 def update(learner: TRLLearner, streams: list[Stream]) -> None:
     """The part of a step before the optimizer moves."""
-    trainer = learner.trainer
-    trainer.streams_for_step, trainer.current_gradient_accumulation_steps = lambda step: streams, 1.0
-    trainer.model.train()
-    trainer.training_step(trainer.model, {})
-    trainer._clip_grad_norm(trainer.model)
+    own = learner.trainer
+    own.streams_for_step, own.current_gradient_accumulation_steps = lambda step: streams, 1.0
+    own.model.train()
+    own.training_step(own.model, {})
+    own._clip_grad_norm(own.model)
 
 
 def split_streams() -> list[list[Stream]]:

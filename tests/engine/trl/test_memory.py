@@ -22,6 +22,7 @@ from trl.trainer import utils
 
 from agon.engine.synthetic import random_base, worst_case
 from agon.engine.trl.learner import TRLLearner
+from agon.engine.trl.memory import let_segments_grow
 from agon.engine.trl.pack import Pack
 from agon.engine.trl.trainer import MULTIPLE
 from agon.types import Policy
@@ -159,3 +160,12 @@ def test_no_tensor_of_a_step_is_as_large_as_tokens_times_vocabulary(
     with Largest() as largest:
         train(learner, lambda step: [long])
     assert largest.elements < tokens * vocabulary / 10
+
+
+def test_segments_grow_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = list[str]()
+    monkeypatch.setattr(torch.cuda.memory, "_set_allocator_settings", told.append)
+    let_segments_grow(torch.device("cpu"))
+    assert not told
+    let_segments_grow(torch.device("cuda"))
+    assert told == ["expandable_segments:True"]

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from agon.engine.synthetic import FAMILIES, random_base
+from agon.engine.trl import row_attention
 from agon.engine.trl.batch import BatchRow
 from agon.engine.trl.pack import Pack, cut_by_tokens
-from agon.engine.trl.row_attention import ROWS, use_row_attention
+from agon.engine.trl.row_attention import ROWS, attend, use_row_attention
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Policy
@@ -109,14 +110,57 @@ def test_a_row_alone_is_what_transformers_computes(family: str) -> None:
     ids, mask, columns = padded(LENGTHS[:1])
     with torch.no_grad():
         expected = stock(input_ids=ids, use_cache=False).logits[0]
-    assert (logits(made, Pack.of(ids, mask, columns)) - expected).abs().max() < 1e-5
+    assert (logits(made, Pack.of(ids, mask, columns)) - expected).abs().max() < 5e-5
+
+
+def whole(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None) -> torch.Tensor:
+    """Attention with the mask written out."""
+    place = torch.arange(query.size(2))
+    back = place[:, None] - place
+    mask = (back >= 0) & (back < (window or query.size(2)))
+    groups = query.size(1) // key.size(1)
+    keys, values = (states.repeat_interleave(groups, 1) for states in (key, value))
+    return torch.nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask).transpose(1, 2)
+
+
+@pytest.mark.parametrize("window", [None, 4, 16])
+@pytest.mark.parametrize("rows", [(3,), (4,), (5,), (37,), (16, 1, 40), (7, 64, 32)])
+@pytest.mark.parametrize("size", [8, 320])
+def test_attention_by_rows_is_exact_and_so_is_its_gradient(
+    window: int | None, rows: tuple[int, ...], size: int
+) -> None:
+    """Also in blocks of a window, and for heads that no kernel shares keys for."""
+    generator, length = torch.Generator().manual_seed(0), sum(rows)
+    states = [torch.randn(1, heads, length, size, generator=generator, requires_grad=True) for heads in (4, 2, 2)]
+    done, _ = attend(None, *states, None, sliding_window=window, rows=list(rows))
+    alone = [whole(*part, window) for part in zip(*(x.split(rows, 2) for x in states), strict=True)]
+    expected = torch.cat(alone, 1)
+    torch.testing.assert_close(done, expected, atol=1e-5, rtol=1e-4)
+    weight = torch.randn(expected.shape, generator=generator)
+    for mine, theirs in zip(*(torch.autograd.grad((x * weight).sum(), states) for x in (done, expected)), strict=True):
+        torch.testing.assert_close(mine, theirs, atol=1e-4, rtol=1e-3)
+
+
+def test_a_window_makes_no_mask_of_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 15,000 tokens it would have 225 million entries, and attention would compute them all."""
+    shapes = list[tuple[int, ...]]()
+    kernel = row_attention.scaled_dot_product_attention
+
+    def noted(*states: torch.Tensor, attn_mask: torch.Tensor | None = None, **more: Any) -> torch.Tensor:
+        shapes.append((states[0].size(2), states[1].size(2), *(attn_mask.shape if attn_mask is not None else ())))
+        return kernel(*states, attn_mask=attn_mask, **more)
+
+    monkeypatch.setattr(row_attention, "scaled_dot_product_attention", noted)
+    states = [torch.randn(1, heads, 100, 8) for heads in (4, 2, 2)]
+    attend(None, *states, None, sliding_window=8, rows=[100])
+    assert shapes == [(8, 8), (8, 16, 8, 16)]
 
 
 def test_only_scored_positions_reach_the_head() -> None:
     learner = make_learner(total_steps=1)
     seen = list[int]()
     head = learner.pair.model.get_base_model().base_model
-    packed = [BatchRow(Tokens((1, 2, 3), (4, 5)), 1.0), BatchRow(Tokens((1,), (4, 5, 6)), 1.0)]
+    packed = [BatchRow.of(Tokens((1, 2, 3), (4, 5)), 1.0), BatchRow.of(Tokens((1,), (4, 5, 6)), 1.0)]
     pack = Pack.of(*_batch(packed), columns=3)
     with pack.only_scored(head):
         output = head(**{k: v for k, v in pack.arguments().items() if k != "shift_labels"})

@@ -8,7 +8,7 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +42,16 @@ def failure(kind: str) -> Exception:
     return {"going": going, "refused": refused, "dead": EngineDeadError(), "failed": EngineGenerateError()}[kind]
 
 
+def flat(ids: Sequence[int], logprob: float = 0.0) -> Any:
+    """Log-probs as vLLM returns them with `flat_logprobs`."""
+    from vllm.logprobs import FlatLogprobs
+
+    made = FlatLogprobs()
+    for token in ids:
+        made.append_fast([token], [logprob], itertools.chain([1]), [None])
+    return made
+
+
 class Core:
     """Implements the calls of AsyncLLM that we make; those in `faults` fail."""
 
@@ -54,7 +64,7 @@ class Core:
         self.asked.append((lora_request, params))
         await self._call("generate")
         ids = [7] * (WHOLE if self.finish == "length" else 3)
-        logprobs = [{7: SimpleNamespace(logprob=-0.5)} for _ in ids]
+        logprobs = flat(ids, -0.5)
         yield SimpleNamespace(outputs=[SimpleNamespace(token_ids=ids, logprobs=logprobs, finish_reason=self.finish)])
 
     async def add_lora(self, adapter: Any) -> None:
@@ -121,7 +131,7 @@ def draw(sampler: VLLMSampler, version: Version = BASE) -> DrawResult:
 @pytest.mark.parametrize("reason", ["abort", "error", "repetition", None])
 def test_only_a_stop_and_a_length_end_a_completion(reason: str | None) -> None:
     for known in ("stop", "length"):
-        assert result_of(SimpleNamespace(token_ids=[], logprobs=[], finish_reason=known)).finish == known
+        assert result_of(SimpleNamespace(token_ids=[], logprobs=flat([]), finish_reason=known)).finish == known
     with pytest.raises(EngineDown, match=f"aborted.*{reason}"):
         result_of(SimpleNamespace(token_ids=[], logprobs=None, finish_reason=reason))
 
@@ -146,9 +156,19 @@ def test_a_draw_names_its_adapter_its_seed_and_its_distribution(
 
 
 def test_log_probs_are_those_of_the_tokens_that_were_drawn() -> None:
-    likelier = {7: SimpleNamespace(logprob=-2.0), 9: SimpleNamespace(logprob=-0.1)}
-    drawn = result_of(SimpleNamespace(token_ids=[7, 9], logprobs=[likelier, likelier], finish_reason="stop"))
-    assert drawn.logprobs == (-2.0, -0.1)
+    drawn = result_of(SimpleNamespace(token_ids=[7, 9], logprobs=flat([7, 9], -2.0), finish_reason="stop"))
+    assert drawn.logprobs == (-2.0, -2.0)
+    for others in ([7, 8], [7], [7, 9, 9]):
+        with pytest.raises(EngineDown, match="log-probs of"):
+            result_of(SimpleNamespace(token_ids=[7, 9], logprobs=flat(others), finish_reason="stop"))
+
+
+def test_log_probs_are_asked_for_in_one_flat_list(run: Callable[..., VLLMSampler]) -> None:
+    """A dictionary and an object per token would be a million of each in a step."""
+    core = Core()
+    draw(run(core))
+    ((_, params),) = core.asked
+    assert (params.flat_logprobs, params.logprobs) == (True, 0)
 
 
 def test_what_an_engine_that_was_asked_to_end_hands_out_is_drawn_again(run: Callable[..., VLLMSampler]) -> None:

@@ -1,7 +1,8 @@
-"""From streams to micro-batches: which rows a policy learns from, how they are grouped, and over which denominators.
+"""From streams to micro-batches: which rows a policy learns from, where each is computed, and over which denominators.
 
 A row without an advantage (a dead group, an unknown reward) is masked: it is in no denominator and in no KL term, and
-it is not computed. Counts are global: processes with different numbers of live rows divide by the same totals.
+it is not computed. Counts are global: processes with different numbers of live rows divide by the same totals. Live
+rows are dealt to processes by their tokens, so that none waits for another whose completions happened to be longer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from agon.engine.trl.pack import cut_by_tokens
 from agon.errors import EngineError
@@ -18,17 +21,31 @@ from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BatchRow:
     """The tokens of one rollout and its advantage; None masks the row."""
 
-    tokens: Tokens
+    prompt: NDArray[np.int64]
+    completion: NDArray[np.int64]
+    logprobs: NDArray[np.float32] | None
     advantage: float | None
+
+    @classmethod
+    def of(cls, tokens: Tokens, advantage: float | None) -> BatchRow:
+        logprobs = None if tokens.logprobs is None else np.array(tokens.logprobs, np.float32)
+        return cls(
+            np.array(tokens.prompt_ids, np.int64), np.array(tokens.completion_ids, np.int64), logprobs, advantage
+        )
+
+    @property
+    def size(self) -> int:
+        """How many ids there are, of the prompt and of the completion."""
+        return len(self.prompt) + len(self.completion)
 
     @property
     def live_tokens(self) -> int:
         """Completion tokens that the loss counts."""
-        return len(self.tokens.completion_ids) if self.advantage is not None else 0
+        return len(self.completion) if self.advantage is not None else 0
 
 
 WIDTH = 2
@@ -46,21 +63,59 @@ class PolicyBatch:
     tokens: int
 
 
-Gather = Callable[[torch.Tensor], torch.Tensor]
-"""Takes a vector, returns the vectors of all processes stacked."""
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What a process played for one policy: all rows counted, live ones whole."""
+
+    rows: int
+    live: list[BatchRow]
 
 
-def policy_batches(streams: Iterable[Stream], limit: int, gather: Gather) -> list[PolicyBatch]:
-    """Merge streams by policy and cut each policy's live rows into micro-batches of at most `limit` tokens."""
-    rows = rows_of(streams)
-    live = {policy: _longest_first(row for row in rows[policy] if row.advantage is not None) for policy in Policy}
-    local = [[len(rows[p]), len(live[p]), sum(row.live_tokens for row in live[p])] for p in Policy]
-    total = gather(torch.tensor(local, dtype=torch.int64).flatten()).view(-1, len(Policy), 3).sum(0).tolist()
-    return [
-        PolicyBatch(policy, micro_batches(live[policy], limit), *total[i])
-        for i, policy in enumerate(Policy)
-        if total[i][0]
-    ]
+Portions = dict[Policy, Played]
+GatherRows = Callable[[Portions], list[Portions]]
+"""Takes what this process played, returns what each process played, in the order of their ranks."""
+
+
+def alone_here(portions: Portions) -> list[Portions]:
+    """The `GatherRows` of one process."""
+    return [portions]
+
+
+def policy_batches(
+    streams: Iterable[Stream], limit: int, gather: GatherRows = alone_here, rank: int = 0
+) -> list[PolicyBatch]:
+    """Merge streams by policy, deal live rows to processes, and cut this one's into parts of at most `limit` tokens."""
+    everyone = gather({policy: played(rows) for policy, rows in rows_of(streams).items()})
+    mine = deal(everyone)[rank]
+    batches = []
+    for policy in Policy:
+        rows, live = (
+            sum(each[policy].rows for each in everyone),
+            [row for each in everyone for row in each[policy].live],
+        )
+        if rows:
+            tokens = sum(row.live_tokens for row in live)
+            batches.append(PolicyBatch(policy, micro_batches(mine[policy], limit), rows, len(live), tokens))
+    return batches
+
+
+def played(rows: Sequence[BatchRow]) -> Played:
+    return Played(len(rows), [row for row in rows if row.advantage is not None])
+
+
+def deal(everyone: Sequence[Portions]) -> list[dict[Policy, list[BatchRow]]]:
+    """Rows for each process, longest first: each goes to the process that has the fewest tokens so far.
+
+    Rows of similar length then share a micro-batch, whose loss is padded; a step too large for memory fails at once.
+    """
+    hands = [{policy: list[BatchRow]() for policy in Policy} for _ in everyone]
+    held = [0] * len(everyone)
+    rows = [(policy, row) for portions in everyone for policy in Policy for row in portions[policy].live]
+    for policy, row in sorted(rows, key=lambda pair: -pair[1].size):
+        least = held.index(min(held))
+        hands[least][policy].append(row)
+        held[least] += row.size
+    return hands
 
 
 def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[BatchRow]]:
@@ -73,21 +128,31 @@ def rows_of(streams: Iterable[Stream]) -> dict[Policy, list[BatchRow]]:
 
 def micro_batches(live: Sequence[BatchRow], limit: int) -> tuple[tuple[BatchRow, ...], ...]:
     """Micro-batches of at most `limit` tokens, or of one row that has more."""
-    return tuple(map(tuple, cut_by_tokens(live, [row.tokens.size for row in live], limit)))
+    return tuple(map(tuple, cut_by_tokens(live, [row.size for row in live], limit)))
 
 
 def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
     """One micro-batch as TRL expects it: prompts padded on the left, completions on the right, masked rows masked."""
-    prompts, completions = [row.tokens.prompt_ids for row in rows], [row.tokens.completion_ids for row in rows]
-    width = max(map(len, prompts)), max(WIDTH, *map(len, completions))
-    return {
-        "prompt_ids": torch.tensor([_left(ids, width[0], pad) for ids in prompts]),
-        "prompt_mask": torch.tensor([_left((1,) * len(ids), width[0], 0) for ids in prompts]),
-        "completion_ids": torch.tensor([_right(ids, width[1], pad) for ids in completions]),
-        "completion_mask": torch.tensor([_right((1,) * row.live_tokens, width[1], 0) for row in rows]),
-        "advantages": torch.tensor([row.advantage or 0.0 for row in rows], dtype=torch.float32),
-        "sampling_per_token_logps": torch.tensor([_logprobs(row, width[1]) for row in rows], dtype=torch.float32),
+    size = len(rows)
+    prompt = max(len(row.prompt) for row in rows)
+    width = max(WIDTH, *(len(row.completion) for row in rows))
+    ids, mask = np.full((size, prompt), pad, np.int64), np.zeros((size, prompt), np.int64)
+    completions, counted = np.full((size, width), pad, np.int64), np.zeros((size, width), np.int64)
+    logprobs = np.full((size, width), math.nan, np.float32)  # NaN where the sampler gave none: it is not corrected
+    for n, row in enumerate(rows):
+        ids[n, prompt - len(row.prompt) :], mask[n, prompt - len(row.prompt) :] = row.prompt, 1
+        completions[n, : len(row.completion)], counted[n, : row.live_tokens] = row.completion, 1
+        if row.logprobs is not None:
+            logprobs[n, : len(row.logprobs)] = row.logprobs
+    arrays = {
+        "prompt_ids": ids,
+        "prompt_mask": mask,
+        "completion_ids": completions,
+        "completion_mask": counted,
+        "advantages": np.array([row.advantage or 0.0 for row in rows], np.float32),
+        "sampling_per_token_logps": logprobs,
     }
+    return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
 def _row(rollout: Rollout) -> BatchRow:
@@ -103,23 +168,4 @@ def _row(rollout: Rollout) -> BatchRow:
             f"{counts} of a completion of {rollout.completion.version}",
             fix="the sampler must score every token it returns; report this with its name and version",
         )
-    return BatchRow(tokens, rollout.advantage)
-
-
-def _longest_first(rows: Iterable[BatchRow]) -> list[BatchRow]:
-    """Rows of similar length share a micro-batch, whose loss is padded; a step too large for memory fails at once."""
-    return sorted(rows, key=lambda row: -row.tokens.size)
-
-
-def _logprobs(row: BatchRow, width: int) -> list[float]:
-    """NaN where the sampler gave none: such a token is not corrected."""
-    known = row.tokens.logprobs or ()
-    return [*known, *[math.nan] * (width - len(known))]
-
-
-def _left(values: tuple[int, ...], width: int, pad: int) -> list[int]:
-    return [pad] * (width - len(values)) + list(values)
-
-
-def _right(values: tuple[int, ...], width: int, pad: int) -> list[int]:
-    return list(values) + [pad] * (width - len(values))
+    return BatchRow.of(tokens, rollout.advantage)

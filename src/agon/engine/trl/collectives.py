@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from accelerate.utils import gather_object
 from torch import nn
 
 from agon.errors import EngineError
+
+T = TypeVar("T")
 
 
 def without_ddp(accelerator: Any) -> None:
@@ -45,6 +48,14 @@ def no_collectives(accelerator: Any) -> Iterator[None]:
     finally:
         for name in names:
             delattr(accelerator, name)
+
+
+def gather_objects(accelerator: Any, value: T) -> list[T]:
+    """The values of all processes, in the order of their ranks; all must call it."""
+    if accelerator.num_processes == 1:
+        return [value]
+    with collective():
+        return list(gather_object([value]))
 
 
 def average_gradients(accelerator: Any, parameters: Sequence[nn.Parameter]) -> None:

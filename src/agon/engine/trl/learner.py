@@ -14,7 +14,6 @@ import peft
 import torch
 import transformers
 import trl
-from accelerate.utils import gather_object
 from torch.distributed import TCPStore
 from transformers import TrainerCallback
 
@@ -22,8 +21,8 @@ from agon.config import Model, Train
 from agon.engine.linear_attention import check_kernels
 from agon.engine.synthetic import worst_case
 from agon.engine.trl.backend import check_backend, check_devices
-from agon.engine.trl.collectives import collective
-from agon.engine.trl.memory import explain_out_of_memory, release_freed_memory
+from agon.engine.trl.collectives import gather_objects
+from agon.engine.trl.memory import explain_out_of_memory, let_segments_grow, release_freed_memory
 from agon.engine.trl.row_attention import use_row_attention
 from agon.engine.trl.setup import (
     attention_of,
@@ -63,6 +62,7 @@ class TRLLearner:
         self._scratch = tempfile.TemporaryDirectory(prefix="agon-trl-")
         args = trl_arguments(model_config, train_config, total_steps, optimizer, self._scratch.name)
         check_devices(args.n_gpu)
+        let_segments_grow(args.device)
         base = base if base is not None else load_base(model_config)
         self.attention = attention_of(model_config, base, args.device)
         use_row_attention(base, self.attention)
@@ -135,8 +135,7 @@ class TRLLearner:
 
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks; all must call it."""
-        with collective():
-            return list(gather_object([value]))
+        return gather_objects(self.trainer.accelerator, value)
 
     def store(self) -> Store | None:
         """A store in the first process; None for one process alone. All must call it."""

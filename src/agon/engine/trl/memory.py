@@ -11,8 +11,8 @@ import torch
 from agon.errors import EngineError
 
 LESS = (
-    "resume with less, such as: agon train RUN --resume train.tokens_per_pass=1 sampler.sleep=true "
-    "sampler.gpu_memory_utilization=0.3"
+    "resume with less, such as: agon train RUN --resume train.tokens_per_pass=1 sampler.gpu_memory_utilization=0.3; "
+    "`agon plan CONFIG --gpu GPU` says what fits"
 )
 
 
@@ -26,6 +26,15 @@ def release_freed_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "cpu" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)):
         trim(0)
+
+
+def let_segments_grow(device: torch.device) -> None:
+    """Let the allocator extend its blocks on a GPU: rows of many lengths leave holes in blocks of fixed size.
+
+    A setting and not an environment variable, which an engine would inherit: its allocator for sleeping refuses it.
+    """
+    if device.type == "cuda":
+        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 
-from agon.engine.trl.batch import Gather, PolicyBatch
+from agon.engine.trl.batch import PolicyBatch
+
+Gather = Callable[[torch.Tensor], torch.Tensor]
+"""Takes a vector, returns the vectors of all processes one after the other."""
 
 TRL_METRICS = {
     "entropy": "entropy",

@@ -4,6 +4,8 @@ Rows of a pack lie one after the other in one sequence (`pack.py`), and no token
 variable lengths do that where they are installed. Elsewhere `agon_rows` calls PyTorch's attention row by row: causal
 kernels need no mask, where a mask over the whole pack would be quadratic in its length and exclude the fast ones.
 
+A layer with a window is computed in blocks of it.
+
 Layers with linear attention carry a state from token to token, past the end of a row. They run row by row too.
 """
 
@@ -14,12 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 ROWS = "agon_rows"
+SHARED_HEAD = 256
+"""The largest head for which fast kernels share keys between heads of queries."""
 
 
 def use_row_attention(model: Any, attention: str) -> None:
@@ -46,8 +50,17 @@ def attend(
     settings: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "sliding_window": sliding_window}
     if rows is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings, **more)
+    if query.size(1) != key.size(1) and not _shares_keys(query, sliding_window):
+        key, value = (states.repeat_interleave(query.size(1) // key.size(1), 1) for states in (key, value))
     parts = zip(query.split(rows, 2), key.split(rows, 2), value.split(rows, 2), strict=True)
-    return torch.cat([_row(*part, dropout, scaling, sliding_window) for part in parts], 2).transpose(1, 2), None
+    done = [_row(*part, dropout, scaling, sliding_window).transpose(1, 2) for part in parts]
+    return done[0] if len(done) == 1 else torch.cat(done, 1), None
+
+
+def _shares_keys(query: torch.Tensor, window: int | None) -> bool:
+    """Whether fast kernels let several heads of queries read one head of keys: in half precision, up to a head size,
+    and without a mask. Others would fall back to a kernel that writes down every score."""
+    return window is None and query.size(-1) <= SHARED_HEAD and not (query.is_cuda and query.dtype == torch.float32)
 
 
 def _row(
@@ -58,22 +71,34 @@ def _row(
     scaling: float | None,
     window: int | None,
 ) -> torch.Tensor:
-    """Causal attention of one row; only a row that is longer than the layer's window has a mask, its own."""
-    mask, length = None, query.size(2)
-    if window is not None and length > window:
-        place = torch.arange(length, device=query.device)
-        back = place[:, None] - place
-        mask = (back >= 0) & (back < window)
-    return scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=mask,
-        dropout_p=dropout,
-        scale=scaling,
-        is_causal=mask is None,
-        enable_gqa=query.size(1) != key.size(1),
+    """Causal attention of one row, within the layer's window if it has one."""
+    settings: dict[str, Any] = {"dropout_p": dropout, "scale": scaling}
+    if window is None or query.size(2) <= window:
+        shared = query.size(1) != key.size(1)
+        return scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=shared, **settings)
+    return _windows(query, key, value, window, settings)
+
+
+def _windows(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int, settings: dict[str, Any]
+) -> torch.Tensor:
+    """Attention of a row that is longer than the window, in blocks of it: each sees itself and the one before it.
+
+    The mask is of one block; over the whole row it would be quadratic, and so would the work. Keys of neighbouring
+    blocks overlap in memory, so that none is stored twice.
+    """
+    length = query.size(2)
+    query, key, value = (pad(states, (0, 0, 0, -length % window)) for states in (query, key, value))
+    first = scaled_dot_product_attention(
+        query[:, :, :window], key[:, :, :window], value[:, :, :window], is_causal=True, **settings
     )
+    own = query[0].unfold(1, window, window).permute(1, 0, 3, 2)[1:]
+    keys, values = (states[0].unfold(1, 2 * window, window).permute(1, 0, 3, 2) for states in (key, value))
+    place = torch.arange(2 * window, device=query.device)
+    back = place[window:, None] - place
+    mask = (back >= 0) & (back < window)
+    others = scaled_dot_product_attention(own, keys, values, attn_mask=mask, **settings)
+    return torch.cat([first[0], others.transpose(0, 1).flatten(1, 2)], 1)[None, :, :length]
 
 
 def _no_mask(*args: Any, attention_mask: torch.Tensor | None = None, **more: Any) -> Any:

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,9 +31,15 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, set_seed
 
 from agon.config import Train
-from agon.engine.adapters import AdapterPair
-from agon.engine.trl.batch import BatchRow, Gather, PolicyBatch, policy_batches, tensors
-from agon.engine.trl.collectives import average_gradients, collective, no_collectives, without_ddp
+from agon.engine.adapters import AdapterPair, keep_input_dtype
+from agon.engine.trl.batch import BatchRow, GatherRows, PolicyBatch, alone_here, policy_batches, tensors
+from agon.engine.trl.collectives import (
+    average_gradients,
+    collective,
+    gather_objects,
+    no_collectives,
+    without_ddp,
+)
 from agon.engine.trl.memory import explain_out_of_memory
 from agon.engine.trl.metrics import StepMetrics
 from agon.engine.trl.pack import Pack, cut_by_tokens
@@ -84,6 +91,8 @@ class PairTrainer(GRPOTrainer):
         self._current: MicroBatch | None = None
         self.remove_callback(PrinterCallback)
         without_ddp(self.accelerator)
+        if self.args.bf16:
+            keep_input_dtype(pair.model)
         pair.restore_flags()
 
     def _send_telemetry(self) -> None:
@@ -96,7 +105,8 @@ class PairTrainer(GRPOTrainer):
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
         """All micro-batches of one optimizer step; then gradients and metrics over all processes."""
         step = self.state.global_step
-        micros = self._start_step(self.streams_for_step(step), self.gather)
+        gather, rank = partial(gather_objects, self.accelerator), self.accelerator.process_index
+        micros = self._start_step(self.streams_for_step(step), gather, rank)
         # random numbers of a step are seeded by its name: a resumed run needs no generator state
         set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
         losses = [torch.zeros((), device=self.args.device)]
@@ -111,7 +121,7 @@ class PairTrainer(GRPOTrainer):
         """Run micro-batches like any other, in this process alone, and discard their gradients."""
         self.model.train()
         self.current_gradient_accumulation_steps = 1.0
-        for micro in self._start_step([stream], lambda vector: vector[None]):
+        for micro in self._start_step([stream]):
             self._micro_step(micro)
         self.model.zero_grad(set_to_none=True)
 
@@ -119,7 +129,7 @@ class PairTrainer(GRPOTrainer):
         """Log-probs of completions under a policy as it is now, in micro-batches; None is the bare base."""
         limit, scores = self.train_config.tokens_per_pass, list[list[float]]()
         for part in cut_by_tokens(rows, [row.size for row in rows], limit):
-            inputs = self._to_device([BatchRow(row, advantage=0.0) for row in part])
+            inputs = self._to_device([BatchRow.of(row, advantage=0.0) for row in part])
             if policy is None:
                 logps = self._reference(inputs)
             else:
@@ -129,9 +139,11 @@ class PairTrainer(GRPOTrainer):
             scores += [values[: len(row.completion_ids)] for values, row in pairs]
         return scores
 
-    def _start_step(self, streams: Sequence[Stream], gather: Gather) -> list[MicroBatch]:
+    def _start_step(
+        self, streams: Sequence[Stream], gather: GatherRows = alone_here, rank: int = 0
+    ) -> list[MicroBatch]:
         """This process's micro-batches of a step, policy by policy; its metrics begin at zero."""
-        batches = policy_batches(streams, self.train_config.tokens_per_pass, gather)
+        batches = policy_batches(streams, self.train_config.tokens_per_pass, gather, rank)
         self.step_metrics = {batch.policy: StepMetrics(batch, kl=bool(self.beta)) for batch in batches}
         return [micro for batch in batches for micro in self._micro_batches(batch)]
 
@@ -184,10 +196,15 @@ class PairTrainer(GRPOTrainer):
     def _packed(self, model: Any, ids: torch.Tensor, mask: torch.Tensor, columns: int) -> tuple[torch.Tensor, ...]:
         """Log-probabilities and entropies of the completions, by TRL's fused head, from one packed forward pass."""
         pack = Pack.of(ids, mask, columns, self.multiple)
+        log_probs, entropy = self.run_pack(model, pack)
+        return pack.unpack(log_probs), pack.unpack(entropy)
+
+    def run_pack(self, model: Any, pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities and entropies of a pack's scored tokens."""
         base = self.pair.model.get_base_model().base_model
         with self.accelerator.autocast(), pack.only_scored(base):
             output = model(**pack.arguments(), fused_lm_head=True)
-        return pack.unpack(output.log_probs), pack.unpack(output.entropy)
+        return output.log_probs, output.entropy
 
     def _get_per_token_logps_and_entropies(
         self, model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int, **more: Any

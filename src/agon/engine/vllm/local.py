@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from agon.engine.linear_attention import has_linear_attention
 from agon.engine.protocol import SEE_LOG, Draw, DrawResult, EngineDown, finish_of
 from agon.engine.vllm.orphans import OrphanReaper
+from agon.engine.vllm.placement import BATCHED, SEQUENCES
 from agon.engine.vllm.spawn import spawning
 from agon.errors import EngineError
 from agon.types import BASE, Version
@@ -72,9 +73,10 @@ class LocalEngine:
         memory: float,
         sleeps: bool = False,
         device: str | None = None,
+        options: Mapping[str, object] | None = None,
     ) -> None:
         """`device` is the GPU of this engine, as CUDA_VISIBLE_DEVICES names it."""
-        self._device = device
+        self._device, self._sleeps = device, sleeps
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         base = text_config(base_path)
@@ -89,6 +91,7 @@ class LocalEngine:
             "enable_sleep_mode": sleeps,
             **FIXED,
             **on_platform(base, self.context, memory),
+            **(options or {}),
         }
         self._llm: Any = None
         self._adapters: dict[Version, Any] = {}
@@ -179,10 +182,12 @@ class LocalEngine:
         return self._tokens
 
     async def sleep(self) -> None:
-        await self._alive(self._running.sleep(level=SLEEP_LEVEL))
+        if self._sleeps:
+            await self._alive(self._running.sleep(level=SLEEP_LEVEL))
 
     async def wake(self) -> None:
-        await self._alive(self._running.wake_up())
+        if self._sleeps:
+            await self._alive(self._running.wake_up())
 
     async def stop(self) -> None:
         """Stop it in a thread, so that other engines on this loop draw on."""
@@ -254,6 +259,8 @@ def on_platform(base: Any, context: int, memory: float) -> dict[str, object]:
     if not current_platform.is_cpu():
         return {
             "gpu_memory_utilization": memory,
+            "max_num_seqs": SEQUENCES,
+            "max_num_batched_tokens": BATCHED,
             "worker_extension_cls": "agon.engine.vllm.worker.StrictAdapters",
         }
     return {
@@ -277,15 +284,19 @@ def parameters(draw: Draw, stop: frozenset[int]) -> Any:
         seed=draw.seed,
         stop_token_ids=sorted(stop),
         logprobs=0,
+        flat_logprobs=True,
         detokenize=False,
         output_kind=RequestOutputKind.CUMULATIVE if draw.watch else RequestOutputKind.FINAL_ONLY,
     )
 
 
 def result_of(output: Any) -> DrawResult:
+    """A finished completion. Log-probs come in one flat list: a dictionary per token would be a million per step."""
     finish, ids = finish_of(output.finish_reason), tuple(output.token_ids)
-    logprobs = tuple(entry[token].logprob for entry, token in zip(output.logprobs, ids, strict=True))
-    return DrawResult(ids, logprobs, finish)
+    flat = output.logprobs
+    if tuple(flat.token_ids) != ids:
+        raise EngineDown(f"the engine returned log-probs of {len(flat.token_ids)} tokens for {len(ids)} that it drew")
+    return DrawResult(ids, tuple(flat.logprobs), finish)
 
 
 async def _last(stream: Any, watch: Callable[[Sequence[int]], None] | None) -> Any:

@@ -7,45 +7,24 @@ point), so that plan and run cannot disagree. Tokens are upper bounds: every com
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from agon.arms import ARMS
-from agon.config import Config, Data, Source, Train
+from agon.config import Config, Data, Source
 from agon.data import splits
-from agon.engine.build import base_path
+from agon.engine.base_config import read_base_config
 from agon.engine.linear_attention import EXTRA, is_too_slow
 from agon.errors import ConfigError, EngineError, install
 from agon.eval.points import systems
 from agon.game.cascade import System
+from agon.plan.base_shapes import shape_of
+from agon.plan.footprint import learner_bytes, longest_row, most_tokens, policies_of
+from agon.plan.section import Cell, Counts, Section
 from agon.training.schedule import Schedule
 from agon.types import Policy, Version
 from agon.verify import check_verifier
 
-Cell = int | float | str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A titled table. With one column, a row is a label and its value."""
-
-    title: str
-    rows: dict[str, tuple[Cell, ...]]
-    columns: tuple[str, ...] = ("",)
-
-    def as_dict(self) -> dict[str, Any]:
-        if len(self.columns) == 1:
-            return {label: cells[0] for label, cells in self.rows.items()}
-        return {label: dict(zip(self.columns, cells, strict=True)) for label, cells in self.rows.items()}
-
-
-@dataclass(frozen=True, slots=True)
-class Counts:
-    """Problems in each split; None where a remote source is taken whole, so that its size is not known yet."""
-
-    train: int | None
-    dev: int | None
-    held_out: int | None
+FIRST = {policy: Version.of(policy, 0, "first") for policy in Policy}
+"""Stand for the versions that a run begins with."""
 
 
 def plan(config: Config) -> list[Section]:
@@ -154,22 +133,21 @@ def _bonus(config: Config, counts: Counts) -> Section:
 def _learner(config: Config, counts: Counts) -> Section:
     game, train = config.rules(), config.train
     rows = game.drafts_per_problem * train.problems_per_step
-    streams, longest = 2 if game.two_stages else 1, _longest_row(train)
+    streams, longest = 2 if game.two_stages else 1, longest_row(train)
     return Section(
         "learner",
         {
             "streams per step": (streams,),
             "rows per stream": (rows,),
-            "tokens per forward pass, at most": (_most_tokens(train),),
+            "tokens per forward pass, at most": (most_tokens(train),),
             "forward passes per step, at most": (streams * -(-rows // max(train.tokens_per_pass // longest, 1)),),
         },
     )
 
 
 def _evaluation(config: Config, counts: Counts) -> Section:
-    """On dev, at every point, also against the first versions; and what the paper's curve would add."""
-    first = {policy: Version.of(policy, 0, "first") for policy in Policy}
-    rows = _points(config, counts, counts.dev, systems(config.rules(), first))
+    """On dev, at every point, at some also from first versions; and what the paper's curve would add."""
+    rows = _points(config, counts, counts.dev, systems(config.rules(), FIRST), points_of(config, counts)[1])
     if config.eval.curve == "dev" and config.eval.points:
         rows["eval.curve=held_out adds completions"] = _curve(config, counts)["completions"]
     return Section("evaluation on dev along the run", rows)
@@ -182,22 +160,40 @@ def _held_out(config: Config, counts: Counts) -> Section | None:
 
 
 def _curve(config: Config, counts: Counts) -> dict[str, tuple[Cell, ...]]:
-    return _points(config, counts, counts.held_out, systems(config.rules(), {}))
+    wanted = systems(config.rules(), {})
+    points = _number_of_points(config, counts)
+    each = _completions(config, wanted)
+    total = None if points is None or counts.held_out is None else points * counts.held_out * each
+    return _points(config, counts, counts.held_out, wanted, total)
+
+
+def points_of(config: Config, counts: Counts) -> tuple[int | None, int | None]:
+    """Evaluation points, and the completions on dev of all of them."""
+    if counts.train is None or counts.dev is None:
+        return _number_of_points(config, counts), None
+    schedule, game = Schedule.of(config, counts.train), config.rules()
+    wanted = [systems(game, FIRST if schedule.meets_first(done) else {}) for done in schedule.points]
+    return len(wanted), counts.dev * sum(_completions(config, each) for each in wanted)
+
+
+def _number_of_points(config: Config, counts: Counts) -> int | None:
+    return None if counts.train is None else len(Schedule.of(config, counts.train).points)
+
+
+def _completions(config: Config, wanted: Mapping[str, System]) -> int:
+    """Completions per problem. Each draft is drawn once and serves every cascade that starts from it."""
+    pairs = [system for system in wanted.values() if isinstance(system, tuple)]
+    drafters = {system[0] if isinstance(system, tuple) else system for system in wanted.values()}
+    return (len(drafters) + len(pairs)) * config.eval.samples
 
 
 def _points(
-    config: Config, counts: Counts, problems: int | None, wanted: Mapping[str, System]
+    config: Config, counts: Counts, problems: int | None, wanted: Mapping[str, System], total: int | None
 ) -> dict[str, tuple[Cell, ...]]:
-    """Each draft is drawn once and serves every cascade that starts from it."""
-    pairs = [system for system in wanted.values() if isinstance(system, tuple)]
-    drafters = {system[0] if isinstance(system, tuple) else system for system in wanted.values()}
-    per_problem = (len(drafters) + len(pairs)) * config.eval.samples
-    points = None if counts.train is None else len(Schedule.of(config, counts.train).points)
-    total = None if points is None or problems is None else points * problems * per_problem
     return {
         "systems": (", ".join(wanted),),
-        "points": (points,),
-        "completions per problem and point": (per_problem,),
+        "points": (_number_of_points(config, counts),),
+        "completions per problem and point, at most": (_completions(config, wanted),),
         "completions": (total,),
         "generated tokens, at most": (None if total is None else total * config.eval.max_completion_tokens,),
     }
@@ -206,56 +202,37 @@ def _points(
 def _memory(config: Config, counts: Counts) -> Section:
     """Learner memory by part, before anything is loaded; `agon train` begins with a worst-case step that proves it."""
     try:
-        from agon.engine.shapes import shape_of
-
-        shape = shape_of(config.model, base_path(config.model))
-    except ImportError:
-        return Section("memory", {"not known": (f"to estimate it: {install('train')}",)})
+        shape = shape_of(read_base_config(config.model))
     except EngineError as error:
         return Section("memory", {"not known": (error.message,)})
-    policies = 2 if config.game.opponent == "rival" else 1
-    width = 2 if config.model.dtype == "bfloat16" else 4
-    adapters = 4 * shape.adapter_parameters * policies
-    parts = {"base": width * shape.base_parameters, "adapters": adapters, "gradients": adapters, "Adam": 2 * adapters}
-    parts["activations, at most"] = _activations(config, shape.layers, shape.hidden, shape.widest, width)
-    rows: dict[str, tuple[Cell, ...]] = {name: (_bytes(size),) for name, size in parts.items()}
+    policies = policies_of(config)
+    learner = learner_bytes(shape, config.model, config.train, policies)
+    parts = {
+        "base": learner.base,
+        "adapters": learner.adapters,
+        "gradients": learner.gradients,
+        "Adam": learner.adam,
+        "activations, at most": learner.activations,
+    }
+    adapter = shape.adapter_parameters(config.model.lora)
     return Section(
         "memory of the learner and traffic, estimated",
         {
-            "base parameters": (shape.base_parameters,),
-            "parameters of one adapter": (shape.adapter_parameters,),
-            **rows,
-            "together": (_bytes(sum(parts.values())),),
-            "published per step": (_bytes(adapters),),
-            **_kernels(config, shape.linear_attention),
+            "base parameters": (shape.parameters,),
+            "parameters of one adapter": (adapter,),
+            **{name: (_bytes(size),) for name, size in parts.items()},
+            "together": (_bytes(learner.peak),),
+            "published per step": (_bytes(4 * adapter * policies),),
+            **_kernels(config, shape.has_linear_attention),
         },
     )
 
 
 def _kernels(config: Config, linear: bool) -> dict[str, tuple[Cell, ...]]:
     """What `agon train` would refuse: long sequences through slow linear attention."""
-    if not is_too_slow(linear, _longest_row(config.train)):
+    if not is_too_slow(linear, longest_row(config.train)):
         return {}
     return {"needs": (f"kernels of linear attention where it trains: {install(EXTRA)}",)}
-
-
-def _longest_row(train: Train) -> int:
-    """Tokens of the longest row that an update may meet."""
-    return train.max_completion_tokens + train.max_peek_tokens
-
-
-def _most_tokens(train: Train) -> int:
-    """Tokens of the largest forward pass: a row that is longer than the limit goes alone."""
-    return max(train.tokens_per_pass, _longest_row(train))
-
-
-def _activations(config: Config, layers: int, hidden: int, widest: int, width: int) -> int:
-    """One forward pass: a hidden state per layer (all of them kept without checkpointing), and one
-    layer's inside, about 4 of its widest tensors and 8 of its hidden states."""
-    train = config.train
-    tokens = _most_tokens(train)
-    inside = tokens * (4 * widest + 8 * hidden) * width
-    return tokens * hidden * layers * width + inside * (1 if train.gradient_checkpointing else layers)
 
 
 def _bytes(size: int) -> str:

@@ -1,4 +1,4 @@
-"""Who draws, and how rows are shared out over the processes that learn."""
+"""Who draws, of several processes that learn."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import pytest
 
 from agon.config import SamplerConfig
 from agon.engine.scripted import ScriptedSampler
-from agon.engine.synthetic import rollout, stream
 from agon.errors import EngineError
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir, read_bouts
+from agon.training.drawing import DrawnElsewhere, draws
 from agon.training.machines import Machines
-from agon.training.share import DrawnElsewhere, draws, rows_for_learning, share
-from agon.types import Completion, Played, Policy, Problem, Request, Rollout, Stream, UnitTests, Version
+from agon.types import Completion, Policy, Request, Stream, Version
 from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
 from tests.training.helpers.stores import Board
 
@@ -58,50 +57,6 @@ def test_a_process_that_does_not_draw_takes_publications_and_refuses_requests(tm
     with pytest.raises(EngineError, match="does not draw"):
         asyncio.run(sampler.sample(None))  # type: ignore[arg-type]
     sampler.close()
-
-
-def rows(policy: Policy, lengths: list[int], live: bool = True) -> list[Rollout]:
-    return [
-        rollout(policy, n, Tokens((1,), (7,) * (length - 1), (-1.0,) * (length - 1)), 1.0 if live else None)
-        for n, length in enumerate(lengths)
-    ]
-
-
-def tokens_of(streams: list[Stream], policy: Policy) -> list[int]:
-    return [row.completion.tokens.size for s in streams if s.policy is policy for row in s.rollouts()]
-
-
-def test_every_row_goes_to_one_process_and_all_have_about_as_many_tokens() -> None:
-    lengths = [900, 20, 30, 500, 40, 400, 10, 100, 300, 700, 60, 80]
-    played = [stream(Policy.A, [rows(Policy.A, lengths)]), stream(Policy.B, [rows(Policy.B, lengths[::-1])])]
-    parts = [share(played, rank, 3) for rank in range(3)]
-    for policy in Policy:
-        assert sorted(size for part in parts for size in tokens_of(part, policy)) == sorted(lengths)
-    totals = [sum(sum(tokens_of(part, policy)) for policy in Policy) for part in parts]
-    assert max(totals) - min(totals) <= 20
-    assert all({s.policy for s in part} == set(Policy) for part in parts), "a process knows every policy of the step"
-
-
-def test_masked_rows_cost_nothing_and_are_shared_out_too() -> None:
-    played = [stream(Policy.A, [rows(Policy.A, [500, 500], live=False), rows(Policy.A, [100, 100])])]
-    parts = [share(played, rank, 2) for rank in range(2)]
-    assert sorted(size for part in parts for size in tokens_of(part, Policy.A)) == [100, 100, 500, 500]
-    assert [sum(1 for s in part for row in s.rollouts() if row.advantage) for part in parts] == [1, 1]
-
-
-def test_what_is_sent_has_tokens_and_advantages_and_neither_texts_nor_tests() -> None:
-    (row,) = rows(Policy.A, [5])
-    row = replace(row, problem=Problem("x", "q", "a", tests=UnitTests((("in", "out"),))))
-    row = replace(row, completion=replace(row.completion, text="long"))
-    played = Played(3, Policy.A, Policy.B, (), stream(Policy.A, [[row]]), None)
-    (sent,) = rows_for_learning(played)
-    (again,) = sent.rollouts()
-    assert (again.completion.tokens, again.advantage, again.completion.version) == (
-        row.completion.tokens,
-        row.advantage,
-        row.completion.version,
-    )
-    assert (again.problem.id, again.problem.tests, again.completion.text, again.prompt.messages) == ("x", None, "", ())
 
 
 class SharedLearner(OneNumberLearner):
@@ -164,5 +119,4 @@ def test_one_process_draws_for_several_and_all_learn(tmp_path: Path) -> None:
     assert read_bouts(two).to_pylist() == read_bouts(one).to_pylist()
     assert (two.path / "steps.jsonl").read_bytes() == (one.path / "steps.jsonl").read_bytes()
     assert (two.path / "points.json").read_bytes() == (one.path / "points.json").read_bytes()
-    assert all(min(learner.rows) > 0 for learner in learners), "both had rows in every step"
-    assert [sum(step) for step in zip(*(learner.rows for learner in learners), strict=True)] == [8] * 6
+    assert [learner.rows for learner in learners] == [[8] * 6, [0] * 6], "the learner deals them out"

@@ -1,0 +1,52 @@
+"""The config.json of a base, without its weights and without torch: ours, a folder's, or the Hub's."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from agon.config import Model
+from agon.engine.build import base_path
+from agon.engine.published import TEXT
+from agon.errors import EngineError
+
+FILE = "config.json"
+
+
+def read_base_config(model: Model) -> dict[str, Any]:
+    """What a base is published with; the bases of the paper's tables are known without a network."""
+    if known := TEXT.get(model.name):
+        return known
+    try:
+        folder = Path(base_path(model))
+        file = folder / FILE if folder.is_dir() else _from_hub(model)
+        config: dict[str, Any] = json.loads(file.read_text())
+    except (OSError, ValueError, ImportError) as error:
+        raise EngineError(f"cannot read the config of {model.name}", fix="check model.name and the network") from error
+    return config
+
+
+def hub_answers(timeout: float = 5.0) -> bool:
+    """Whether the model hub can be reached; its own client retries for half a minute, with warnings."""
+    from huggingface_hub import constants
+
+    if constants.is_offline_mode():
+        return False
+    try:
+        urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=timeout)
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _from_hub(model: Model) -> Path:
+    """The file in the Hub's cache, or downloaded."""
+    from huggingface_hub import hf_hub_download
+
+    local = not hub_answers()
+    return Path(hf_hub_download(model.name, FILE, revision=model.revision, local_files_only=local))

@@ -1,0 +1,152 @@
+"""Whether a config fits on a GPU, and which keys to change when it does not.
+
+Learner and engine share the GPU of their process. An engine that sleeps has released its memory while the learner
+works, so each may take what the other leaves; one that does not sleep takes its share for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agon.config import Config
+from agon.engine.build import context_of
+from agon.engine.vllm.placement import SEQUENCES, GpuMemory, placement_of
+from agon.plan.base_shapes import Shape
+from agon.plan.footprint import (
+    CONTEXT,
+    GRAPHS,
+    EngineBytes,
+    LearnerBytes,
+    engine_bytes,
+    learner_bytes,
+    longest_row,
+    policies_of,
+    sequence_bytes,
+)
+from agon.plan.gpus import GPUS, Gpu
+
+ROUND = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Memory of one GPU, by part, and what is wrong with it."""
+
+    gpu: Gpu
+    learner: LearnerBytes
+    engine: EngineBytes | None
+    """None for a server, which has GPUs of its own."""
+    share: float
+    """Of the GPU, for the engine."""
+    sleeps: bool
+    sequence: int
+    """Cache of one sequence as long as the context."""
+    most: int
+    """Sequences that the engine draws at once, at most."""
+
+    @property
+    def taken(self) -> int:
+        """What the engine takes while it draws."""
+        return int(self.share * self.gpu.memory) if self.engine else 0
+
+    @property
+    def cache(self) -> int:
+        """What its share leaves for keys and values."""
+        return self.taken - CONTEXT - self.engine.static if self.engine else 0
+
+    @property
+    def left(self) -> int:
+        """What the engine leaves to the learner while it updates."""
+        if self.engine is None:
+            return self.gpu.memory - CONTEXT
+        return self.gpu.memory - CONTEXT - (CONTEXT + GRAPHS if self.sleeps else self.taken)
+
+    def problems(self) -> list[str]:
+        """What does not fit, one sentence each."""
+        found = []
+        if self.learner.peak > self.left:
+            found.append(f"an update needs {gib(self.learner.peak)}, and {gib(max(self.left, 0))} are left for it")
+        if self.engine and self.cache < self.sequence:
+            found.append(
+                f"the engine needs {gib(self.engine.static + CONTEXT + self.sequence)} for weights and one sequence, "
+                f"and its share is {gib(self.taken)}"
+            )
+        if self.engine and self.taken + self.learner.static + CONTEXT > self.gpu.memory:
+            found.append(f"engine and learner hold {gib(self.taken + self.learner.static + CONTEXT)} while it draws")
+        return found
+
+    def in_flight(self, bytes_each: int) -> int:
+        """Completions that are drawn at once, each with so much cache."""
+        return max(min(self.most, self.cache // bytes_each), 0)
+
+
+def fit(config: Config, shape: Shape, gpu: Gpu) -> Fit:
+    """Lay a config out on one GPU."""
+    learner = learner_bytes(shape, config.model, config.train, policies_of(config))
+    engine = None if has_server(config) else engine_bytes(shape, config.model, config.sampler.max_loras)
+    # when an engine starts, the optimizer's state does not exist yet
+    left = GpuMemory(gpu.memory - learner.base - learner.adapters - CONTEXT, gpu.memory)
+    placed = placement_of(config.sampler, left)
+    sequence = sequence_bytes(shape, config, context_of(config))
+    most = int(config.sampler.options.get("max_num_seqs", SEQUENCES))
+    return Fit(gpu, learner, engine, placed.memory, placed.sleeps and engine is not None, sequence, most)
+
+
+def has_server(config: Config) -> bool:
+    """Whether completions come from servers, on GPUs that are not the learner's."""
+    return bool(config.sampler.urls)
+
+
+def changes(config: Config, shape: Shape, gpu: Gpu) -> list[str]:
+    """The first list of `key=value` that makes a config fit; empty if none does."""
+    for keys, candidate in _candidates(config):
+        if not fit(candidate, shape, gpu).problems():
+            return keys
+    return []
+
+
+def smallest(config: Config, shape: Shape) -> str | None:
+    """The name of the smallest GPU in the table that a config fits on."""
+    fitting = [(gpu.gib, name) for name, gpu in GPUS.items() if not fit(config, shape, gpu).problems()]
+    return min(fitting)[1] if fitting else None
+
+
+def _candidates(config: Config) -> Iterator[tuple[list[str], Config]]:
+    """Configs that need less, the least change first: what costs time, then what changes the run."""
+    keys: list[str] = []
+    for key, value in _cheaper(config):
+        config = with_value(config, key, value)
+        keys.append(f"{key}={value}".replace("None", "null").replace("True", "true"))
+        yield keys, config
+    keys = [key for key in keys if "tokens_per_pass" not in key]
+    while (cap := config.train.max_completion_tokens - ROUND) >= ROUND:
+        shorter = dict.fromkeys(("train.max_completion_tokens", "eval.max_completion_tokens"), cap)
+        shorter["train.tokens_per_pass"] = cap + config.train.max_peek_tokens
+        for key, value in shorter.items():
+            config = with_value(config, key, value)
+        yield [*keys, *(f"{key}={value}" for key, value in shorter.items())], config
+
+
+def _cheaper(config: Config) -> Iterator[tuple[str, object]]:
+    """Changes that cost time, and then precision."""
+    if config.sampler.sleep is False and not has_server(config):
+        yield "sampler.sleep", True
+    if config.sampler.gpu_memory_utilization is not None:
+        yield "sampler.gpu_memory_utilization", None
+    if not config.train.gradient_checkpointing:
+        yield "train.gradient_checkpointing", True
+    if config.train.tokens_per_pass > longest_row(config.train):
+        yield "train.tokens_per_pass", longest_row(config.train)
+    if config.model.dtype == "float32":
+        yield "model.dtype", "bfloat16"
+
+
+def with_value(config: Config, key: str, value: object) -> Config:
+    """The config with one key of a section changed."""
+    section, field = key.split(".")
+    return config.model_copy(update={section: getattr(config, section).model_copy(update={field: value})})
+
+
+def gib(size: float) -> str:
+    return f"{size / 2**30:,.1f} GiB"

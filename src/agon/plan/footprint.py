@@ -1,0 +1,182 @@
+"""Bytes of a learner and of an engine, by part, from the shape of the base and the config.
+
+The learner's activations are counted from what its layers save for the backward pass: `evidence/learner_shape.py` runs
+every base of the paper on fake tensors and compares. What a GPU adds to both is an assumption with a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agon.config import Config, Model, Train
+from agon.engine.vllm.local import RANKS
+from agon.engine.vllm.placement import BATCHED, SEQUENCES
+from agon.plan.base_shapes import Layer, Shape
+from agon.plan.gpus import GIB
+
+TILE = 4096 * 32_768
+"""Logits that TRL's fused head computes at once: tokens x vocabulary."""
+CONTEXT = GIB // 2
+"""Assumption: what CUDA and its libraries take in a process before any tensor."""
+GRAPHS = GIB // 2
+"""Assumption: what vLLM's CUDA graphs take."""
+SPARE = 0.1
+"""Assumption: share of the activations that the allocator loses between blocks of different sizes."""
+LARGEST_HEAD = 256
+"""The largest head that flash attention has kernels for."""
+CHUNK = 64
+"""Tokens that the kernels of linear attention compute at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerBytes:
+    """What a learner holds; activations are those of its largest forward and backward pass."""
+
+    base: int
+    adapters: int
+    gradients: int
+    adam: int
+    kept: int
+    """Activations between layers; with checkpointing, all that is kept for the backward pass."""
+    layer: int
+    """What one layer saves while its backward pass runs; without checkpointing, all layers together."""
+    gradients_inside: int
+    """Gradients of activations inside a layer, and the float32 ones of the head."""
+    head: int
+    """A tile of logits, and gradients of the hidden states that were scored."""
+
+    @property
+    def static(self) -> int:
+        """What stays between passes."""
+        return self.base + self.adapters + self.gradients + self.adam
+
+    @property
+    def saved(self) -> int:
+        """Tensors saved for the backward pass, at their peak."""
+        return self.kept + self.layer
+
+    @property
+    def activations(self) -> int:
+        """The largest pass: inside a layer, or at the head."""
+        return int((self.kept + max(self.layer + self.gradients_inside, self.head)) * (1 + SPARE))
+
+    @property
+    def peak(self) -> int:
+        return self.static + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class EngineBytes:
+    """What an engine holds besides its cache."""
+
+    weights: int
+    slots: int
+    """Room for the adapters that are live."""
+    workspace: int
+    """Activations of its largest batch, logits of its sequences, CUDA graphs."""
+
+    @property
+    def static(self) -> int:
+        return self.weights + self.slots + self.workspace
+
+
+def learner_bytes(shape: Shape, model: Model, train: Train, policies: int) -> LearnerBytes:
+    """The learner at its largest pass: `tokens_per_pass` tokens, or one row that is longer."""
+    width, tokens = width_of(model), most_tokens(train)
+    adapter = 4 * shape.adapter_parameters(model.lora)
+    inside = [saved_per_token(layer, shape.hidden, model.lora.rank, width) for layer in shape.layers]
+    return LearnerBytes(
+        base=width * shape.parameters,
+        adapters=2 * adapter,
+        gradients=policies * adapter,
+        adam=2 * policies * adapter,
+        kept=tokens * kept_per_token(shape, width),
+        layer=tokens * (max(inside) if train.gradient_checkpointing else sum(inside)),
+        gradients_inside=tokens * max(gradients_per_token(layer, shape.hidden, width) for layer in shape.layers),
+        head=width * TILE + tokens * shape.hidden * (4 + 2 * width),
+    )
+
+
+def kept_per_token(shape: Shape, width: int) -> int:
+    """A hidden state before every layer and at the head; the last norm, in float32; of Gemma 4 every layer's own
+    input, and its norm."""
+    own = sum(layer.per_layer for layer in shape.layers)
+    return width * (shape.hidden * (len(shape.layers) + 1) + own) + 4 * (shape.hidden + own)
+
+
+def saved_per_token(layer: Layer, hidden: int, rank: int, width: int) -> int:
+    """Bytes that a layer saves for the backward pass, by token. Norms work in float32; a frozen map saves nothing."""
+    norms = 4 * hidden * layer.norms
+    inputs = width * hidden * (3 if layer.per_layer else 2)
+    own_input = width * 4 * layer.per_layer
+    adapters = width * rank * len(layer.linears)
+    mlp = width * 4 * layer.intermediate
+    mixer = _delta_net(layer, width) if layer.kind == "linear" else _attention(layer, width)
+    return norms + inputs + own_input + adapters + mlp + mixer
+
+
+def _attention(layer: Layer, width: int) -> int:
+    """Norms of heads, queries, keys and values as the kernel gets them, its output, and the rows joined again."""
+    normed = 4 * (layer.queries + layer.keys * layer.own_keys * (1 if layer.window is None else 2))
+    keys = 2 * (layer.queries if expands_keys(layer) else layer.keys)
+    output = layer.queries * (4 if layer.gated else 2)
+    return normed + width * (layer.queries + keys + output) + 4 * layer.heads
+
+
+def _delta_net(layer: Layer, width: int) -> int:
+    """The convolution's input and output, what the kernel saves, and a gated norm in float32."""
+    mixed = 2 * layer.keys + layer.queries
+    kernel = width * (mixed + CHUNK * layer.heads) + 16 * layer.heads
+    return width * 2 * mixed + kernel + 16 * layer.queries + width * 2 * layer.queries
+
+
+def expands_keys(layer: Layer) -> bool:
+    """Whether keys are copied for every head of queries: kernels that share them have no mask, and end at a size."""
+    return layer.window is not None or layer.head_size > LARGEST_HEAD
+
+
+def gradients_per_token(layer: Layer, hidden: int, width: int) -> int:
+    """Gradients of activations that live together in the MLP's backward pass, where most is alive."""
+    return width * (3 * layer.intermediate + 2 * hidden)
+
+
+def engine_bytes(shape: Shape, model: Model, max_loras: int) -> EngineBytes:
+    """An engine that holds the text model once and its adapters in slots."""
+    width = width_of(model)
+    rank = next(size for size in RANKS if size >= model.lora.rank)
+    slots = max_loras * rank * width * sum(linear.inputs + linear.outputs for linear in shape.linears())
+    widest = max(2 * layer.intermediate + layer.queries + 2 * layer.keys for layer in shape.layers)
+    batch = BATCHED * width * (2 * widest + 4 * shape.hidden)
+    logits = 3 * 4 * SEQUENCES * shape.vocabulary
+    return EngineBytes(width * shape.text_parameters, slots, batch + logits + GRAPHS)
+
+
+def sequence_bytes(shape: Shape, config: Config, tokens: int) -> int:
+    """Cache that one sequence takes: keys and values of all its tokens, of a window, or a state."""
+    eight_bits = str(config.sampler.options.get("kv_cache_dtype", "")).startswith("fp8")
+    width = 1 if eight_bits else width_of(config.model)
+    cached = sum(2 * layer.keys * min(tokens, layer.window or tokens) for layer in shape.layers if caches(layer))
+    return width * cached + 4 * sum(layer.state for layer in shape.layers)
+
+
+def caches(layer: Layer) -> bool:
+    return layer.own_keys and layer.kind != "linear"
+
+
+def width_of(model: Model) -> int:
+    """Bytes of a number in the base."""
+    return 2 if model.dtype == "bfloat16" else 4
+
+
+def longest_row(train: Train) -> int:
+    """Tokens of the longest row that an update may meet."""
+    return train.max_completion_tokens + train.max_peek_tokens
+
+
+def most_tokens(train: Train) -> int:
+    """Tokens of the largest forward pass: a row that is longer than the limit goes alone."""
+    return max(train.tokens_per_pass, longest_row(train))
+
+
+def policies_of(config: Config) -> int:
+    return 2 if config.game.opponent == "rival" else 1

@@ -1,0 +1,76 @@
+"""A plan on named hardware: what is printed, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from agon.errors import InputError
+from agon.plan.gpus import Hardware, find_gpu
+from agon.plan.hardware import HardwarePlan, plan_on
+
+from .helpers import recipe
+
+
+def planned(*overrides: str, gpu: str = "h100", gpus: int = 1, price: float | None = None) -> HardwarePlan:
+    return plan_on(recipe(*overrides), Hardware(find_gpu(gpu), gpus, price))
+
+
+def rows(plan: HardwarePlan, title: str) -> dict[str, object]:
+    (section,) = (section for section in plan.sections if section.title.startswith(title))
+    return section.as_dict()
+
+
+def hours(plan: HardwarePlan) -> float:
+    return float(str(rows(plan, "time")["run"]).split()[0].replace(",", ""))
+
+
+def test_the_recipe_fits_on_common_gpus() -> None:
+    for gpu in ("24", "48", "80"):
+        plan = planned(gpu=gpu)
+        assert plan.refusal is None
+        assert rows(plan, "memory")["fits"] == "yes"
+
+
+def test_what_does_not_fit_is_refused_with_what_to_change() -> None:
+    plan = planned("train.tokens_per_pass=400000", gpu="24")
+    assert plan.refusal is not None
+    assert plan.refusal.exit_code == 1
+    assert plan.refusal.fix.startswith("set train.tokens_per_pass=17048")
+    assert rows(plan, "memory")["fits"] == "no"
+    assert not any(section.title.startswith("time") for section in plan.sections)
+
+
+def test_a_base_that_is_too_large_is_answered_with_a_gpu() -> None:
+    refusal = planned("model.name=google/gemma-4-E4B-it", gpu="24").refusal
+    assert refusal is not None
+    assert refusal.fix == "use --gpu a100-40"
+
+
+def test_more_gpus_take_fewer_hours_and_cost_more() -> None:
+    one, eight = planned(price=2.0), planned(gpus=8, price=2.0)
+    assert hours(one) / 8 < hours(eight) < hours(one)
+    costs = [float(str(rows(plan, "time")["cost"])[1:].replace(",", "")) for plan in (one, eight)]
+    assert costs == pytest.approx([2.0 * hours(one), 16.0 * hours(eight)], rel=0.02)
+    assert costs[1] > costs[0]
+
+
+def test_no_price_no_cost() -> None:
+    assert "cost" not in rows(planned(), "time")
+
+
+def test_a_size_alone_has_no_time() -> None:
+    assert rows(planned(gpu="96"), "time") == {"not known": "name the GPU and not only its size, such as --gpu h100"}
+
+
+def test_one_stage_has_a_shorter_chain() -> None:
+    assert rows(planned(), "drawing")["longest chain"] == "30,000 tokens, draft + challenge, at most"
+    assert rows(planned("arm=grpo"), "drawing")["longest chain"] == "15,000 tokens"
+
+
+def test_a_plan_for_an_engine_on_a_cpu_is_refused() -> None:
+    with pytest.raises(InputError, match="plans for engine vllm"):
+        planned("sampler.engine=hf")
+
+
+def test_fewer_evaluation_points_take_less_time() -> None:
+    assert hours(planned("eval.points=0")) < hours(planned()) < hours(planned("eval.against_first=always"))

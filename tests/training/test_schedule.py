@@ -1,0 +1,29 @@
+"""When a run evaluates, and against what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agon.config import load_config
+from agon.training.schedule import Schedule
+
+RECIPE = Path(__file__).resolve().parents[2] / "configs" / "paper" / "main" / "agon.yaml"
+
+
+def schedule(*overrides: str) -> Schedule:
+    return Schedule.of(load_config(RECIPE, overrides), problems=3000)
+
+
+@pytest.mark.parametrize(
+    ("when", "points"), [("end", {375}), ("never", set()), ("always", {62, 125, 188, 250, 312, 375})]
+)
+def test_first_versions_are_met_where_the_config_says(when: str, points: set[int]) -> None:
+    made = schedule(f"eval.against_first={when}")
+    assert {done for done in made.points if made.meets_first(done)} == points
+
+
+def test_a_shorter_run_ends_earlier() -> None:
+    made = schedule("train.max_steps=30")
+    assert {done for done in made.points if made.meets_first(done)} == {30}
