@@ -41,7 +41,7 @@ def read_adapter(folder: Path) -> float:
 
 
 class FakeEngine:
-    """Draws `length(draw)` tokens, `pace` seconds each while few rows are drawn; dies and hangs as it is told."""
+    """Draws `length(draw)` tokens, `pace` seconds each while few rows are drawn; dies and hangs on request."""
 
     def __init__(self, length: Callable[[Draw], int], *, pace: float) -> None:
         self.context, self._length, self._pace = 1 << 20, length, pace
