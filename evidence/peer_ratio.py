@@ -33,13 +33,16 @@ from _coin import is_right
 from _learner_steps import TARGETS, word_tokenizer
 from _lib import arguments, ratio_interval, verdict
 from agon.config import Config
+from agon.data import splits
 from agon.engine.protocol import Draw
+from agon.engine.synthetic import random_base
+from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.game.prompts import draft_prompt
 from agon.training import run as training_run
 from agon.training.loop import Training
 from agon.training.machines import Machines
-from agon.types import Policy, Problem, Sampling, Version
+from agon.types import Policy, Sampling, Version
 
 AIM = 1.0
 RANK, PATIENCE = 8, 900.0
@@ -132,7 +135,7 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
     ours, theirs, turns = Times(), Times(), Turns()
     with tempfile.TemporaryDirectory(prefix="agon-peer-") as scratch, ThreadPoolExecutor(1) as pool:
         root = Path(scratch)
-        base = _engine.random_checkpoint(root / "base", **sizes)
+        base = random_base_with_our_tokenizer(root / "base", sizes)
         stock: list[Future[None]] = []
 
         def build(config: Config, total: int) -> Machines:
@@ -148,6 +151,14 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
             training_run.train(config_of(base, work), out=root / "runs", show="nothing")
         stock[0].result()
     return ours, theirs
+
+
+def random_base_with_our_tokenizer(folder: Path, sizes: dict[str, Any]) -> Path:
+    """Random weights, large enough that every adapter shows, behind a tokenizer to which our prompts are short."""
+    tokenizer = load_tokenizer(tiny_base())
+    settings = {"max_position_embeddings": 2048, "initializer_range": 0.15, **token_settings(tokenizer), **sizes}
+    save(folder, random_base("qwen3", **settings), tokenizer)
+    return folder
 
 
 def watched(times: Times, after: Callable[[], None]) -> list[Any]:
@@ -184,7 +195,7 @@ def watched(times: Times, after: Callable[[], None]) -> list[Any]:
 
 def config_of(base: Path, work: Work) -> Config:
     problems = work.problems * work.total
-    source = {"preset": "tabletop", "options": {"family": "chain", "difficulty": 1}}
+    source = {"preset": "tabletop", "options": {"family": "chain", "difficulty": 5}}
     raw = {
         "arm": "grpo",
         "model": {"name": str(base), "dtype": "float32", "lora": {"rank": RANK, "alpha": 2 * RANK}},
@@ -219,7 +230,9 @@ class Stock:
 
     def __init__(self, base: Path, work: Work, machines: Machines, folder: Path, times: Times) -> None:
         assert isinstance(machines.sampler, VLLMSampler)
-        self.work, self.sampler, self.renderer = work, machines.sampler, machines.renderer
+        self.work, self.sampler = work, machines.sampler
+        problems = splits(config_of(base, work).data).train
+        self.prompts = [machines.renderer.render(draft_prompt(problem)).ids for problem in problems]
         self.folder, self.times, self.count = folder, times, 0
         self.version: Version | None = None
         self.trainer = self._trainer(base)
@@ -234,7 +247,7 @@ class Stock:
         from transformers import AutoModelForCausalLM
         from trl import GRPOConfig, GRPOTrainer
 
-        work, width = self.work, 96
+        work, width = self.work, max(map(len, self.prompts))
         rows = work.problems * work.group
         fitting = [n for n in range(1, rows + 1) if rows % n == 0 and n * (work.tokens + width) <= work.per_pass]
         batch = max([1, *fitting])
@@ -260,7 +273,7 @@ class Stock:
         return GRPOTrainer(
             model=model,
             args=config,
-            train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(work.problems * work.total)]}),
+            train_dataset=Dataset.from_dict({"prompt": [str(n) for n in range(len(self.prompts))]}),
             processing_class=word_tokenizer(model.config.vocab_size),
             peft_config=LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=TARGETS, task_type="CAUSAL_LM"),
             reward_funcs=reward,
@@ -281,7 +294,7 @@ class Stock:
 
     def _roll_out(self, prompts: list[str], trainer: Any) -> dict[str, Any]:
         assert self.version is not None
-        ids = [self.renderer.render(draft_prompt(problem(int(prompt)))).ids for prompt in prompts]
+        ids = [self.prompts[int(prompt)] for prompt in prompts]
         sampling = Sampling(1.0, 1.0, self.work.tokens)
         draws = [Draw(each, self.version, 1000 * self.count + n, sampling) for n, each in enumerate(ids)]
         began = time.perf_counter()
@@ -292,11 +305,6 @@ class Stock:
             "completion_ids": [list(result.ids) for result in drawn],
             "logprobs": [list(result.logprobs) for result in drawn],
         }
-
-
-def problem(number: int) -> Problem:
-    """A problem as long as those of ours."""
-    return Problem(id=str(number), question=f"a) 3 + {number % 9} = ?\nb) a * 2 = ?\nWhat is b?", answer="1")
 
 
 def reward(completion_ids: list[list[int]], **columns: Any) -> list[float]:

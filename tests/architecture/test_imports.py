@@ -25,7 +25,7 @@ FLOORS = (
     {"formatting", "engine"},
     {"eval"},
     {"training", "report", "deploy"},
-    {"matrix"},
+    {"matrix", "plan"},
     {"cli"},
     {"__main__"},
 )

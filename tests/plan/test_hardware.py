@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from agon.errors import InputError
-from agon.plan.gpus import Hardware, find_gpu
+from agon.plan.gpus import Node, find_gpu
 from agon.plan.hardware import HardwarePlan, plan_on
 
 from .helpers import recipe
 
 
 def planned(*overrides: str, gpu: str = "h100", gpus: int = 1, price: float | None = None) -> HardwarePlan:
-    return plan_on(recipe(*overrides), Hardware(find_gpu(gpu), gpus, price))
+    return plan_on(recipe(*overrides), Node(find_gpu(gpu), gpus, price))
 
 
 def rows(plan: HardwarePlan, title: str) -> dict[str, object]:

@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
     hardware = hardware_of(args.gpu, args.gpus, args.price)
     say_waiting(f"planning {args.config}")
-    from agon.plan.budget import plan  # after the config is known to be valid: a mistake is reported sooner
+    from agon.plan.estimate import plan  # after the config is known to be valid: a mistake is reported sooner
 
     sections, refusal = plan(config), None
     if hardware:

@@ -31,7 +31,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Hardware:
+class Node:
     """What a run would have: so many GPUs of one kind on one node, at a price in dollars per GPU and hour."""
 
     gpu: Gpu
@@ -70,7 +70,7 @@ def find_gpu(name: str) -> Gpu:
     )
 
 
-def hardware_of(gpu: str | None, gpus: int = 1, price: float | None = None) -> Hardware | None:
+def hardware_of(gpu: str | None, gpus: int = 1, price: float | None = None) -> Node | None:
     """Hardware as the command line names it; None if it names none."""
     if gpus < 1:
         raise InputError("--gpus must be at least 1", fix="leave --gpus out for one GPU")
@@ -79,7 +79,7 @@ def hardware_of(gpu: str | None, gpus: int = 1, price: float | None = None) -> H
             "--price must be a number of dollars", fix="write dollars per GPU and hour, such as --price 2.5"
         )
     if gpu is not None:
-        return Hardware(find_gpu(gpu), gpus, price)
+        return Node(find_gpu(gpu), gpus, price)
     if gpus > 1 or price is not None:
         raise InputError("--gpus and --price need --gpu", fix="name the GPU, such as --gpu h100")
     return None

@@ -10,10 +10,10 @@ from agon.engine.vllm.placement import MARGIN, SEQUENCES
 from agon.errors import EngineError, InputError
 from agon.formatting import duration
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.budget import count, points_of, total_steps
+from agon.plan.estimate import count, points_of, total_steps
 from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
 from agon.plan.footprint import CONTEXT, SPARE, sequence_bytes
-from agon.plan.gpus import Gpu, Hardware
+from agon.plan.gpus import Gpu, Node
 from agon.plan.section import Cell, Counts, Section
 from agon.plan.step_time import Assumptions, Bouts, Speed, StepSeconds, bouts_of
 
@@ -39,7 +39,7 @@ class HardwarePlan:
     refusal: EngineError | None
 
 
-def plan_on(config: Config, hardware: Hardware, assumed: Assumptions | None = None) -> HardwarePlan:
+def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) -> HardwarePlan:
     """Lay a config out on hardware and estimate its time; nothing is loaded or downloaded."""
     if config.sampler.engine != "vllm":
         raise InputError(
@@ -100,7 +100,7 @@ def in_flight(laid: Fit, shape: Shape, config: Config, assumed: Assumptions) -> 
     return max(laid.in_flight(sequence_bytes(shape, config, length)), 1)
 
 
-def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Hardware, assumed: Assumptions) -> Section:
+def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Node, assumed: Assumptions) -> Section:
     game, cap = config.rules(), config.train.max_completion_tokens
     per_step = step_bouts(config, assumed).completions
     stages = 2 if game.two_stages else 1
@@ -124,7 +124,7 @@ def step_bouts(config: Config, assumed: Assumptions) -> Bouts:
     return bouts_of(drafts, game.two_stages, train.max_completion_tokens, assumed)
 
 
-def hours(config: Config, shape: Shape, hardware: Hardware, slots: int, assumed: Assumptions) -> Hours | None:
+def hours(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Assumptions) -> Hours | None:
     """Seconds by part; None for a GPU of which only the memory is known."""
     speed = Speed.of(shape, config, hardware.gpu, assumed)
     if speed is None:
@@ -144,7 +144,7 @@ def hours(config: Config, shape: Shape, hardware: Hardware, slots: int, assumed:
     return Hours(step, point, points, run)
 
 
-def _points(config: Config, counts: Counts, speed: Speed, hardware: Hardware, slots: int) -> tuple[int, float]:
+def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots: int) -> tuple[int, float]:
     """How many evaluation points there are, and their seconds together."""
     points, total = points_of(config, counts)
     if not points or not total:
@@ -155,7 +155,7 @@ def _points(config: Config, counts: Counts, speed: Speed, hardware: Hardware, sl
     return points, points * speed.draw(bouts.share(hardware.gpus), slots)
 
 
-def _time(config: Config, shape: Shape, hardware: Hardware, slots: int, assumed: Assumptions) -> list[Section]:
+def _time(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Assumptions) -> list[Section]:
     found = hours(config, shape, hardware, slots, assumed)
     gpus = f"{hardware.gpus} x {hardware.gpu.name}"
     if found is None:

@@ -12,7 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agon.engine.synthetic import rollout, stream
-from agon.engine.trl.batch import BatchRow, GatherRows, deal, micro_batches, played, policy_batches, rows_of, tensors
+from agon.engine.trl.batch import (
+    BatchRow,
+    GatherRows,
+    deal,
+    micro_batches,
+    policy_batches,
+    portion_of,
+    rows_of,
+    tensors,
+)
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Policy, Stream
@@ -22,7 +31,7 @@ from .helpers import masked, rows
 
 def beside(*others: Sequence[Stream]) -> GatherRows:
     """Other processes, with ranks after ours, that played these streams."""
-    theirs = [{policy: played(rows) for policy, rows in rows_of(streams).items()} for streams in others]
+    theirs = [{policy: portion_of(rows) for policy, rows in rows_of(streams).items()} for streams in others]
     return lambda mine: [mine, *theirs]
 
 
@@ -85,7 +94,8 @@ def test_a_policy_that_only_another_process_played_is_counted_here() -> None:
 def test_rows_are_dealt_by_tokens_once_each(lengths: list[tuple[Policy, list[int]]]) -> None:
     """No process has more than the others but for one row: the greedy bound."""
     everyone = [
-        {p: played(rows_of(group(p, *(sizes if p is policy else ())))[p]) for p in Policy} for policy, sizes in lengths
+        {p: portion_of(rows_of(group(p, *(sizes if p is policy else ())))[p]) for p in Policy}
+        for policy, sizes in lengths
     ]
     hands = deal(everyone)
     dealt = [(policy, id(r)) for hand in hands for policy in Policy for r in hand[policy]]

@@ -64,14 +64,14 @@ class PolicyBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class Portion:
     """What a process played for one policy: all rows counted, live ones whole."""
 
     rows: int
     live: list[BatchRow]
 
 
-Portions = dict[Policy, Played]
+Portions = dict[Policy, Portion]
 GatherRows = Callable[[Portions], list[Portions]]
 """Takes what this process played, returns what each process played, in the order of their ranks."""
 
@@ -85,7 +85,7 @@ def policy_batches(
     streams: Iterable[Stream], limit: int, gather: GatherRows = alone_here, rank: int = 0
 ) -> list[PolicyBatch]:
     """Merge streams by policy, deal live rows to processes, and cut this one's into parts of at most `limit` tokens."""
-    everyone = gather({policy: played(rows) for policy, rows in rows_of(streams).items()})
+    everyone = gather({policy: portion_of(rows) for policy, rows in rows_of(streams).items()})
     mine = deal(everyone)[rank]
     batches = []
     for policy in Policy:
@@ -99,8 +99,8 @@ def policy_batches(
     return batches
 
 
-def played(rows: Sequence[BatchRow]) -> Played:
-    return Played(len(rows), [row for row in rows if row.advantage is not None])
+def portion_of(rows: Sequence[BatchRow]) -> Portion:
+    return Portion(len(rows), [row for row in rows if row.advantage is not None])
 
 
 def deal(everyone: Sequence[Portions]) -> list[dict[Policy, list[BatchRow]]]:
