@@ -27,7 +27,7 @@ SMALL = [
     *("game.group_size=2", "eval.points=1", "save.every=4"),
 ]
 STOP_AT = (4, 10)
-"""Steps after which the job is told to stop."""
+"""Steps after which the job gets the signal."""
 LIMIT = 900.0
 SETTINGS = """ClusterName=agon
 SlurmctldHost={host}
@@ -85,7 +85,7 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def told(words: list[str], environment: dict[str, str]) -> str:
+def output_of(words: list[str], environment: dict[str, str]) -> str:
     return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -93,8 +93,8 @@ def submit(out: Path, environment: dict[str, str]) -> str:
     """Print the job file and submit it; the number of the job."""
     words = [str(CONFIG), *SMALL, "--to", "slurm", "--gpus", "0", "--name", "run", "--out", str(out)]
     file = out / "job.sh"
-    file.write_text(told([sys.executable, "-m", "agon", "launch", *words], environment))
-    return told(["sbatch", "--parsable", str(file)], environment)
+    file.write_text(output_of([sys.executable, "-m", "agon", "launch", *words], environment))
+    return output_of(["sbatch", "--parsable", str(file)], environment)
 
 
 def steps_done(run: Path) -> int:
@@ -106,24 +106,26 @@ def follow(job: str, run: Path, environment: dict[str, str]) -> int:
     """Stop the job at some steps and wait for its end; how often it was requeued."""
     stops, deadline = list(STOP_AT), time.monotonic() + LIMIT
     while time.monotonic() < deadline:
-        shown = told(["scontrol", "show", "job", job], environment)
+        shown = output_of(["scontrol", "show", "job", job], environment)
         facts = dict(word.split("=", 1) for word in shown.split() if "=" in word)
         if facts["JobState"] in ("COMPLETED", "FAILED", "CANCELLED", "NODE_FAIL"):
             print(f"job {job}: {facts['JobState']}, {facts['Restarts']} restarts", flush=True)
             return int(facts["Restarts"]) if facts["JobState"] == "COMPLETED" else -1
         if facts["JobState"] == "RUNNING" and stops and steps_done(run) >= stops[0]:
             print(f"stopped after {steps_done(run)} steps", flush=True)
-            told(["scancel", "--batch", "--signal=TERM", job], environment)
+            output_of(["scancel", "--batch", "--signal=TERM", job], environment)
             stops.pop(0)
             wait_until_not_running(job, environment, deadline)
         elif facts["JobState"] == "PENDING" and facts["Reason"] == "BeginTime":
-            told(["scontrol", "update", f"JobId={job}", "StartTime=now"], environment)  # Slurm waits two minutes
+            output_of(["scontrol", "update", f"JobId={job}", "StartTime=now"], environment)  # Slurm waits two minutes
         time.sleep(0.5)
     return -1
 
 
 def wait_until_not_running(job: str, environment: dict[str, str], deadline: float) -> None:
-    while "JobState=RUNNING" in told(["scontrol", "show", "job", job], environment) and time.monotonic() < deadline:
+    while (
+        "JobState=RUNNING" in output_of(["scontrol", "show", "job", job], environment) and time.monotonic() < deadline
+    ):
         time.sleep(0.2)
 
 

@@ -13,19 +13,21 @@ import yaml
 from agon.cli import main
 from agon.config import load_config
 from agon.errors import InputError
-from agon.launch.job import Job
-from agon.launch.kubernetes import Place, kubernetes_job
-from agon.launch.slurm import slurm_job
+from agon.launch.job import ClusterJob
+from agon.launch.kubernetes_file import PodPlace, kubernetes_job
+from agon.launch.slurm_file import slurm_job
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "paper" / "main" / "agon.yaml"
-PLACE = Place("registry/agon:1", "claim")
+PLACE = PodPlace("registry/agon:1", "claim")
 
 
-def job(nodes: int = 1, gpus: int = 8, learners: int = 1, network: str | None = "10.0.0.0/8") -> Job:
-    return Job("my-run-0.6b", str(CONFIG), ("train.seed=3",), PurePosixPath("runs"), nodes, gpus, learners, network)
+def job(nodes: int = 1, gpus: int = 8, learners: int = 1, network: str | None = "10.0.0.0/8") -> ClusterJob:
+    return ClusterJob(
+        "my-run-0.6b", str(CONFIG), ("train.seed=3",), PurePosixPath("runs"), nodes, gpus, learners, network
+    )
 
 
-def manifests(made: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+def manifests(made: ClusterJob) -> tuple[dict[str, Any], dict[str, Any]]:
     config, run = yaml.safe_load_all(kubernetes_job(made, PLACE, load_config(CONFIG, ["train.seed=3"])))
     return config, run
 
@@ -49,7 +51,7 @@ def test_bash_can_read_the_slurm_file(nodes: int, tmp_path: Path) -> None:
         subprocess.run(["shellcheck", "-"], input=text, text=True, check=True)
 
 
-def test_a_job_that_is_told_to_stop_waits_for_its_run_and_is_requeued(tmp_path: Path) -> None:
+def test_a_job_that_is_stopped_waits_for_its_run_and_is_requeued(tmp_path: Path) -> None:
     """The file itself, with a run that takes a moment to save and a scontrol that writes what it is asked."""
     for name, body in (
         ("agon", 'trap "sleep 0.3; echo saved >> log; exit 143" TERM; echo up >> log; while :; do sleep 0.05; done'),

@@ -12,7 +12,7 @@ from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.config import Config
-    from agon.launch.job import Job
+    from agon.launch.job import ClusterJob
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?")
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check the config, then print the file."""
     from agon.config import load_config
-    from agon.launch.job import Job
+    from agon.launch.job import ClusterJob
     from agon.training.run import default_name
 
     config = load_config(args.config, args.overrides)
@@ -44,21 +44,21 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{name} cannot be the name of a job", fix=fix)
     learners = args.learners or (max(args.gpus, 1) if args.nodes == 1 else 1)
     made = args.config, tuple(args.overrides), PurePosixPath(args.out), args.nodes, args.gpus, learners, args.network
-    job = Job(name, *made)
+    job = ClusterJob(name, *made)
     print(_slurm(job) if args.to == "slurm" else _kubernetes(job, args, config), end="")
     return 0
 
 
-def _slurm(job: Job) -> str:
-    from agon.launch.slurm import slurm_job
+def _slurm(job: ClusterJob) -> str:
+    from agon.launch.slurm_file import slurm_job
 
     return slurm_job(job, Path.cwd())
 
 
-def _kubernetes(job: Job, args: argparse.Namespace, config: Config) -> str:
-    from agon.launch.kubernetes import Place, kubernetes_job
+def _kubernetes(job: ClusterJob, args: argparse.Namespace, config: Config) -> str:
+    from agon.launch.kubernetes_file import PodPlace, kubernetes_job
 
     if not (args.image and args.claim):
         fix = "add --image IMAGE, with Agon in it (docker/), and --claim NAME, the volume that keeps the runs"
         raise InputError("Kubernetes needs an image and a claim", fix=fix)
-    return kubernetes_job(job, Place(args.image, args.claim, args.namespace), config)
+    return kubernetes_job(job, PodPlace(args.image, args.claim, args.namespace), config)

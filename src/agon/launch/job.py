@@ -10,7 +10,7 @@ from agon.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ClusterJob:
     """One run. The same command starts it and continues it, so a job that is stopped can be put back in the queue."""
 
     name: str

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from agon.launch.slurm import AGAIN, REQUEUE
+from agon.launch.slurm_file import AGAIN, REQUEUE
 from agon.matrix.cells import MatrixCell
 
 SCRIPT = """#!/bin/bash

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from agon.launch.job import Job
+from agon.launch.job import ClusterJob
 
 NOTICE = 300
 """Seconds before the time limit at which Slurm sends SIGTERM: the step that is under way is given up, and saved."""
@@ -51,7 +51,7 @@ ADDRESS = "ADDRESS-OF-RAY"
 """Stands for the address until the job runs."""
 
 
-def slurm_job(job: Job, here: Path) -> str:
+def slurm_job(job: ClusterJob, here: Path) -> str:
     """The batch script of a run that is started in the folder `here`."""
     log = shlex.quote(str(job.out / f"{job.name}.slurm.log"))
     gpus = f"#SBATCH --gpus-per-node={job.gpus}\n" if job.gpus else ""

@@ -12,7 +12,7 @@ import yaml
 from agon.config import Config, resolved
 from agon.config.read import with_paths
 from agon.errors import InputError
-from agon.launch.job import Job
+from agon.launch.job import ClusterJob
 
 Manifest = dict[str, Any]
 RUNS = PurePosixPath("/runs")
@@ -37,7 +37,7 @@ _Dumper.add_representer(_Block, lambda dumper, text: dumper.represent_scalar("ta
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PodPlace:
     """What a cluster has for the run."""
 
     image: str
@@ -46,7 +46,7 @@ class Place:
     namespace: str = "default"
 
 
-def kubernetes_job(job: Job, place: Place, config: Config) -> str:
+def kubernetes_job(job: ClusterJob, place: PodPlace, config: Config) -> str:
     """The manifests as YAML. The whole config is in them, overrides included, so nothing else is needed from here."""
     if local := paths_in(config):
         fix = "name data sets and bases on the Hub, or put them into the image and run `agon launch --to k8s` there"
@@ -69,26 +69,26 @@ def paths_in(config: Config) -> list[str]:
     return found
 
 
-def _config_map(job: Job, place: Place, config: str) -> Manifest:
+def _config_map(job: ClusterJob, place: PodPlace, config: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _metadata(job, place), "data": {"config.yaml": config}}
 
 
-def object_name(job: Job) -> str:
+def object_name(job: ClusterJob) -> str:
     """The name of the run, as services may have it: without dots."""
     return job.name.replace(".", "-")
 
 
-def _metadata(job: Job, place: Place) -> Manifest:
+def _metadata(job: ClusterJob, place: PodPlace) -> Manifest:
     return {"name": object_name(job), "namespace": place.namespace, "labels": {"app.kubernetes.io/name": "agon"}}
 
 
-def _job(job: Job, place: Place) -> Manifest:
+def _job(job: ClusterJob, place: PodPlace) -> Manifest:
     pod = _pod(job, place, job.command())
     spec = {"backoffLimit": RETRIES, "template": {"spec": {"restartPolicy": "OnFailure", **pod}}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": _metadata(job, place), "spec": spec}
 
 
-def _ray_job(job: Job, place: Place) -> Manifest:
+def _ray_job(job: ClusterJob, place: PodPlace) -> Manifest:
     """Ray's head has the learner and the runs; the driver starts there, so that its Ray is on this machine."""
     head = {"rayStartParams": {}, "template": {"spec": _pod(job, place, None)}}
     workers = {
@@ -108,7 +108,7 @@ def _ray_job(job: Job, place: Place) -> Manifest:
     return {"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": _metadata(job, place), "spec": spec}
 
 
-def _pod(job: Job, place: Place, command: list[str] | None) -> Manifest:
+def _pod(job: ClusterJob, place: PodPlace, command: list[str] | None) -> Manifest:
     """A pod that sees config and runs."""
     pod = _worker_pod(job, place)
     [container] = pod["containers"]
@@ -125,7 +125,7 @@ def _pod(job: Job, place: Place, command: list[str] | None) -> Manifest:
     return pod
 
 
-def _worker_pod(job: Job, place: Place) -> Manifest:
+def _worker_pod(job: ClusterJob, place: PodPlace) -> Manifest:
     """A pod with GPUs and memory that its processes share; no token of the cluster, no right to gain any."""
     container = {
         "name": "agon",
