@@ -24,7 +24,7 @@ FLOORS = (
     {"rundir"},
     {"formatting", "engine"},
     {"eval"},
-    {"training", "report", "deploy"},
+    {"training", "report", "deploy", "launch"},
     {"matrix", "plan"},
     {"cli"},
     {"__main__"},

@@ -33,6 +33,7 @@ LEFT_OUT = {
     "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",
     "demo_learns": "a whole training, minutes on busy cores; tests/cli/test_demo.py runs the demo for two steps",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
+    "slurm_job": "needs root and a Slurm, and two minutes",
     "tabletop": "no cell of the matrix has run yet, so there is nothing to check",
     "engine_mutations": "runs tests that run here anyway, once for every mutation",
 }

@@ -37,6 +37,7 @@ COMMANDS: dict[str, dict[str, Command]] = {
     "run": {
         "demo": Command("demo", "base, GRPO and a pair at one budget on a CPU: two minutes, one table"),
         "train": Command("train", "train a pair, or resume a run"),
+        "launch": Command("launch", "print the job file of a run for Slurm or Kubernetes; submits nothing"),
         "eval": Command("eval", "evaluate a run, a pair or a model on held-out problems; resumable"),
         "matrix": Command("matrix", "train and evaluate arms x seeds at one matched budget; resumable"),
     },

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from agon.launch.slurm_file import AGAIN, REQUEUE
 from agon.matrix.cells import MatrixCell
 
 SCRIPT = """#!/bin/bash
@@ -21,21 +22,10 @@ SCRIPT = """#!/bin/bash
 # When all have ended, this writes the report, or this file anew with what is missing:
 #   {again}
 cd {here} || exit 1
-stopped=
-trap 'stopped=1; kill -TERM "$child"' TERM
-step() {{
-  "$@" & child=$!
-  wait "$child"; code=$?
-  while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
-  return $code
-}}
-case $SLURM_ARRAY_TASK_ID in
+{requeue}case $SLURM_ARRAY_TASK_ID in
 {cells}
 esac
-code=$?
-[ -n "$stopped" ] && scontrol requeue "$SLURM_JOB_ID"
-exit $code
-"""
+{after}"""
 
 
 def script(made: Sequence[MatrixCell], slots: int, again: str) -> str:
@@ -48,6 +38,8 @@ def script(made: Sequence[MatrixCell], slots: int, again: str) -> str:
         logs=made[0].folder.parent / "logs",
         again=again,
         here=shlex.quote(str(Path.cwd())),
+        requeue=REQUEUE,
+        after=AGAIN,
         cells="\n".join(lines),
     )
 

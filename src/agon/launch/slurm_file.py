@@ -1,0 +1,63 @@
+"""A run as a Slurm job: one node with torchrun, or several with Ray, which the job starts on each and takes along."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from agon.launch.job import ClusterJob
+
+NOTICE = 300
+"""Seconds before the time limit at which Slurm sends SIGTERM: the step that is under way is given up, and saved."""
+HEAD = """#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node=1
+{gpus}#SBATCH --output={log}
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --signal=B:TERM@{notice}
+# Add what your cluster asks for, such as --partition, --account, --time, --cpus-per-task, --mem.
+#
+# A job that is stopped saves, is requeued, and resumes where it stopped. Submit it with: sbatch FILE
+cd {here} || exit 1
+"""
+REQUEUE = """stopped= child=
+trap 'stopped=1; [ -z "$child" ] || kill -TERM "$child"' TERM
+step() {
+  [ -z "$stopped" ] || return 143
+  "$@" & child=$!
+  wait "$child"; code=$?
+  while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
+  return $code
+}
+"""
+"""Bash: `step COMMAND` passes SIGTERM on and waits until the command has saved and ended."""
+AGAIN = """code=$?
+[ -n "$stopped" ] && scontrol requeue "$SLURM_JOB_ID"
+exit $code
+"""
+RAY = """export RAY_USAGE_STATS_ENABLED=0
+ip=$(hostname -i) && ip=${ip%% *}
+port=$((20000 + SLURM_JOB_ID % 10000))
+ray start --head --node-ip-address="$ip" --port="$port" --include-dashboard=false --block &
+head=$!
+srun --nodes=$((SLURM_JOB_NUM_NODES - 1)) --ntasks-per-node=1 --exclude="$SLURMD_NODENAME" \\
+  ray start --address="$ip:$port" --block &
+workers=$!
+"""
+"""Bash: Ray on every node, the first of which runs this script. `--block` keeps it in the job, which ends with it."""
+ADDRESS = "ADDRESS-OF-RAY"
+"""Stands for the address until the job runs."""
+
+
+def slurm_job(job: ClusterJob, here: Path) -> str:
+    """The batch script of a run that is started in the folder `here`."""
+    log = shlex.quote(str(job.out / f"{job.name}.slurm.log"))
+    gpus = f"#SBATCH --gpus-per-node={job.gpus}\n" if job.gpus else ""
+    head = HEAD.format(name=job.name, nodes=job.nodes, gpus=gpus, log=log, notice=NOTICE, here=shlex.quote(str(here)))
+    if job.nodes == 1:
+        return head + REQUEUE + f"step {shlex.join(job.command())}\n" + AGAIN
+    command = shlex.join(job.command(ADDRESS)).replace(ADDRESS, '"$ip:$port"')
+    end = AGAIN.replace("code=$?\n", 'code=$?\nkill "$workers" "$head"\n')
+    return head + REQUEUE + RAY + f"step {command}\n" + end

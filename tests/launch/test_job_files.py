@@ -1,0 +1,129 @@
+"""Job files: what they run, that bash and Kubernetes can read them, and what is refused before one is printed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+import yaml
+
+from agon.cli import main
+from agon.config import load_config
+from agon.errors import InputError
+from agon.launch.job import ClusterJob
+from agon.launch.kubernetes_file import PodPlace, kubernetes_job
+from agon.launch.slurm_file import slurm_job
+
+CONFIG = Path(__file__).resolve().parents[2] / "configs" / "paper" / "main" / "agon.yaml"
+PLACE = PodPlace("registry/agon:1", "claim")
+
+
+def job(nodes: int = 1, gpus: int = 8, learners: int = 1, network: str | None = "10.0.0.0/8") -> ClusterJob:
+    return ClusterJob(
+        "my-run-0.6b", str(CONFIG), ("train.seed=3",), PurePosixPath("runs"), nodes, gpus, learners, network
+    )
+
+
+def manifests(made: ClusterJob) -> tuple[dict[str, Any], dict[str, Any]]:
+    config, run = yaml.safe_load_all(kubernetes_job(made, PLACE, load_config(CONFIG, ["train.seed=3"])))
+    return config, run
+
+
+def test_a_command_starts_and_continues_the_same_run() -> None:
+    words = ["train", str(CONFIG), "train.seed=3"]
+    where = ["--name", "my-run-0.6b", "--out", "runs", "--resume"]
+    assert job().command() == ["agon", *words, *where]
+    assert job(learners=4).command()[:3] == ["torchrun", "--standalone", "--nproc-per-node=4"]
+    far = job(nodes=2, learners=2).command("10.0.0.1:6379")
+    assert {"cluster.engine=ray", "cluster.address=10.0.0.1:6379", "cluster.samplers=14"} <= set(far)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_bash_can_read_the_slurm_file(nodes: int, tmp_path: Path) -> None:
+    text = slurm_job(job(nodes=nodes), tmp_path)
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    assert f"#SBATCH --nodes={nodes}\n" in text
+    assert ("ray start" in text) == (nodes > 1)
+    if shutil.which("shellcheck"):
+        subprocess.run(["shellcheck", "-"], input=text, text=True, check=True)
+
+
+def test_a_job_that_is_stopped_waits_for_its_run_and_is_requeued(tmp_path: Path) -> None:
+    """The file itself, with a run that takes a moment to save and a scontrol that writes what it is asked."""
+    for name, body in (
+        ("agon", 'trap "sleep 0.3; echo saved >> log; exit 143" TERM; echo up >> log; while :; do sleep 0.05; done'),
+        ("scontrol", 'echo "$@" >> log'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}:/usr/bin:/bin"
+    process = subprocess.Popen(["bash", "-c", slurm_job(job(), tmp_path)], env={"PATH": path, "SLURM_JOB_ID": "7"})
+    log = tmp_path / "log"
+    while not log.exists():
+        assert process.poll() is None
+    process.terminate()
+    assert process.wait(10) == 143
+    assert log.read_text().split("\n") == ["up", "saved", "requeue 7", ""]
+
+
+def test_the_whole_config_travels_with_the_pod() -> None:
+    config, run = manifests(job())
+    sent = yaml.safe_load(config["data"]["config.yaml"])
+    assert (sent["train"]["seed"], sent["arm"]) == (3, "agon")
+    spec = run["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert container["command"][:3] == ["agon", "train", "/config/config.yaml"]
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounts.keys() == {volume["name"] for volume in spec["volumes"]}
+    assert mounts["runs"] == "/runs"
+
+
+def test_kubernetes_accepts_the_manifests() -> None:
+    validator = pytest.importorskip("kubernetes_validate")
+    config, run = manifests(job())
+    cluster = manifests(job(nodes=2))[1]["spec"]["rayClusterSpec"]
+    pods = [cluster["headGroupSpec"]["template"], cluster["workerGroupSpecs"][0]["template"]]
+    for manifest in (config, run, *({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, **p} for p in pods)):
+        validator.validate(manifest, "1.30", strict=True)
+
+
+def test_several_nodes_are_a_ray_job() -> None:
+    _, run = manifests(job(nodes=3))
+    assert (run["apiVersion"], run["kind"], run["metadata"]["name"]) == ("ray.io/v1", "RayJob", "my-run-0-6b")
+    assert "cluster.address=127.0.0.1:6379" in run["spec"]["entrypoint"]
+    assert run["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"nodes": 0}, "0 nodes"),
+        ({"learners": 9}, "9 learners need"),
+        ({"nodes": 2, "gpus": 1, "learners": 1, "network": None}, "network"),
+        ({"nodes": 2, "gpus": 0}, "no GPU left"),
+    ],
+)
+def test_what_makes_no_job_is_refused(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        job(**asked)
+
+
+def test_files_of_this_machine_are_refused_where_no_pod_sees_them(tmp_path: Path) -> None:
+    config = load_config(CONFIG, ["data.train.path=problems.jsonl"])
+    with pytest.raises(InputError, match=r"problems\.jsonl"):
+        kubernetes_job(job(), PLACE, config)
+
+
+def test_the_command_prints_the_file_and_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["launch", str(CONFIG), "--to", "slurm", "--gpus", "2"]) == 0
+    assert "--nproc-per-node=2" in capsys.readouterr().out
+    assert main(["launch", str(CONFIG), "--to", "k8s"]) == 2
+    assert "--image" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
