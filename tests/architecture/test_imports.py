@@ -25,7 +25,7 @@ FLOORS = (
     {"formatting", "engine"},
     {"eval"},
     {"training", "report", "deploy"},
-    {"matrix"},
+    {"matrix", "serve"},
     {"cli"},
     {"__main__"},
 )

@@ -51,6 +51,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
     },
     "deploy": {
         "ask": Command("ask", "put a question to a pair; shows draft, peek and challenge as they are written"),
+        "serve": Command("serve", "serve a pair as one model, with OpenAI's API, on vLLM"),
+        "chat": Command("chat", "talk to a served pair in the terminal"),
         "export": Command("export", "export a pair as adapters or merged models, with a model card"),
     },
 }
@@ -59,6 +61,7 @@ INTERRUPTED = 130
 EXTRA_OF = {
     **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate", "safetensors"), "train"),
     **{"numpy": "eval", "scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
 }
 """The extra that installs a package which the light install leaves out."""
 
