@@ -23,7 +23,7 @@ from agon.serve.chat_answer import Gateway
 from agon.serve.gateway import application
 from agon.serve.gateway_settings import GatewaySettings
 from agon.serve.served_pair import ServedPair
-from agon.serve.serving import build_gateway
+from agon.serve.serving import Address, build_gateway, server_config
 
 __all__ = ["Served", "body", "events", "joined", "served", "write_halves"]
 QUICK = GatewaySettings(deadline=20, stall=1.0, first=5.0, first_wait=5.0, slots=16, queue=16)
@@ -100,7 +100,8 @@ async def _listening(app: Any) -> AsyncIterator[int]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1024)
-        config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+        config = server_config(app, Address())
+        config.timeout_graceful_shutdown = 1
         server = uvicorn.Server(config)
         task = asyncio.create_task(server._serve([listener]))
         while not server.started:  # noqa: ASYNC110

@@ -176,6 +176,27 @@ def test_bodies_are_bounded(pair: ServedPair) -> None:
     asyncio.run(scenario())
 
 
+def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agon.serve.http_protocol.HEAD_SECONDS", 2.0)
+
+    async def answer(up: Served, data: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
+        writer.write(data)
+        try:
+            return await asyncio.wait_for(reader.read(), 20)
+        finally:
+            writer.close()
+
+    async def scenario() -> None:
+        async with served(pair) as up:
+            assert b" 400 " in await answer(up, b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
+            assert await answer(up, b"GET / HTTP/1.1\r\nX: a") == b""
+            assert await answer(up, b"") == b""
+            assert b" 200 " in await answer(up, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+
+    asyncio.run(scenario())
+
+
 def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_drawn(pair: ServedPair) -> None:
     async def scenario() -> None:
         async with served(pair) as up:

@@ -17,12 +17,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from agon.errors import InputError
 from agon.serve.admission import Keys, Traffic
 from agon.serve.chat_answer import Gateway
 from agon.serve.gateway import application
 from agon.serve.gateway_settings import GatewaySettings
+from agon.serve.http_protocol import BoundedHead
 from agon.serve.meters import Meters
 from agon.serve.replicas import Replicas
 from agon.serve.served_pair import ServedPair
@@ -68,17 +70,24 @@ def check_bind(address: Address, keys: Keys) -> None:
 def serve(gateway: Gateway, keys: Keys, address: Address, child: VllmProcess | None = None) -> None:
     """Serve until a signal."""
     check_bind(address, keys)
-    config = uvicorn.Config(
-        application(gateway, keys),
+    config = server_config(application(gateway, keys), address)
+    asyncio.run(_serve(_Server(config), gateway, child))
+
+
+def server_config(app: ASGIApp, address: Address) -> uvicorn.Config:
+    """How uvicorn runs the gateway: no logs of its own, bounded heads, no websockets."""
+    return uvicorn.Config(
+        app,
         host=address.host,
         port=address.port,
+        http=BoundedHead,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=5,
     )
-    asyncio.run(_serve(_Server(config), gateway, child))
 
 
 class _Server(uvicorn.Server):
