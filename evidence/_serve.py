@@ -72,7 +72,7 @@ class Process:
     log: Path
     child: subprocess.Popen[bytes] | None = None
 
-    def start(self, path: str, seconds: float = 60.0) -> None:
+    def start(self, path: str, seconds: float = 300.0) -> None:
         """Start it and wait until a path answers 200."""
         with self.log.open("ab") as log:
             self.child = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
@@ -127,7 +127,7 @@ def control(url: str, **fields: Any) -> dict[str, Any]:
 
 @contextmanager
 def serving(
-    pair: Path, backends: list[str], folder: Path, *options: str, key: str = KEY, seconds: float = 60.0
+    pair: Path, backends: list[str], folder: Path, *options: str, key: str = KEY, seconds: float = 300.0
 ) -> Iterator[Process]:
     """`agon serve` over some backends; ended at the end."""
     port = free_port()

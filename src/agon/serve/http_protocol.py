@@ -26,9 +26,9 @@ class BoundedHead(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._head += len(data) * self._in_head
         super().data_received(data)
-        if self._in_head and self._head > HEAD_BYTES and not self.transport.is_closing():
+        self._head += len(data) * self._in_head
+        if self._head > HEAD_BYTES and self._in_head and not self.transport.is_closing():
             self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:
