@@ -25,7 +25,7 @@ FLOORS = (
     {"formatting", "engine"},
     {"eval"},
     {"training", "report", "deploy", "launch"},
-    {"matrix", "plan"},
+    {"matrix", "plan", "serve"},
     {"cli"},
     {"__main__"},
 )

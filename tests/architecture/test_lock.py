@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = {
-    "cpu": ["train", "data", "eval", "plot", "sandbox", "dev"],
-    "gpu": ["train", "data", "eval", "plot", "sandbox", "vllm", "qwen3-5"],
+    "cpu": ["train", "data", "eval", "plot", "sandbox", "serve", "dev"],
+    "gpu": ["train", "data", "eval", "plot", "sandbox", "serve", "vllm", "qwen3-5"],
 }
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)(.*\n(?: +\S.*\n)*)", re.MULTILINE)
 

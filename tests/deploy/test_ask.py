@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM
 
 from agon.cli import main
 from agon.config import Source
-from agon.deploy.ask import Pair, Settings, _system
+from agon.deploy.ask import Pair
+from agon.deploy.pair_settings import Settings, system_of
 from agon.deploy.pieces import Answer, Growing, Piece
 from agon.engine.render import Renderer
 from agon.engine.scripted import ScriptedSampler
@@ -146,7 +147,7 @@ def test_who_leaves_early_stops_the_engine(pair: Pair) -> None:
 )
 def test_an_arm_answers_as_it_deploys(arm: str | None, direction: str | None, system: object) -> None:
     folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": arm}))
-    assert _system(folder, direction) == system
+    assert system_of(folder, direction) == system
 
 
 @pytest.mark.parametrize("code", [False, True])

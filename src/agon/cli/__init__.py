@@ -52,6 +52,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
     },
     "deploy": {
         "ask": Command("ask", "put a question to a pair; shows draft, peek and challenge as they are written"),
+        "serve": Command("serve", "serve a pair as one model, with OpenAI's API, on vLLM"),
+        "chat": Command("chat", "talk to a served pair in the terminal"),
         "export": Command("export", "export a pair as adapters or merged models, with a model card"),
         "push": Command("push", "publish an exported pair and its card on the Hugging Face Hub; --dry-run"),
     },
@@ -60,14 +62,9 @@ COMMANDS: dict[str, dict[str, Command]] = {
 INTERRUPTED = 130
 EXTRA_OF = {
     **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate", "safetensors"), "train"),
-    **{
-        "numpy": "eval",
-        "scipy": "eval",
-        "matplotlib": "plot",
-        "datasets": "data",
-        "vllm": "vllm",
-        "huggingface_hub": "push",
-    },
+    **{"numpy": "eval", "scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
+    "huggingface_hub": "push",
 }
 """The extra that installs a package which the light install leaves out."""
 

@@ -8,44 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
-from agon.arms import ARMS, resolve
-from agon.config import Eval, Lora, Model, SamplerConfig, Train
+from agon.config import SamplerConfig
+from agon.deploy.pair_settings import Settings, checked_base, problem_of, settings_of, system_of
 from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
-from agon.engine.build import PROMPT_ROOM, EngineName, base_files, build_sampler, default_engine, quieten
-from agon.engine.render import Renderer
+from agon.engine.build import PROMPT_ROOM, EngineName, build_sampler
 from agon.eval.draw import seed_of
-from agon.eval.engines import check_template
-from agon.eval.systems import SYSTEMS, headline
-from agon.eval.target import check_pair
 from agon.game.cascade import System, Turn, follow, turns
-from agon.game.rules import Game
 from agon.protocols import Sampler
-from agon.rundir import RunDir
-from agon.rundir.adapter import check_adapter
-from agon.rundir.pair import PairDir, PairInfo, read_pair
-from agon.types import Completion, Direction, Policy, Problem, Request, Sampling, UnitTests, content_id
+from agon.rundir.pair import PairDir, read_pair
+from agon.types import Completion, Direction, Policy, Problem, Request
 
 MEMORY = 0.9
 """Share of a GPU that the engine may take: nothing is trained beside it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a pair answers."""
-
-    engine: EngineName
-    dtype: Literal["bfloat16", "float32"]
-    sampling: Sampling
-    max_peek_tokens: int
-    seed: int = 0
-    code: bool = False
-    show_code: bool = False
 
 
 class Pair:
@@ -68,8 +47,8 @@ class Pair:
         """Load the pair in a folder, or of a run. By default it answers in the direction that dev chose, on vLLM where
         there is a GPU and on transformers where there is none."""
         folder = read_pair(Path(path))
-        settings = _settings(Path(path), folder.info, engine, temperature, max_tokens)
-        return cls(folder, _sampler(folder, settings), _system(folder, direction), settings)
+        settings = settings_of(Path(path), folder.info, engine, temperature, max_tokens)
+        return cls(folder, _sampler(folder, settings), system_of(folder, direction), settings)
 
     def answer(self, question: str, *, watch: Watch | None = None) -> Answer:
         """Answer a question and wait for it; `watch` is called with each piece of text, from a different thread."""
@@ -109,7 +88,7 @@ class Pair:
         self.close()
 
     async def _answer(self, question: str, watch: Watch | None) -> Answer:
-        problem = Problem(content_id(question), question, "", tests=UnitTests() if self.settings.code else None)
+        problem = problem_of(question, self.settings)
         drawn: list[Completion] = []
 
         async def draw(turn: Turn) -> Completion:
@@ -137,51 +116,13 @@ class Pair:
 async def _nothing() -> None: ...
 
 
-def _settings(
-    path: Path, info: PairInfo, engine: EngineName | None, temperature: float | None, max_tokens: int | None
-) -> Settings:
-    """The run's own where the path is a run, else the defaults of an evaluation."""
-    config = RunDir.open(path).config if (path / "config.yaml").is_file() else None
-    measured, engine = config.eval if config else Eval(), engine or default_engine()
-    return Settings(
-        engine=engine,
-        dtype=config.model.dtype if config else ("bfloat16" if engine == "vllm" else "float32"),
-        sampling=Sampling(
-            measured.temperature if temperature is None else temperature,
-            measured.top_p,
-            max_tokens or measured.max_completion_tokens,
-        ),
-        max_peek_tokens=(config.train if config else Train()).max_peek_tokens,
-        seed=config.train.seed if config else 0,
-        code=info.code,
-        show_code=info.show_code,
-    )
-
-
-def _system(folder: PairDir, direction: Direction | str | None) -> System:
-    """Who answers: as the arm deploys; a direction that is named always makes a cascade."""
-    arm = folder.info.arm
-    if direction is None and arm is not None and arm in ARMS:
-        deployed = headline(Game(**resolve(arm)))
-        if deployed != "cascade":
-            return SYSTEMS.get(deployed, Policy.A)  # of a pair of single passes, A
-    chosen = Direction(direction or folder.info.direction or Direction.AB)
-    return (chosen.drafter, chosen.challenger)
-
-
 def _sampler(folder: PairDir, settings: Settings) -> Sampler:
     """An engine with both adapters live, after the base and its template were found to be the pair's."""
-    rank = max(check_adapter(folder.adapter(policy)).r for policy in Policy)
-    info = folder.info
-    model = Model(name=info.base, revision=info.base_revision, dtype=settings.dtype, lora=Lora(rank=rank))
-    check_pair(folder, model)
-    path = base_files(model)
-    quieten(path)
-    check_template(folder, Renderer.load(path))
+    base = checked_base(folder, settings)
     replicas = 1 if settings.engine == "vllm" else None
     engine = SamplerConfig(engine=settings.engine, replicas=replicas, max_loras=2, gpu_memory_utilization=MEMORY)
     context = PROMPT_ROOM + settings.max_peek_tokens + settings.sampling.max_tokens
-    sampler = build_sampler(engine, model, path, context)
+    sampler = build_sampler(engine, base.model, base.path, context)
     for policy in Policy:
-        sampler.publish(info.versions[policy], folder.adapter(policy))
+        sampler.publish(folder.info.versions[policy], folder.adapter(policy))
     return sampler

@@ -125,7 +125,7 @@ class Renderer:
     def text(self, ids: Sequence[int]) -> str:
         """A completion as the game reads it: up to the end of the turn, with canonical reasoning markers."""
         end = next((n for n, token in enumerate(ids) if token in self.stop), len(ids))
-        text = self.tokenizer.decode(list(ids[:end]), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        text = self.decode(ids[:end])
         if self._open == THINK_OPEN:
             return text
         return (
@@ -133,6 +133,16 @@ class Renderer:
             .replace(self._open, THINK_OPEN)
             .replace(self._close, THINK_CLOSE)
         )
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Plain text of ids, with the family's own markers."""
+        text: str = self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
+
+    @property
+    def markers(self) -> tuple[str, str]:
+        """How the family opens and closes its reasoning."""
+        return self._open, self._close
 
     def clip(self, text: str, max_tokens: int) -> str:
         """A prefix of `text` that encodes to at most `max_tokens` ids."""

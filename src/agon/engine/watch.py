@@ -25,3 +25,28 @@ def watched(request: Request, renderer: Renderer) -> Callable[[Sequence[int]], N
             watch(renderer.text(ids).rstrip("\ufffd"))  # half of a character
 
     return look
+
+
+class IncrementalText:
+    """Ids to text, one id at a time and in linear time. All that is returned adds up to the text of all ids, with the
+    family's own reasoning markers."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        from tokenizers.decoders import DecodeStream
+
+        self._renderer, self._stream = renderer, DecodeStream(skip_special_tokens=False)
+        self._ids: list[int] = []
+        self._length = 0
+
+    def add(self, token: int) -> str:
+        """The text that this id completes; an id that ends a turn has none."""
+        if token in self._renderer.stop:
+            return ""
+        self._ids.append(token)
+        text = self._stream.step(self._renderer.tokenizer.backend_tokenizer, token) or ""
+        self._length += len(text)
+        return text
+
+    def end(self) -> str:
+        """What the last ids left unfinished, such as half of a character."""
+        return self._renderer.decode(self._ids)[self._length :]

@@ -1,0 +1,154 @@
+"""What the proofs of the gateway share: a pair that ships with the package, stub servers, a gateway as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _lib import ROOT
+from _server import free_port
+from agon.engine.shipped import folder_of
+from agon.game.prompts import PROMPTS_HASH
+from agon.rundir.files import weights_hash
+from agon.rundir.pair import PairInfo, write_pair
+from agon.types import Direction, Policy, Version
+
+if TYPE_CHECKING:
+    from agon.serve.served_pair import ServedPair
+
+BASE = "agon:halves"
+RECORDING = ROOT / "tests" / "fixtures" / "serve" / "vllm-0.32.json"
+"""Answers of a real vLLM to some questions put to that pair; `evidence/serve_parity.py --record` writes it."""
+KEY = "k-evidence"
+
+
+def write_halves(folder: Path) -> Path:
+    """The adapters that ship beside the base `agon:halves`, as a pair."""
+    from agon.engine.render import Renderer
+
+    base = folder_of(BASE)
+    versions = {policy: Version.of(policy, 1, (weights_hash(base / policy.value) or "")[:8]) for policy in Policy}
+    info = PairInfo(
+        versions=versions,
+        base=BASE,
+        base_hash=weights_hash(base),
+        direction=Direction.AB,
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=Renderer.load(str(base)).hash,
+        arm="agon",
+    )
+    return write_pair(folder, base / "a", base / "b", info)
+
+
+def questions(count: int) -> list[str]:
+    """Problems that the pair knows something about."""
+    from agon.data.generated import generate
+
+    return [problem.question for problem in generate("tabletop", {}, count, seed=7).problems]
+
+
+def recording() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(RECORDING.read_text())
+    return found
+
+
+@dataclass
+class Process:
+    """A server as a child process."""
+
+    command: list[str]
+    url: str
+    log: Path
+    child: subprocess.Popen[bytes] | None = None
+
+    def start(self, path: str, seconds: float = 300.0) -> None:
+        """Start it and wait until a path answers 200."""
+        with self.log.open("ab") as log:
+            self.child = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and self.child.poll() is None:
+            with suppress(OSError, urllib.error.URLError):
+                urllib.request.urlopen(self.url + path, timeout=5)
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.command[1]} did not start; its log ends: {self.log.read_text()[-2000:]}")
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        if self.child and self.child.poll() is None:
+            os.killpg(self.child.pid, number)
+            self.child.wait(60)
+
+
+def stub(folder: Path, delay: float = 0.0, port: int | None = None) -> Process:
+    """A stub server, not started yet."""
+    port = port or free_port()
+    command = [
+        sys.executable,
+        str(ROOT / "evidence" / "_stub_vllm.py"),
+        str(port),
+        str(RECORDING),
+        "--delay",
+        str(delay),
+    ]
+    return Process(command, f"http://127.0.0.1:{port}", folder / f"stub-{port}.log")
+
+
+def vllm(pair: ServedPair, folder: Path) -> Process:
+    """A real vLLM in float32 over a pair, not started yet."""
+    from agon.engine.vllm.local import QUIET
+    from agon.serve.vllm_command import VllmSettings, vllm_command
+
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    port = free_port()
+    command = vllm_command(pair, VllmSettings(port=port, dtype="float32"))
+    command[0] = str(Path(sys.executable).with_name("vllm"))
+    return Process(command, f"http://127.0.0.1:{port}", folder / f"vllm-{port}.log")
+
+
+def control(url: str, **fields: Any) -> dict[str, Any]:
+    """Change what a stub does; what it is doing."""
+    request = urllib.request.Request(f"{url}/control", json.dumps(fields).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=10) as reply:
+        found: dict[str, Any] = json.load(reply)
+        return found
+
+
+@contextmanager
+def serving(
+    pair: Path, backends: list[str], folder: Path, *options: str, key: str = KEY, seconds: float = 300.0
+) -> Iterator[Process]:
+    """`agon serve` over some backends; ended at the end."""
+    port = free_port()
+    command = [sys.executable, "-m", "agon", "serve", str(pair), "--port", str(port), *options]
+    for url in backends:
+        command += ["--backend", url]
+    gateway = Process(command, f"http://127.0.0.1:{port}", folder / f"gateway-{port}.log")
+    os.environ["AGON_SERVE_KEYS"] = key
+    try:
+        gateway.start("/ready", seconds)
+        yield gateway
+    finally:
+        gateway.kill(signal.SIGINT if not backends else signal.SIGKILL)
+
+
+@contextmanager
+def stubs(folder: Path, count: int, delay: float = 0.0) -> Iterator[list[Process]]:
+    """Some stub servers that run."""
+    with ExitStack() as stack:
+        started = [stub(folder, delay) for _ in range(count)]
+        for each in started:
+            stack.callback(each.kill)
+            each.start("/health")
+        yield started

@@ -1,0 +1,81 @@
+"""`agon serve`: the pair behind an OpenAI-compatible API, on a vLLM of its own or on servers that run already."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agon.cli.parser import say_waiting
+from agon.errors import InputError
+
+if TYPE_CHECKING:
+    from agon.serve.served_pair import ServedPair
+
+KEYS = "AGON_SERVE_KEYS"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pair", type=Path, metavar="RUN|PAIR", help="a run directory, or a folder with a pair")
+    help = "a running vLLM server, instead of starting one; may be given several times"
+    parser.add_argument("--backend", action="append", default=[], metavar="URL", help=help)
+    help = "with --backend: what the servers call the adapters (default: their versions)"
+    parser.add_argument("--names", metavar="a=M,b=M", default="", help=help)
+    parser.add_argument("--host", default="127.0.0.1", help=f"beyond 127.0.0.1 keys are required, in {KEYS}")
+    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port to listen on (default: 8000)")
+    help = "seconds for a whole answer, both stages (default: 600)"
+    parser.add_argument("--deadline", type=float, default=600.0, metavar="S", help=help)
+    help = "seconds of silence after which a server that has work is given up (default: 20)"
+    parser.add_argument("--stall", type=float, default=20.0, metavar="S", help=help)
+    parser.add_argument("--slots", type=int, default=64, metavar="N", help="stages at once per server (default: 64)")
+    help = "answers that may wait beyond the slots; more get 429 (default: 256)"
+    parser.add_argument("--queue", type=int, default=256, metavar="N", help=help)
+    parser.add_argument("--per-key", type=int, metavar="N", help="answers at once for one API key (default: no limit)")
+    parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of the vLLM that is started")
+    parser.add_argument("--max-model-len", type=int, metavar="N", help="tokens of context of the vLLM that is started")
+    parser.add_argument("--vllm-port", type=int, metavar="N", help="its port (default: the gateway's plus 1)")
+    parser.add_argument("--print-command", action="store_true", help="print the `vllm serve` command and exit")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or Ctrl-C; running answers are finished."""
+    from agon.serve.served_pair import ServedPair
+    from agon.serve.serving import without_torch
+    from agon.serve.vllm_command import VllmSettings, shown, vllm_command
+
+    if args.backend and args.print_command:
+        raise InputError(
+            "--backend uses servers that run already", fix="leave one of --backend and --print-command out"
+        )
+    say_waiting(f"loading {args.pair}")
+    without_torch()
+    pair = ServedPair.load(args.pair, weights=not args.backend)
+    port = args.vllm_port or args.port + 1
+    vllm = VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)
+    if args.print_command:
+        print(shown(vllm_command(pair, vllm)))
+        return 0
+    command = [] if args.backend else vllm_command(pair, vllm)
+    _serve(args, pair, args.backend or [f"http://127.0.0.1:{port}"], command)
+    return 0
+
+
+def _serve(args: argparse.Namespace, pair: ServedPair, urls: list[str], command: list[str]) -> None:
+    from agon.cli.eval import model_names
+    from agon.serve.admission import Keys
+    from agon.serve.gateway_settings import GatewaySettings
+    from agon.serve.request_log import log_to
+    from agon.serve.serving import Address, build_gateway, check_bind, serve
+    from agon.serve.vllm_command import VllmProcess
+
+    keys = Keys(word.strip() for word in os.environ.get(KEYS, "").split(","))
+    address = Address(args.host, args.port)
+    check_bind(address, keys)
+    given = model_names(args.names)
+    names = {policy: given.get(policy.value, version) for policy, version in pair.folder.info.versions.items()}
+    settings = GatewaySettings(
+        deadline=args.deadline, stall=args.stall, slots=args.slots, queue=args.queue, per_key=args.per_key
+    )
+    log_to()
+    serve(build_gateway(pair, urls, names, settings), keys, address, VllmProcess(command) if command else None)

@@ -1,0 +1,153 @@
+"""Run a gateway until SIGTERM or Ctrl-C, then let running answers finish.
+
+On a signal: /ready says no; some seconds later new answers are refused; once the running ones are done, or out of time,
+the server ends. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from agon.errors import InputError
+from agon.serve.admission import Keys, Traffic
+from agon.serve.chat_answer import Gateway
+from agon.serve.gateway import application
+from agon.serve.gateway_settings import GatewaySettings
+from agon.serve.http_protocol import BoundedHead
+from agon.serve.meters import Meters
+from agon.serve.replicas import Replicas
+from agon.serve.served_pair import ServedPair
+from agon.serve.upstream import Upstream
+from agon.serve.vllm_command import VllmProcess
+from agon.types import Policy
+
+LOCAL = ("127.0.0.1", "::1", "localhost")
+log = logging.getLogger("agon.serve")
+
+
+def without_torch() -> None:
+    """Hide torch from transformers, which would import it to read a tokenizer: seconds and hundreds of megabytes."""
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # that PyTorch was not found
+    if "torch" not in sys.modules:
+        sys.modules["torch"] = None  # type: ignore[assignment]  # what `import` takes for "not installed"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str = "127.0.0.1"
+    port: int = 8000
+
+
+def build_gateway(pair: ServedPair, urls: list[str], names: Mapping[Policy, str], settings: GatewaySettings) -> Gateway:
+    """A gateway over servers that are named by their URLs."""
+    renderer, meters = pair.base.renderer, Meters()
+    upstreams = [
+        Upstream(url, stop=renderer.stop, vocabulary=renderer.vocabulary, first=settings.first, stall=settings.stall)
+        for url in urls
+    ]
+    probe = tuple(renderer.encode("1 + 1 ="))
+    replicas = Replicas(upstreams, names, slots=settings.slots, probe=probe, changed=meters.replica)
+    return Gateway(pair, replicas, settings, meters, Traffic(replicas.slots + settings.queue))
+
+
+def check_bind(address: Address, keys: Keys) -> None:
+    """Refuse to listen beyond this machine without a key."""
+    if address.host not in LOCAL and not keys:
+        raise InputError(f"listening on {address.host} needs an API key", fix="set AGON_SERVE_KEYS=KEY[,KEY...]")
+
+
+def serve(gateway: Gateway, keys: Keys, address: Address, child: VllmProcess | None = None) -> None:
+    """Serve until a signal."""
+    check_bind(address, keys)
+    config = server_config(application(gateway, keys), address)
+    asyncio.run(_serve(_Server(config), gateway, child))
+
+
+def server_config(app: ASGIApp, address: Address) -> uvicorn.Config:
+    """How uvicorn runs the gateway: no logs of its own, bounded heads, no websockets."""
+    return uvicorn.Config(
+        app,
+        host=address.host,
+        port=address.port,
+        http=BoundedHead,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=5,
+        timeout_graceful_shutdown=5,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us: uvicorn would stop accepting at once and cut streams."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _serve(server: _Server, gateway: Gateway, child: VllmProcess | None) -> None:
+    loop, signalled = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        if signalled.is_set():
+            server.should_exit = server.force_exit = True
+        signalled.set()
+
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stop)
+    tasks = [asyncio.create_task(_drain(server, gateway, signalled)), asyncio.create_task(_tell(gateway, server))]
+    if child:
+        tasks.append(asyncio.create_task(child.run()))
+    try:
+        await server.serve()
+    except SystemExit as error:  # uvicorn's way to say that it cannot listen
+        raise InputError("cannot listen on this address", fix="choose another with --host and --port") from error
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _drain(server: _Server, gateway: Gateway, signalled: asyncio.Event) -> None:
+    await signalled.wait()
+    traffic, settings = gateway.traffic, gateway.settings
+    traffic.draining = True
+    log.info("draining", extra={"at_work": traffic.at_work})
+    await asyncio.sleep(settings.drain_delay)
+    traffic.refusing = True
+    if traffic.at_work:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(traffic.idle.wait(), settings.drain_limit)
+    log.info("stopping", extra={"cut_off": traffic.at_work})
+    server.should_exit = True
+
+
+async def _tell(gateway: Gateway, server: _Server) -> None:
+    """One line for a person once questions can be asked."""
+    await server.listening.wait()
+    await gateway.replicas.joined.wait()
+    host, port = server.servers[0].sockets[0].getsockname()[:2]
+    log.info("ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.replicas.context})
+    if sys.stderr.isatty():
+        print(f"ready: http://{host}:{port}/v1  (models agon, agon-ab, agon-ba, a, b)", file=sys.stderr, flush=True)

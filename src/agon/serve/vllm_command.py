@@ -1,0 +1,116 @@
+"""`vllm serve` with the base and both adapters of a pair: as a command to print, and as a child that is restarted.
+
+The adapters' names are their versions and their folders are the pair's own: vLLM caches by name and path, and neither
+is ever reused for different weights.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import shlex
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from agon.engine.build import PROMPT_ROOM
+from agon.engine.vllm.local import QUIET, RANKS, longest, text_config
+from agon.engine.vllm.orphans import OrphanReaper
+from agon.errors import InputError, install
+from agon.serve.served_pair import ServedPair
+from agon.types import Policy
+
+PAUSES = (1.0, 2.0, 5.0, 15.0)
+"""Seconds before a server that ended is started again."""
+GRACE = 20.0
+"""Seconds that a server gets to end by itself."""
+log = logging.getLogger("agon.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class VllmSettings:
+    """What is set by hand; the rest follows from the pair."""
+
+    port: int
+    dtype: str | None = None
+    context: int | None = None
+    queue: int = 512
+    more: tuple[str, ...] = ()
+    """Arguments that are passed on."""
+
+
+def vllm_command(pair: ServedPair, settings: VllmSettings) -> list[str]:
+    """The command that serves the pair on this machine's own address; works without Agon, except on a CPU."""
+    info, own = pair.folder.info, pair.settings
+    needed = PROMPT_ROOM + own.max_peek_tokens + own.sampling.max_tokens
+    context = settings.context or min(needed, longest(text_config(pair.base.path)))
+    rank = next(rank for rank in RANKS if rank >= pair.base.model.lora.rank)
+    modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in Policy]
+    command = ["vllm", "serve", pair.base.path, "--host", "127.0.0.1", "--port", str(settings.port)]
+    command += ["--dtype", settings.dtype or own.dtype, "--max-model-len", str(context)]
+    command += ["--generation-config", "vllm", "--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+    command += ["--lora-modules", *modules]
+    command += ["--scheduling-policy", "priority", "--max-num-queued-reqs", str(settings.queue)]
+    command += ["--enable-prompt-tokens-details", "--no-enable-log-requests", "--disable-uvicorn-access-log"]
+    if on_cpu():
+        command += ["--enforce-eager", "--no-enable-chunked-prefill"]
+        command += ["--max-num-batched-tokens", str(max(context, 4096))]
+        command += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
+    return [*command, *settings.more]
+
+
+def on_cpu() -> bool:
+    """Whether the vLLM that is installed is its CPU build."""
+    try:
+        return "cpu" in version("vllm")
+    except PackageNotFoundError as error:
+        raise InputError(
+            "vLLM is not installed", fix=f"{install('vllm')}, or name running servers with --backend URL"
+        ) from error
+
+
+def shown(command: list[str]) -> str:
+    """A command to paste into a shell."""
+    return shlex.join(command)
+
+
+class VllmProcess:
+    """The server as a child: started again when it ends, killed with all its processes when we end."""
+
+    def __init__(self, command: list[str]) -> None:
+        self._command = [str(Path(sys.executable).with_name(command[0])), *command[1:]]
+        self._reaper = OrphanReaper()
+
+    async def run(self) -> None:
+        """Start the server, and start it again whenever it ends, until cancelled; then end it."""
+        process: asyncio.subprocess.Process | None = None
+        try:
+            for pause in itertools.chain(PAUSES, itertools.repeat(PAUSES[-1])):
+                process = await self._start()
+                log.info("vllm started", extra={"pid": process.pid})
+                code = await process.wait()
+                log.error("vllm ended", extra={"exit_code": code, "restart_in": pause})
+                await asyncio.to_thread(self._reaper.kill)
+                await asyncio.sleep(pause)
+        finally:
+            await self._end(process)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        with self._reaper.tagged():
+            environment = os.environ | {name: os.environ.get(name, value) for name, value in QUIET.items()}
+            return await asyncio.create_subprocess_exec(
+                *self._command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr
+            )
+
+    async def _end(self, process: asyncio.subprocess.Process | None) -> None:
+        """Ask it to end; then leave no process behind."""
+        if process and process.returncode is None:
+            process.terminate()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), GRACE)
+        await asyncio.to_thread(self._reaper.kill)
+        self._reaper.close()

@@ -1,0 +1,77 @@
+"""`agon serve`: the command it prints, what it refuses, and a process without torch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the gateway needs the extra `serve`")
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
+from _serve import write_halves
+from agon.game.prompts import challenge_prompt, draft_prompt
+from agon.types import Problem
+
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_halves(tmp_path_factory.mktemp("pair"))
+
+
+def agon(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    quiet = os.environ | {"HF_HUB_OFFLINE": "1"} | variables
+    return subprocess.run(
+        [sys.executable, "-m", "agon", *words], capture_output=True, text=True, env=quiet, timeout=120
+    )
+
+
+def test_the_printed_command_serves_both_adapters_under_their_versions(pair: Path) -> None:
+    done = agon("serve", str(pair), "--print-command", "--dtype", "float32")
+    assert done.returncode == 0, done.stderr
+    words = shlex.split(done.stdout)
+    assert words[:2] == ["vllm", "serve"]
+    versions = json.loads((pair / "agon.json").read_text())["versions"]
+    for policy in "ab":
+        assert f"{versions[policy]}={(pair / policy).resolve()}" in words
+    assert words[words.index("--host") + 1] == "127.0.0.1"
+    assert int(words[words.index("--max-num-queued-reqs") + 1]) > 0
+    assert words[words.index("--max-model-len") + 1] == "1024"
+
+
+def test_listening_to_others_needs_a_key(pair: Path) -> None:
+    done = agon("serve", str(pair), "--host", "0.0.0.0", "--backend", "http://127.0.0.1:9", AGON_SERVE_KEYS=" ")
+    assert done.returncode == 2
+    assert "needs an API key" in done.stderr
+    assert "AGON_SERVE_KEYS" in done.stderr
+
+
+def test_a_gateway_loads_no_torch(pair: Path) -> None:
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from agon.serve.served_pair import ServedPair\n"
+        "from agon.serve import serving\n"
+        "serving.without_torch()\n"
+        f"pair = ServedPair.load(Path({str(pair)!r}), weights=False)\n"
+        "serving.build_gateway(pair, [], pair.folder.info.versions, serving.GatewaySettings())\n"
+        "print([name for name in sys.modules if name.split('.')[0] in ('torch', 'vllm', 'peft', 'trl') "
+        "and sys.modules[name]])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_calls_on_the_page_are_the_trained_prompts() -> None:
+    page = DOCS.read_text().replace("'\\''", "'")
+    problem = Problem("", "What is 7 times 8?", "")
+    for prompt in draft_prompt(problem), challenge_prompt(problem, "SUMMARY, WITHOUT THE ANSWER BLOCK"):
+        assert json.dumps(prompt.messages[0].text) in page

@@ -1,0 +1,72 @@
+"""The compose file and the Kubernetes manifests: names that fit together, and vLLM reachable from the gateway only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agon.cli import parser_of
+from agon.serve.gateway_settings import GatewaySettings
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+
+
+def objects(*names: str) -> dict[str, Any]:
+    """Kubernetes objects by kind and name."""
+    texts = "\n---\n".join((DEPLOY / "kubernetes" / name).read_text() for name in names)
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in yaml.safe_load_all(texts)}
+
+
+@pytest.fixture
+def cluster() -> dict[str, Any]:
+    return objects("vllm.yaml", "gateway.yaml")
+
+
+@pytest.fixture
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    return found
+
+
+def container(cluster: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = cluster[name]["spec"]["template"]["spec"]["containers"][0]
+    return found
+
+
+def test_backends_are_the_pods_of_the_set(cluster: dict[str, Any]) -> None:
+    args = parser_of("serve").parse(container(cluster, "Deployment/agon-gateway")["args"])
+    servers = cluster["StatefulSet/vllm"]["spec"]
+    port = cluster["Service/vllm"]["spec"]["ports"][0]["port"]
+    assert args.backend == [f"http://vllm-{n}.{servers['serviceName']}:{port}" for n in range(servers["replicas"])]
+    assert f"--port={port}" in container(cluster, "StatefulSet/vllm")["args"]
+    assert args.slots * cluster["Deployment/agon-gateway"]["spec"]["replicas"] == 64
+
+
+def test_only_gateways_and_prometheus_reach_vllm(cluster: dict[str, Any], compose: dict[str, Any]) -> None:
+    rule = cluster["NetworkPolicy/vllm-from-gateway-only"]["spec"]
+    labels = cluster["StatefulSet/vllm"]["spec"]["template"]["metadata"]["labels"]
+    assert rule["podSelector"]["matchLabels"] == labels
+    allowed = [each["podSelector"]["matchLabels"]["app"] for each in rule["ingress"][0]["from"]]
+    assert allowed == ["agon-gateway", "prometheus"]
+    for name, service in compose["services"].items():
+        assert ("ports" in service) is (name == "gateway")
+        assert ("outside" in service["networks"]) is (name == "gateway")
+    assert compose["networks"]["inside"] == {"internal": True}
+
+
+def test_the_gateway_has_time_to_drain(cluster: dict[str, Any], compose: dict[str, Any]) -> None:
+    settings = GatewaySettings()
+    needed = settings.drain_delay + settings.drain_limit + 5
+    assert cluster["Deployment/agon-gateway"]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > needed
+    assert int(compose["services"]["gateway"]["stop_grace_period"].removesuffix("s")) > needed
+
+
+def test_both_serve_the_pair_alike(cluster: dict[str, Any], compose: dict[str, Any]) -> None:
+    args = [container(cluster, "StatefulSet/vllm")["args"], compose["services"]["vllm-0"]["command"]]
+    assert [word for word in args[0][1:] if "=/" not in word] == [word for word in args[1][1:] if "=/" not in word]
+    parsed = parser_of("serve").parse(compose["services"]["gateway"]["command"])
+    assert parsed.names == "a=a,b=b"
+    assert len(parsed.backend) == 2
