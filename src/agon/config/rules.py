@@ -28,6 +28,11 @@ def _is_network(text: str) -> bool:
     return True
 
 
+def _is_host_and_port(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and "/" not in host and port.isdecimal() and 0 < int(port) < 65536)
+
+
 CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
@@ -99,6 +104,31 @@ RULES = (
         ("sampler.replicas", "sampler.urls"),
         lambda replicas, urls: replicas is None or not urls,
         "a run starts engines or samples from sampler.urls; remove one of the two",
+    ),
+    Rule(
+        ("cluster.address", "cluster.engine"),
+        lambda address, engine: (address is not None) == (engine == "ray"),
+        "belongs to cluster.engine ray, which needs it: write HOST:PORT, or local; RAY_ADDRESS is not read",
+    ),
+    Rule(
+        ("cluster.address",),
+        lambda address: address is None or address == "local" or _is_host_and_port(address),
+        "is HOST:PORT, or local to start a cluster on this machine; auto would join whatever runs here",
+    ),
+    Rule(
+        ("cluster.samplers", "cluster.engine", "sampler.engine"),
+        lambda samplers, cluster, engine: not samplers or cluster == "none" or engine == "vllm",
+        "only engine vllm runs on a cluster; write 0",
+    ),
+    Rule(
+        ("cluster.samplers", "cluster.engine", "sampler.replicas", "sampler.urls"),
+        lambda samplers, cluster, replicas, urls: not samplers or cluster == "none" or (replicas is None and not urls),
+        "engines are on the cluster, on this machine or at sampler.urls; choose one",
+    ),
+    Rule(
+        ("cluster.verifiers", "verifier"),
+        lambda verifiers, name: not verifiers or name in ("math", "code"),
+        "only math and code run on a cluster; write 0",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

@@ -88,21 +88,26 @@ def _vllm(settings: SamplerConfig, model: Model, path: str, context: int) -> Sam
 
 def _replicas(settings: SamplerConfig, model: Model, path: str, context: int) -> list[LocalEngine]:
     """The engines that this process starts, each on a GPU of its own."""
+    devices = engine_devices(settings.replicas, learners_here(), visible_devices())
+    return [local_engine(settings, model, path, context, device) for device in devices]
+
+
+def local_engine(
+    settings: SamplerConfig, model: Model, path: str, context: int, device: str | None = None
+) -> LocalEngine:
+    """An engine that this process starts; without a device, on what the process sees."""
     from agon.engine.vllm.local import LocalEngine
 
-    return [
-        LocalEngine(
-            path,
-            dtype=model.dtype,
-            context=context,
-            rank=model.lora.rank,
-            max_loras=settings.max_loras,
-            memory=settings.gpu_memory_utilization,
-            sleeps=settings.sleep,
-            device=device,
-        )
-        for device in engine_devices(settings.replicas, learners_here(), visible_devices())
-    ]
+    return LocalEngine(
+        path,
+        dtype=model.dtype,
+        context=context,
+        rank=model.lora.rank,
+        max_loras=settings.max_loras,
+        memory=settings.gpu_memory_utilization,
+        sleeps=settings.sleep,
+        device=device,
+    )
 
 
 def default_engine() -> EngineName:
