@@ -43,6 +43,16 @@ class Nodes:
     free_gpus: float
 
 
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A function that runs on some node."""
+
+    result: Future[str | None]
+    """What it returns; any error of Ray where it was lost too often."""
+    interrupt: Callable[[], None]
+    """Raise KeyboardInterrupt in it, and do not start it again."""
+
+
 class Connection:
     """This process's connection; `connect` makes it."""
 
@@ -68,13 +78,11 @@ class Connection:
         """Put a value in the object store: it is sent to each node once, however many actors there get it."""
         return self._ray.put(value)
 
-    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> Future[str | None]:
-        """Call a function on a node, again on another where that is lost. Cancelled, it gets a KeyboardInterrupt."""
-        task = self._ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
-        reference = task.remote(*args)
-        future: Future[str | None] = reference.future()
-        future.add_done_callback(lambda done: self._ray.cancel(reference) if done.cancelled() else None)
-        return future
+    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> Task:
+        """Call a function on a node, again on another where that is lost."""
+        remote = self._ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
+        reference = remote.remote(*args)
+        return Task(reference.future(), lambda: self._ray.cancel(reference))
 
     def nodes(self) -> Nodes:
         """What the cluster has, and what is free."""

@@ -60,22 +60,20 @@ class _Seat:
     actor: Actor
     busy: int = 0
     judged: int = 0
-    answered: float = 0.0
+    answered: float = field(default_factory=time.monotonic)
     """When it last judged a row, or got one after it had none."""
-    loaded: Future[Any] = field(init=False)
+    loading: Future[Any] | None = None
+    """Of an actor that came later: ends when it has a node and is loaded."""
 
-    def __post_init__(self) -> None:
-        self.occupy(self.actor)
-
-    def occupy(self, actor: Actor) -> None:
-        """Give it to a new actor."""
-        self.actor, self.answered, self.loaded = actor, time.monotonic(), actor.begin("ready")
+    def replace(self, actor: Actor) -> None:
+        """Give the seat to a new actor."""
+        self.actor, self.answered, self.loading = actor, time.monotonic(), actor.begin("ready")
 
     @property
     def rank(self) -> tuple[bool, int, int]:
-        """The least is asked next: one that may still wait for a node only where there is no other."""
-        done = self.loaded.done() and not self.loaded.cancelled() and self.loaded.exception() is None
-        return not done, self.busy, self.judged
+        """The least is asked next; one that may still wait for a node only where there is no other."""
+        waits = self.loading is not None and not (self.loading.done() and self.loading.exception() is None)
+        return waits, self.busy, self.judged
 
 
 class NodeVerifier(Verifier):
@@ -186,7 +184,7 @@ class NodeVerifier(Verifier):
             if seat.actor is not actor or self._closed:
                 return
             actor.kill()
-            seat.occupy(self._place())
+            seat.replace(self._place())
 
 
 def _wait(work: Callable[[], Awaitable[T]]) -> T:

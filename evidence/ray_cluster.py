@@ -1,0 +1,202 @@
+"""Engines, verifiers and runs on a Ray cluster whose nodes die: no bout is lost, no verdict wrong, no run changed.
+
+Real raylets, several nodes on this machine. Each part runs alone with `--part`:
+
+- engines: steps of the game whose weights move after every step, with a canary for each engine; once undisturbed, then
+  with an actor, a raylet alone and a whole node killed in the middle of steps, and nodes added. Bouts that are lost,
+  doubled, ungraded or of a wrong version are counted, and completions that differ from the undisturbed steps.
+- verifiers: rows with 5% poison, judged by two actors of which one is killed with its node; and programs.
+- matrix: two arms on two nodes, one killed twice; `steps.jsonl` of every run must be what the local launcher writes.
+- cost: the same engines called inside their process and through Ray, in turn: CPU of all processes, and wall time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fleet
+from _engine import RANK, Bench, build, random_checkpoint
+from _lib import arguments, verdict
+from _ray import Nodes, place_of, ray_nodes
+from agon.engine.fleet import Fleet
+from agon.engine.member import State
+from agon.engine.protocol import Engine
+from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+from agon.engine.vllm.sampler import VLLMSampler
+from agon.sandbox.settings import SandboxSettings
+from agon.types import Policy, Reason
+from agon.verify import load_verifier
+from agon.verify.on_nodes import NodeVerifier, VerifierHost
+
+EXTRA_SOURCES = ("src/agon/cli/matrix.py", "src/agon/cli/cell.py", "configs/tabletop")
+PARTS = ("engines", "verifiers", "matrix", "cost")
+STEPS, PATIENCE = 8, 60.0
+FAULTS = {1: "actor", 3: "raylet alone", 5: "node", 6: "node added", 7: "node, and none added"}
+"""By step; each is made when so many completions of the step are there."""
+DRAWN = 5
+ROWS, POISON = 2000, 0.05
+PAIRS, DRAWS, TOKENS = 40, 32, 48
+WRONG = ("lost", "doubled", "ungraded", "wrong_version", "unchecked", "differing")
+
+
+def make_engine(base: str, context: int) -> Engine:
+    """On a node: an engine over a base in a folder."""
+    from agon.engine.vllm.local import LocalEngine
+
+    return LocalEngine(base, dtype="float32", context=context, rank=RANK, max_loras=4, memory=0.4)
+
+
+@contextmanager
+def engines_on(nodes: Nodes, root: Path, **sizes: Any) -> Iterator[Bench]:
+    """Two engines on two nodes behind a sampler, and a pair over the same base."""
+    base, cluster = random_checkpoint(root / "base", **sizes), nodes.connect()
+    make, adapters = partial(make_engine, str(base), 2048), AdapterStore(cluster)
+    engines = [NodeEngine(cluster, make, adapters) for _ in range(2)]
+    sampler = VLLMSampler(str(base), Fleet(*engines, patience=PATIENCE))
+    try:
+        yield Bench(sampler, build(base), root)
+    finally:
+        sampler.close()
+
+
+# -- engines -----------------------------------------------------------------------------------------------------------
+
+
+def strike(nodes: Nodes, table: Bench, number: int, fault: str) -> None:
+    """Kill or add something; a node that is gone is replaced, so that its engine can come back."""
+    if fault == "node added":
+        return nodes.add_soon()
+    node, process = place_of(table.sampler.fleet.members[number].engine.actor)
+    print(f"  {fault}: engine {number} on node {node[:6]}, process {process}", flush=True)
+    if fault == "actor":
+        return os.kill(process, signal.SIGKILL)
+    nodes.kill(node, raylet_alone=fault == "raylet alone")
+    if not fault.endswith("none added"):
+        nodes.add_soon()
+
+
+def engines() -> dict[str, Any]:
+    """The same steps without and with faults."""
+    fleet.STEPS, began = STEPS, time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch, ray_nodes(2) as nodes:
+        with engines_on(nodes, Path(scratch)) as table:
+            print(f"  engines are up after {time.monotonic() - began:.0f} s", flush=True)
+            harness = fleet.harness_of(table, partial(strike, nodes, table))
+            whole = fleet.run_steps(harness, {})
+            print(f"  undisturbed steps end after {time.monotonic() - began:.0f} s", flush=True)
+            plan = {step: {DRAWN: (number % 2, fault)} for number, (step, fault) in enumerate(FAULTS.items())}
+            struck = fleet.run_steps(harness, plan)
+            fleet.attended(harness, _latest(table), _all_up(table.sampler.fleet))
+            aside = sum(member.state is State.ASIDE for member in table.sampler.fleet.members)
+    return {
+        **{name: getattr(struck, name) for name in WRONG[:-1]},
+        "differing": sum(struck.ids.get(key) != ids for key, ids in whole.ids.items()),
+        "completions": len(whole.ids),
+        "faults": dict(struck.struck),
+        "restarts": struck.restarts,
+        "put_aside": aside,
+        "seconds": round(time.monotonic() - began),
+    }
+
+
+def _latest(table: Bench) -> dict[Policy, Any]:
+    return {policy: table.publish(policy) for policy in Policy}
+
+
+async def _all_up(engines: Fleet) -> None:
+    for member in engines.members:
+        await fleet.up(engines, member.number)
+
+
+def engines_hold(found: dict[str, Any]) -> bool:
+    return not any(found[name] for name in WRONG) and not found["put_aside"] and found["restarts"] >= 3
+
+
+# -- verifiers ---------------------------------------------------------------------------------------------------------
+
+
+def verifiers() -> dict[str, Any]:
+    """Verdicts of actors against those of a verifier in this process, and against how the rows were made."""
+    from agon.verify.math.probes import row
+    from math_poison import SAFE, clean_rows, poisoned
+
+    clean, truth = clean_rows(ROWS, seed=0)
+    toxic, places = poisoned(clean, POISON, seed=1)
+    rows = [row(*triple) for triple in toxic]
+    with load_verifier("math", workers=2) as here:
+        expected = here.verify_many(rows)
+    with ray_nodes(2) as nodes:
+        cluster = nodes.connect()
+        with NodeVerifier(partial(cluster.place, VerifierHost, "math", None), 2) as verifier:
+            verifier.verify_many(rows[:2])
+            doomed = place_of(verifier._seats[0].actor)[0]
+            threading.Timer(2.0, lambda: (nodes.kill(doomed), nodes.add())).start()
+            judged = verifier.verify_many(rows)
+            counters = verifier.counters
+        programs = _programs(cluster)
+    infra = sum(verdict.reason is Reason.INFRA for verdict in judged)
+    other = [(a, b) for a, b in zip(expected, judged, strict=True) if a != b and b.reason is not Reason.INFRA]
+    healthy = [number for number in range(ROWS) if number not in places and truth[number] is not None]
+    wrong = sum(judged[n].correct != truth[n] for n in healthy if judged[n].reason is not Reason.INFRA)
+    unsafe = sum(judged[n].reason not in SAFE | {Reason.INFRA} for n in places)
+    return {
+        **{"rows": ROWS, "poison": len(places), "moved": counters["moved"], "infra": infra, "differing": len(other)},
+        **{"mislabelled": wrong, "unsafe": unsafe, "programs": programs},
+    }
+
+
+def _programs(cluster: Any) -> str | list[str]:
+    """What an actor with the code verifier gets wrong about known programs."""
+    if not shutil.which("bwrap"):
+        return "bubblewrap is not here"
+    sandbox = SandboxSettings(workers=1, memory="per_process")
+    with NodeVerifier(partial(cluster.place, VerifierHost, "code", sandbox), 1) as verifier:
+        return verifier.self_test()
+
+
+def verifiers_hold(found: dict[str, Any]) -> bool:
+    return not (
+        found["mislabelled"]
+        or found["differing"]
+        or found["infra"]
+        or (isinstance(found["programs"], list) and found["programs"])
+    )
+
+
+# -- main --------------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    args = arguments(__doc__, PARTS)
+    work: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+        "engines": (engines, engines_hold),
+        "verifiers": (verifiers, verifiers_hold),
+    }
+    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
+    for name in args.part or (PARTS[:1] if args.quick else PARTS):
+        run, holds = work[name]
+        found[name] = run()
+        held[name] = holds(found[name])
+        print(f"{name}: {found[name]}", flush=True)
+    verdict(
+        "engines, verifiers and runs on a Ray cluster whose nodes are killed lose, double and change nothing",
+        {name: "holds" if good else "does not hold" for name, good in held.items()},
+        "every part holds",
+        holds=all(held.values()),
+        parts=found,
+        quick=args.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()
