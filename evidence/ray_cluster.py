@@ -40,7 +40,7 @@ from agon.verify.on_nodes import NodeVerifier, VerifierHost
 
 EXTRA_SOURCES = ("src/agon/cli/matrix.py", "src/agon/cli/cell.py", "configs/tabletop")
 PARTS = ("engines", "verifiers", "matrix", "cost")
-STEPS, PATIENCE = 8, 60.0
+STEPS, PATIENCE, CONTEXT = 8, 60.0, 2048
 FAULTS = {1: "actor", 3: "raylet alone", 5: "node", 6: "node added", 7: "node, and none added"}
 """By step; each is made when so many completions of the step are there."""
 DRAWN = 5
@@ -57,26 +57,48 @@ def make_engine(base: str, context: int) -> Engine:
 
 
 @contextmanager
-def engines_on(nodes: Nodes, root: Path, **sizes: Any) -> Iterator[Bench]:
-    """Two engines on two nodes behind a sampler, and a pair over the same base."""
-    base, cluster = random_checkpoint(root / "base", **sizes), nodes.connect()
-    make, adapters = partial(make_engine, str(base), 2048), AdapterStore(cluster)
-    engines = [NodeEngine(cluster, make, adapters) for _ in range(2)]
-    sampler = VLLMSampler(str(base), Fleet(*engines, patience=PATIENCE))
-    try:
-        yield Bench(sampler, build(base), root)
-    finally:
-        sampler.close()
+def bench_on(nodes: Nodes, make: Callable[..., Engine] = make_engine, **sizes: Any) -> Iterator[Bench]:
+    """Two engines of vLLM on two nodes behind a sampler, and a pair over the same base."""
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
+        base = random_checkpoint(Path(scratch, "base"), **sizes)
+        fleet_of_two = Fleet(*placed(nodes, partial(make, str(base), CONTEXT)), patience=PATIENCE)
+        sampler = VLLMSampler(str(base), fleet_of_two)
+        try:
+            yield Bench(sampler, build(base), Path(scratch))
+        finally:
+            sampler.close()
+
+
+def placed(nodes: Nodes, make: Callable[[], Engine]) -> list[NodeEngine]:
+    cluster = nodes.connect()
+    adapters = AdapterStore(cluster)
+    return [NodeEngine(cluster, make, adapters) for _ in range(2)]
+
+
+@contextmanager
+def engines_on(nodes: Nodes) -> Iterator[fleet.Harness]:
+    """Engines of vLLM on nodes."""
+    with bench_on(nodes) as table:
+        engines = [member.engine for member in table.sampler.fleet.members]
+        yield fleet.harness_of(table, partial(strike, nodes, engines))
+
+
+@contextmanager
+def fakes_on(nodes: Nodes) -> Iterator[fleet.Harness]:
+    """Engines without a model on nodes."""
+    engines = placed(nodes, fleet.fake_engine)
+    with fleet.fake_harness(engines, partial(strike, nodes, engines), PATIENCE) as harness:
+        yield harness
 
 
 # -- engines -----------------------------------------------------------------------------------------------------------
 
 
-def strike(nodes: Nodes, table: Bench, number: int, fault: str) -> None:
+def strike(nodes: Nodes, engines: list[NodeEngine], number: int, fault: str) -> None:
     """Kill or add something; a node that is gone is replaced, so that its engine can come back."""
     if fault == "node added":
         return nodes.add_soon()
-    node, process = place_of(table.sampler.fleet.members[number].engine.actor)
+    node, process = place_of(engines[number].actor)
     print(f"  {fault}: engine {number} on node {node[:6]}, process {process}", flush=True)
     if fault == "actor":
         return os.kill(process, signal.SIGKILL)
@@ -85,19 +107,18 @@ def strike(nodes: Nodes, table: Bench, number: int, fault: str) -> None:
         nodes.add_soon()
 
 
-def engines() -> dict[str, Any]:
+def engines(quick: bool) -> dict[str, Any]:
     """The same steps without and with faults."""
     fleet.STEPS, began = STEPS, time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch, ray_nodes(2) as nodes:
-        with engines_on(nodes, Path(scratch)) as table:
-            print(f"  engines are up after {time.monotonic() - began:.0f} s", flush=True)
-            harness = fleet.harness_of(table, partial(strike, nodes, table))
-            whole = fleet.run_steps(harness, {})
-            print(f"  undisturbed steps end after {time.monotonic() - began:.0f} s", flush=True)
-            plan = {step: {DRAWN: (number % 2, fault)} for number, (step, fault) in enumerate(FAULTS.items())}
-            struck = fleet.run_steps(harness, plan)
-            fleet.attended(harness, _latest(table), _all_up(table.sampler.fleet))
-            aside = sum(member.state is State.ASIDE for member in table.sampler.fleet.members)
+    with ray_nodes(2) as nodes, fakes_on(nodes) if quick else engines_on(nodes) as harness:
+        print(f"  engines are up after {time.monotonic() - began:.0f} s", flush=True)
+        whole = fleet.run_steps(harness, {})
+        print(f"  undisturbed steps end after {time.monotonic() - began:.0f} s", flush=True)
+        plan = {step: {DRAWN: (number % 2, fault)} for number, (step, fault) in enumerate(FAULTS.items())}
+        struck = fleet.run_steps(harness, plan)
+        members = harness.sampler.fleet.members
+        fleet.attended(harness, {policy: harness.publish(policy) for policy in Policy}, _all_up(harness.sampler.fleet))
+        aside = sum(member.state is State.ASIDE for member in members)
     return {
         **{name: getattr(struck, name) for name in WRONG[:-1]},
         "differing": sum(struck.ids.get(key) != ids for key, ids in whole.ids.items()),
@@ -107,10 +128,6 @@ def engines() -> dict[str, Any]:
         "put_aside": aside,
         "seconds": round(time.monotonic() - began),
     }
-
-
-def _latest(table: Bench) -> dict[Policy, Any]:
-    return {policy: table.publish(policy) for policy in Policy}
 
 
 async def _all_up(engines: Fleet) -> None:
@@ -125,12 +142,13 @@ def engines_hold(found: dict[str, Any]) -> bool:
 # -- verifiers ---------------------------------------------------------------------------------------------------------
 
 
-def verifiers() -> dict[str, Any]:
+def verifiers(quick: bool) -> dict[str, Any]:
     """Verdicts of actors against those of a verifier in this process, and against how the rows were made."""
     from agon.verify.math.probes import row
     from math_poison import SAFE, clean_rows, poisoned
 
-    clean, truth = clean_rows(ROWS, seed=0)
+    count = ROWS // 10 if quick else ROWS
+    clean, truth = clean_rows(count, seed=0)
     toxic, places = poisoned(clean, POISON, seed=1)
     rows = [row(*triple) for triple in toxic]
     with load_verifier("math", workers=2) as here:
@@ -146,11 +164,11 @@ def verifiers() -> dict[str, Any]:
         programs = _programs(cluster)
     infra = sum(verdict.reason is Reason.INFRA for verdict in judged)
     other = [(a, b) for a, b in zip(expected, judged, strict=True) if a != b and b.reason is not Reason.INFRA]
-    healthy = [number for number in range(ROWS) if number not in places and truth[number] is not None]
+    healthy = [number for number in range(count) if number not in places and truth[number] is not None]
     wrong = sum(judged[n].correct != truth[n] for n in healthy if judged[n].reason is not Reason.INFRA)
     unsafe = sum(judged[n].reason not in SAFE | {Reason.INFRA} for n in places)
     return {
-        **{"rows": ROWS, "poison": len(places), "moved": counters["moved"], "infra": infra, "differing": len(other)},
+        **{"rows": count, "poison": len(places), "moved": counters["moved"], "infra": infra, "differing": len(other)},
         **{"mislabelled": wrong, "unsafe": unsafe, "programs": programs},
     }
 
@@ -178,14 +196,14 @@ def verifiers_hold(found: dict[str, Any]) -> bool:
 
 def main() -> None:
     args = arguments(__doc__, PARTS)
-    work: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+    work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
         "engines": (engines, engines_hold),
         "verifiers": (verifiers, verifiers_hold),
     }
     found, held = dict[str, dict[str, Any]](), dict[str, bool]()
     for name in args.part or (PARTS[:1] if args.quick else PARTS):
         run, holds = work[name]
-        found[name] = run()
+        found[name] = run(args.quick)
         held[name] = holds(found[name])
         print(f"{name}: {found[name]}", flush=True)
     verdict(
