@@ -41,7 +41,7 @@ def read_adapter(folder: Path) -> float:
 
 
 class FakeEngine:
-    """Draws `length(draw)` tokens, `pace` seconds each while few rows are drawn; dies and hangs as it is told."""
+    """Draws `length(draw)` tokens, `pace` seconds each while few rows are drawn; dies and hangs on request."""
 
     def __init__(self, length: Callable[[Draw], int], *, pace: float) -> None:
         self.context, self._length, self._pace = 1 << 20, length, pace
@@ -90,9 +90,9 @@ class FakeEngine:
     async def stop(self) -> None: ...
 
     async def _work(self, pace: float) -> None:
+        await asyncio.sleep(pace * self._pace)
         if self._fault == "hung":
             await asyncio.Event().wait()
-        await asyncio.sleep(pace * self._pace)
         if self._fault:
             raise EngineDown(f"the engine was {self._fault}")
 

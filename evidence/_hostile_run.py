@@ -196,7 +196,7 @@ def main() -> None:
     sandbox = HostSandbox(asked["backend"], memory=asked["memory"], workers=2)
     with world(secret, sandbox) as outside:
         try:
-            with ThreadPoolExecutor(2) as threads:
+            with ThreadPoolExecutor(asked["at_once"]) as threads:
                 records = list(threads.map(lambda name: attack(sandbox, name, outside), asked["names"]))
             mixed = mix(sandbox, asked["mixed"], outside) if asked["mixed"] else {}
             described = sandbox.describe()

@@ -17,14 +17,16 @@ from statistics import fmean
 
 from agon.data.tabletop.halves import KnownTo, known_to
 from agon.data.tabletop.lessons import Beliefs, Fact, truth
+from agon.data.tabletop.problems import problems
 from agon.data.tabletop.worlds import WORLDS
 from agon.game.parse import parse
-from agon.types import BASE, Completion
+from agon.types import BASE, Completion, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "docs" / "results" / "raw"
 CONFIGS = ROOT / "configs" / "tabletop" / "worlds"
 MAIN = ("grpo", "self-refine", "plain-pair", "coop", "agon")
+TRANSFER_STEPS, TRANSFER_PROBLEMS, TRANSFER_SEED = 3, 100, 1
 PILOT = 1000
 """Seeds from here on are pilots and in no table."""
 
@@ -52,9 +54,9 @@ class CellPlan:
         return RAW / self.world / f"{self.name}.json"
 
     @property
-    def systems(self) -> tuple[str, ...]:
-        """What is measured on held-out problems."""
-        return {"grpo": ("a", "self-cascade"), "self-refine": ("a", "self-refine")}.get(self.arm, ("cascade", "a", "b"))
+    def system(self) -> str:
+        """What is measured: two passes; the first of them is the single pass."""
+        return {"grpo": "self-cascade", "self-refine": "self-refine"}.get(self.arm, "cascade")
 
 
 def main_cells(seeds: Iterable[int]) -> Iterator[CellPlan]:
@@ -83,9 +85,23 @@ def long_cells(seeds: Iterable[int]) -> Iterator[CellPlan]:
         yield from (CellPlan("soft-halves", arm, seed, "long", ("train.epochs=3",)) for arm in ("grpo", "agon"))
 
 
+def side_cells(seeds: Iterable[int]) -> Iterator[CellPlan]:
+    """How different B must start, and points on dev along a run."""
+    for seed in seeds:
+        for noise in (0.01, 0.1):
+            yield CellPlan("neutral", "agon", seed, f"noise{noise}", (f"model.init.b_noise_std={noise}",))
+        for world in ("halves", "soft-halves"):
+            yield CellPlan(world, "agon", seed, "points", ("eval.points=5",))
+
+
 def cells() -> list[CellPlan]:
     """The whole matrix, in the order in which it runs."""
-    return [*main_cells(range(10)), *further_cells(range(5)), *long_cells(range(3))]
+    return [*main_cells(range(10)), *further_cells(range(5)), *long_cells(range(3)), *side_cells(range(3))]
+
+
+def transfer_problems(world: str) -> list[Problem]:
+    """Shorter chains than a world trains on; none where the number of steps is what the world is about."""
+    return [] if world == "relay" else problems("chain", TRANSFER_STEPS, TRANSFER_PROBLEMS, seed=TRANSFER_SEED)
 
 
 @dataclass(frozen=True)
@@ -124,6 +140,18 @@ SAMPLES = 4
 
 
 @dataclass(frozen=True)
+class DevPoint:
+    """A pair on dev, after some steps."""
+
+    step: int
+    trials: int
+    right: dict[str, int]
+    """By system."""
+    either: int
+    """Trials that A or B solves alone."""
+
+
+@dataclass(frozen=True)
 class CellResult:
     """What a cell measured."""
 
@@ -138,6 +166,12 @@ class CellResult:
     commit: str
     bonus_bites: float | None
     systems: dict[str, SystemResult]
+    transfer: dict[str, SystemResult] = field(default_factory=dict)
+    """The same systems on shorter chains than the run saw."""
+    points: list[DevPoint] = field(default_factory=list)
+    """On dev along the run, where the plan asks for them."""
+    best: dict[str, SystemResult] = field(default_factory=dict)
+    """The same systems on held-out problems, with the weights of the best point on dev."""
 
     @property
     def rate(self) -> float:
@@ -148,8 +182,12 @@ class CellResult:
     @classmethod
     def read(cls, path: Path) -> CellResult:
         raw = json.loads(path.read_text())
-        systems = {name: SystemResult(**values) for name, values in raw.pop("systems").items()}
-        return cls(**raw, systems=systems)
+        measured = {
+            key: {name: SystemResult(**values) for name, values in raw.pop(key).items()}
+            for key in ("systems", "transfer", "best")
+        }
+        points = [DevPoint(**point) for point in raw.pop("points")]
+        return cls(**raw, **measured, points=points)
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from _tabletop import MAIN, RAW, CellPlan, CellResult, cells
+from _tabletop import MAIN, RAW, TRANSFER_PROBLEMS, TRANSFER_STEPS, CellPlan, CellResult, DevPoint, cells
 from agon.data.tabletop.worlds import WORLDS
 from agon.eval import intervals
 from agon.formatting import markdown_table
@@ -106,6 +106,10 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
         yield from world_tables(done, world)
     yield "## Further arms and controls"
     yield further(done)
+    yield "## Transfer to shorter chains"
+    yield transfer(done)
+    yield "## Along the run"
+    yield along(done)
 
 
 def by_seed(done: dict[CellPlan, CellResult], world: str, arm: str, variant: str = "") -> dict[int, CellResult]:
@@ -300,3 +304,43 @@ def further(done: dict[CellPlan, CellResult]) -> str:
             beside = dict.fromkeys(arm if arm in MAIN else "agon" for arm, _ in here)
             parts.append(f"In {world}:\n\n" + arm_table(done, world, [*((arm, "") for arm in beside), *here]))
     return "\n\n".join(parts) or "None is done yet."
+
+
+def transfer(done: dict[CellPlan, CellResult]) -> str:
+    """Means over seeds, on problems that no run trains on."""
+    rows = []
+    for world in WORLDS:
+        for arm, _, results in measured(done, world, [(arm, "") for arm in MAIN]):
+            if results[0].transfer:
+                moved = [replace(result, systems=result.transfer) for result in results]
+                single = (mean(moved, name, lambda s: s.rate) for name in ("a", "b"))
+                rows.append((world, arm, *single, percent(lambda r: r.rate, moved), str(len(moved))))
+    if not rows:
+        return "No cell is done yet."
+    head = ("world", "arm", "A", "B", "number of the arm", "seeds")
+    return f"On {TRANSFER_PROBLEMS} chains of {TRANSFER_STEPS}, in %:\n\n" + markdown_table(head, rows)
+
+
+def along(done: dict[CellPlan, CellResult]) -> str:
+    """Points on dev, and the best of them against the last weights on held-out problems."""
+    rows, chosen_by_dev = [], []
+    for world in WORLDS:
+        results = list(by_seed(done, world, "agon", "points").values())
+        for points_of_a_step in zip(*(result.points for result in results), strict=True):
+            rows.append((world, str(points_of_a_step[0].step), *shares(points_of_a_step), str(len(results))))
+        if results:
+            found = Difference([replace(r, systems=r.best).rate - r.rate for r in results])
+            chosen_by_dev.append(f"In {world}, best on dev - last is {points(found)} on the held-out problems.")
+    if not rows:
+        return "No cell is done yet."
+    head = ("world", "step", "A", "B", "ab", "ba", "A or B", "seeds")
+    return "On dev, in %, means over seeds:\n\n" + markdown_table(head, rows) + "\n\n" + "\n".join(chosen_by_dev)
+
+
+def shares(found: Sequence[DevPoint]) -> Iterator[str]:
+    trials = sum(point.trials for point in found)
+    for right in (
+        *([point.right[name] for point in found] for name in ("a", "b", "ab", "ba")),
+        [p.either for p in found],
+    ):
+        yield f"{100 * sum(right) / trials:.1f}"

@@ -20,6 +20,7 @@ SCHEDULE = TRL + "learner.py::test_warmup_and_decay_are_the_stock_schedule"
 SCORES = TRL + "trainer.py::test_scores_are_those_of_peft_alone"
 ADAPTERS, BATCH, TRAPS = "tests/engine/test_adapters.py", TRL + "batch.py", TRL + "traps.py"
 HF, SERVER, LOCAL = "tests/engine/test_hf.py", "tests/engine/vllm/test_server.py", "tests/engine/vllm/test_local.py"
+FLEET = ["tests/engine/test_member.py", "tests/engine/test_fleet.py"]
 CANARY, SUSPECTS = "tests/engine/vllm/test_canary.py", "tests/engine/vllm/test_suspects.py"
 LOOP, PUBLISH, RUNS = "tests/training/test_loop.py", "tests/training/test_publish.py", "tests/training/test_resume.py"
 MACHINES, CHECKS = "tests/training/test_machines.py", "tests/training/test_canary_checks.py"
@@ -243,14 +244,14 @@ HEAVY: list[Mutation] = [
         ("hf: a merged adapter stays in the base", "                layer.get_base_layer().weight.data = weight\n", ""),
     ),
     *edits(
-        "engine/member.py", ["tests/engine/test_fleet.py"],
+        "engine/member.py", FLEET,
         ("a restarted engine has no versions", "                        await self._in_time(self.engine.load(version, folder))\n", "                        pass\n"),
         ("what becomes live during a restart is missed", "while missing := [", "if missing := ["),
         ("a version is asked for where it is not", " and (version == BASE or version in self.held)", ""),
         ("what cannot be a completion is used", "        drawn.check(draw, vocabulary)\n", ""),
     ),
     *edits(
-        "engine/fleet.py", ["tests/engine/test_fleet.py"],
+        "engine/fleet.py", FLEET,
         ("an unloaded version comes back", "        self._live.pop(version, None)\n        await self._on_all", "        await self._on_all"),
         ("the busiest engine is asked", "return min(able, key=lambda member: member.busy)", "return max(able, key=lambda member: member.busy)"),
         ("a restarted engine draws unchecked", "State.CHECKING if self.gated else State.UP", "State.UP"),

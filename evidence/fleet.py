@@ -43,7 +43,7 @@ STEPS, FAULTS = 10, 10
 PROBLEMS, GROUP, TOKENS, PEEK = 4, 4, 32, 64
 MOVE = 0.02
 """What a step changes in every weight, as in evidence/stale_adapter.py."""
-PATIENCE = 20.0
+PATIENCE = 30.0
 BACK = 900.0
 """Seconds that an engine may take to draw for the game again."""
 KINDS = ("killed", "hung", "restarted")

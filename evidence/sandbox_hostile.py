@@ -9,7 +9,8 @@
    what is stopped. They are weaker and may fail; only bwrap is claimed.
 3. 2,000 runs in parallel, one in ten hostile: every right program is judged right and every wrong one wrong.
 
-How late a verdict came, in wall time, is printed and not judged: it depends on what else the machine does.
+4. Every verdict of bwrap comes at most 0.5 s after the wall limit, with one program at a time. The quick version, which
+   runs beside tests and two programs at a time, does not judge that.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ USER = 60699
 CPU_LIMIT, NOTICE, BUSY = 0.5, 0.5, 1.5
 """CPU seconds that a program may use, and that may pass until the supervisor has noticed: alone, and beside the tests
 that run at the same time as a quick version."""
+LATE = 0.5
+"""Seconds after its wall limit at which the verdict on a program must be known."""
 UNSTOPPABLE = {"P4 memory over six processes"}
 """What needs a cgroup."""
 SYSTEM_PYTHON = "/usr/bin/python3"
@@ -64,9 +67,11 @@ def system_python() -> bool:
     return Path(SYSTEM_PYTHON).exists() and subprocess.run(check, check=False).returncode == 0
 
 
-def attack(start: Start, names: list[str], mixed: int) -> dict[str, object]:
+def attack(start: Start, names: list[str], at_once: int, mixed: int) -> dict[str, object]:
     """Run the programs in a process of their own; what it prints."""
-    asked = json.dumps({"backend": start.backend, "memory": start.memory, "names": names, "mixed": mixed})
+    asked = json.dumps(
+        {"backend": start.backend, "memory": start.memory, "names": names, "at_once": at_once, "mixed": mixed}
+    )
     if not start.user or os.getuid() != 0:
         command = [sys.executable, str(ROOT / "evidence" / "_hostile_run.py"), asked]
         return result(subprocess.run(command, capture_output=True, text=True, check=False))
@@ -131,7 +136,7 @@ def main() -> None:
     mixed: dict[str, int] = {}
     late = 0.0
     for start in starts(quick):
-        found = attack(start, names, (40 if quick else 2000) if not columns else 0)
+        found = attack(start, names, 2 if quick else 1, (40 if quick else 2000) if not columns else 0)
         columns[start.name] = faults(start, found, BUSY if quick else NOTICE)
         survivors[start.name] = len(found["survivors"])  # type: ignore[arg-type]
         mixed = mixed or found["mixed"]  # type: ignore[assignment]
@@ -148,8 +153,11 @@ def main() -> None:
     verdict(
         "no hostile program escapes from a bwrap box, is paid, outlives its verdict or exceeds its CPU time",
         value={name: {"not stopped": len(columns[name]), "survivors": survivors[name]} for name in claimed},
-        goal={"not stopped": 0, "survivors": 0},
-        holds=healthy and bool(claimed) and not any(len(columns[name]) + survivors[name] for name in claimed),
+        goal={"not stopped": 0, "survivors": 0, "latest verdict": LATE},
+        holds=healthy
+        and (quick or late <= LATE)
+        and bool(claimed)
+        and not any(len(columns[name]) + survivors[name] for name in claimed),
         programs=len(names),
         mixed=mixed,
         stopped={name: len(names) - len(wrong) for name, wrong in columns.items()},

@@ -7,11 +7,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from agon.config import Config, Model
-from agon.engine.build import PROMPT_ROOM, base_files, context_of
+from agon.config import Config, Model, SamplerConfig
+from agon.engine.build import PROMPT_ROOM, base_files, build_sampler, context_of
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import ConfigError
 
@@ -74,3 +76,19 @@ def test_the_context_holds_every_peek_of_a_prompt_and_a_whole_completion() -> No
     assert context_of(lengths(max_model_len=20_000), peeks=2) == 20_000
     with pytest.raises(ConfigError, match="does not hold 2 peeks and a completion: 19096 tokens"):
         context_of(lengths(max_model_len=19_096), peeks=2)
+
+
+def test_a_config_names_the_engines_of_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines themselves are not started here."""
+    monkeypatch.setattr("agon.engine.vllm.sampler.VLLMSampler", lambda path, fleet, **more: fleet)
+    monkeypatch.setattr("agon.engine.vllm.local.LocalEngine", lambda path, **settings: SimpleNamespace(**settings))
+    monkeypatch.setattr("agon.engine.build.visible_devices", lambda: ["4", "5", "6"])
+
+    def engines(**sampler: object) -> list[Any]:
+        built: Any = build_sampler(SamplerConfig.model_validate(sampler), Model(name="x"), "x", 100)
+        return [member.engine for member in built.members]
+
+    assert [engine.device for engine in engines(replicas=2)] == ["5", "6"]
+    assert [engine.device for engine in engines()] == ["6"]
+    urls = ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert [engine.url for engine in engines(urls=urls)] == urls

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_a_file_is_named_again_unless_the_run_knows_its_problems() -> None:
 
 def test_a_run_of_ones_own_needs_no_consent(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("arm: agon\n")
-    told = config(verifier="os:system", sampler={"url": "http://h"}, data=files("../x.csv"))
+    told = config(verifier="os:system", sampler={"urls": ["http://h"]}, data=files("../x.csv"))
     with pytest.raises(InputError, match="os:system is code"):
         check_consent(tmp_path, told, (), {})
     remember(tmp_path / "config.yaml")
@@ -101,7 +102,7 @@ def test_a_run_of_ones_own_needs_no_consent(tmp_path: Path) -> None:
 
 
 def test_all_that_is_needed_is_said_at_once() -> None:
-    told = config(verifier="os:system", sampler={"url": "http://h"}, data=files("../x.csv"))
+    told = config(verifier="os:system", sampler={"urls": ["http://h"]}, data=files("../x.csv"))
     with pytest.raises(InputError) as refused:
         check(told, hashes={})
-    check(told, *refused.value.fix.partition("runs/x ")[2].split(), hashes={})
+    check(told, *shlex.split(refused.value.fix.partition("runs/x ")[2]), hashes={})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
-from _tabletop import MAIN, PILOT, CellResult, SystemResult, cells, fact_counts, system_result  # noqa: E402
+from _tabletop import MAIN, PILOT, CellResult, DevPoint, SystemResult, cells, fact_counts, system_result  # noqa: E402
 from _tabletop_page import Difference, compared, page  # noqa: E402
 from agon.config import load_config  # noqa: E402
 from agon.data.tabletop.halves import KnownTo, known_to  # noqa: E402
@@ -37,7 +38,7 @@ def row(problem: str, index: int, value: int, right: int = 7) -> dict[str, objec
 
 def test_every_stop_of_the_matrix_is_balanced_and_no_seed_is_a_pilots() -> None:
     planned = cells()
-    assert len({(cell.world, cell.name) for cell in planned}) == len(planned) == 261
+    assert len({(cell.world, cell.name) for cell in planned}) == len(planned) == 273
     whole = len(WORLDS) * len(MAIN)
     for seed in range(10):
         block = planned[seed * whole : (seed + 1) * whole]
@@ -86,7 +87,8 @@ def test_a_result_comes_back_from_its_file(tmp_path: Path) -> None:
 
 def cell_result(world: str, arm: str, seed: int, rates: dict[str, int]) -> CellResult:
     """A cell in which every system solves a number of four samples of each of ten problems."""
-    systems = {name: SystemResult(str(right) * 10, "1" * 10, 33.0, 66.0) for name, right in rates.items()}
+    facts = {who.value: (1, 2) for who in KnownTo}
+    systems = {name: SystemResult(str(right) * 10, "1" * 10, 33.0, 66.0, facts) for name, right in rates.items()}
     return CellResult(world, arm, "", seed, 50, 6400, 1, 99.5, "c0ffee", 0.25 if arm == "agon" else None, systems)
 
 
@@ -110,6 +112,24 @@ def test_differences_are_paired_by_seed_and_corrected_within_a_claim() -> None:
     assert "In relay, exchange at inference is **undecided so far**" in text
     assert "3 of 10 seeds" in text
     assert f"7 of {len(cells())} cells are done" in text
+
+
+def test_the_page_tells_transfer_and_points_along_the_run() -> None:
+    plans = {(cell.world, cell.name): cell for cell in cells()}
+    pair = ["a", "b", "ab", "ba"]
+    shorter = cell_result("halves", "coop", 0, dict.fromkeys(pair, 3)).systems
+    done = {
+        plans["halves", "coop-s0"]: replace(cell_result("halves", "coop", 0, dict.fromkeys(pair, 2)), transfer=shorter)
+    }
+    for seed, (best, last) in enumerate(((4, 3), (3, 3), (3, 2))):
+        run = cell_result("halves", "agon", seed, dict.fromkeys(pair, last))
+        points = [DevPoint(step, 10, dict(zip(pair, (4, 5, 6, 7), strict=True)), 8) for step in (0, 50)]
+        weights = cell_result("halves", "agon", seed, dict.fromkeys(pair, best)).systems
+        done[plans["halves", f"agon-points-s{seed}"]] = replace(run, variant="points", points=points, best=weights)
+    text = page(done)
+    assert "| halves | coop | 75.0 | 75.0 | 75.0 | 1 |" in text
+    assert "| halves | 50 | 40.0 | 50.0 | 60.0 | 70.0 | 80.0 | 3 |" in text
+    assert "In halves, best on dev - last is +16.7 points" in text
 
 
 def test_a_verdict_follows_the_rule_of_the_plan() -> None:

@@ -17,7 +17,7 @@ from agon.errors import InputError
 from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
 from agon.sandbox.boxes import descendants
 from agon.sandbox.host import first_uid
-from agon.sandbox.launcher import CONTROL
+from agon.sandbox.launcher import CONTROL, NICE
 
 LIMITS = ProgramLimits(cpu=1.0, wall=5.0)
 
@@ -158,6 +158,12 @@ print(found)
         room.close()
         for fd in held:
             os.close(fd)
+
+
+def test_a_program_has_a_lower_priority_than_what_watches_it(sandbox: HostSandbox) -> None:
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    [text] = said(sandbox, "import os; print(os.getpriority(os.PRIO_PROCESS, 0))")
+    assert int(text) == min(19, ours + NICE)
 
 
 def test_cpu_time_is_that_of_all_processes(sandbox: HostSandbox) -> None:

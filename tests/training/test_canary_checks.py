@@ -56,7 +56,6 @@ def test_every_step_and_every_evaluation_asks_and_a_restart_is_reported(tmp_path
     assert canary.asked == len(run.steps.records()) + len(work.state.points)
     notes = work.display.notes  # type: ignore[attr-defined]
     assert "engine 0 was restarted; its adapters are verified" in notes
-    assert run.timings.records()[-1].canary == {"a@0-x": 0.25}
     assert notes.count("a token of A is off") == len(run.steps.records())
 
 

@@ -156,8 +156,8 @@ class WithTokens(ScriptedSampler):
 def trained(root: Path, processes: int) -> tuple[RunDir, list[SharedLearner]]:
     """A run whose first process draws for all."""
     settings = config(eval__points=1, game__wait_for_all_drafts=True)
-    run, board = directory(root, f"of {processes}", settings), Board(processes)
-    learners = [SharedLearner(3, rank, board) for rank in range(processes)]
+    run, board = directory(root, f"of-{processes}", settings), Board(processes)
+    learners = [SharedLearner(6, rank, board) for rank in range(processes)]
 
     def process(learner: SharedLearner) -> bool:
         sampler = DrawnElsewhere() if learner.rank else WithTokens(half_right)
@@ -175,4 +175,4 @@ def test_one_process_draws_for_several_and_all_learn(tmp_path: Path) -> None:
     assert (two.path / "steps.jsonl").read_bytes() == (one.path / "steps.jsonl").read_bytes()
     assert (two.path / "points.json").read_bytes() == (one.path / "points.json").read_bytes()
     assert all(min(learner.rows) > 0 for learner in learners), "both had rows in every step"
-    assert [sum(step) for step in zip(*(learner.rows for learner in learners), strict=True)] == [8, 8, 8]
+    assert [sum(step) for step in zip(*(learner.rows for learner in learners), strict=True)] == [8] * 6

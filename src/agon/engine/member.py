@@ -78,7 +78,7 @@ class Member:
             self.starting = False
 
     def take_down(self, reason: str) -> None:
-        """Ask it nothing more; whoever waits for it is told."""
+        """Ask it nothing more, and report it as down to whoever waits for it."""
         self.state, self.held = State.DOWN, set()
         self.watchdog.stop()
         self.watchdog.release(reason)

@@ -186,9 +186,10 @@ class SystemCounts(Record):
         return self.correct / self.n if self.n else None
 
     def __add__(self, other: SystemCounts) -> SystemCounts:
-        """The counts of two processes together."""
+        """The counts of two processes together; one that drew nothing knows no exchange."""
         mine, theirs = dict(self), dict(other)
-        return SystemCounts.model_validate({k: None if v is None else v + theirs[k] for k, v in mine.items()})
+        both = {k: v if theirs[k] is None else theirs[k] if v is None else v + theirs[k] for k, v in mine.items()}
+        return SystemCounts.model_validate(both)
 
 
 class Point(Record):
