@@ -12,29 +12,34 @@ Real raylets, several nodes on this machine. Each part runs alone with `--part`:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
+import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import fleet
-from _engine import RANK, Bench, build, random_checkpoint
-from _lib import arguments, verdict
-from _ray import Nodes, place_of, ray_nodes
+from _engine import RANK, SMALL, Bench, build, random_checkpoint
+from _lib import ROOT, arguments, ratio_interval, verdict
+from _ray import NETWORK, Nodes, cpu_seconds, descendants, place_of, ray_nodes
 from agon.engine.fleet import Fleet
 from agon.engine.member import State
-from agon.engine.protocol import Engine
+from agon.engine.protocol import Draw, DrawResult, Engine
 from agon.engine.vllm.on_node import AdapterStore, NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.sandbox.settings import SandboxSettings
-from agon.types import Policy, Reason
+from agon.types import Policy, Reason, Sampling, Version
 from agon.verify import load_verifier
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
 
@@ -46,6 +51,13 @@ FAULTS = {1: "actor", 3: "raylet alone", 5: "node", 6: "node added", 7: "node, a
 DRAWN = 5
 ROWS, POISON = 2000, 0.05
 PAIRS, DRAWS, TOKENS = 40, 32, 48
+SIZES = [
+    "data.train.take=16", "data.dev.take=4", "data.held_out.take=8", "train.problems_per_step=2", "game.group_size=2",
+    "train.max_completion_tokens=48", "eval.max_completion_tokens=48", "eval.points=1", "save.every=1",
+]  # fmt: skip
+STEPS_FILE = "steps.jsonl"
+PROMPT = tuple(range(1, 33))
+INSIDE, EMPTY = Version("a@999999-inside"), Version("b@999999-empty")
 WRONG = ("lost", "doubled", "ungraded", "wrong_version", "unchecked", "differing")
 
 
@@ -191,6 +203,160 @@ def verifiers_hold(found: dict[str, Any]) -> bool:
     )
 
 
+# -- matrix ------------------------------------------------------------------------------------------------------------
+
+
+def matrix(quick: bool) -> dict[str, Any]:
+    """Two arms by the local launcher, and on two nodes of which one is killed twice."""
+    seeds = "0" if quick else "0,1"
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch, ray_nodes(2) as nodes:
+        here, there = Path(scratch, "here"), Path(scratch, "there")
+        codes = [_matrix(here, seeds).wait()]
+        process = _matrix(there, seeds, "--launcher", "ray", "--address", nodes.address)
+        kills = _kill_twice(nodes, there, process)
+        codes.append(process.wait())
+        runs = sorted(path.name for path in here.glob("*-s*"))
+        same = [name for name in runs if (here / name / STEPS_FILE).read_bytes() == _bytes(there / name / STEPS_FILE)]
+        log = (there.parent / "there.log").read_text()[-2000:]
+    if len(same) < len(runs) or any(codes):
+        print(log)
+    return {"runs": len(runs), "equal": len(same), "kills": kills, "exit_codes": codes}
+
+
+def _matrix(out: Path, seeds: str, *words: str) -> subprocess.Popen[bytes]:
+    config = str(ROOT / "configs" / "tabletop" / "base.yaml")
+    cells = ["--arms", "grpo,agon", "--seeds", seeds, "--slots", "2", "--out", str(out)]
+    sizes = [*SIZES, "sampler.engine=hf", "cluster.gpus=0", f"sampler.network={NETWORK}"]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with out.with_suffix(".log").open("wb") as log:
+        command = [sys.executable, "-m", "agon", "matrix", config, *sizes, *cells, *words]
+        return subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+
+
+def _kill_twice(nodes: Nodes, out: Path, process: subprocess.Popen[bytes]) -> list[str]:
+    """Kill the node that trains, with everything on it, once its run has two steps, then four; another joins."""
+    kills: list[str] = []
+    while process.poll() is None and len(kills) < 2:
+        for node_id, node in list(nodes.nodes.items()):
+            trained = [word for word in _commands(node) if word in ("grpo", "agon")]
+            wanted = 2 * (1 + len(kills))
+            if trained and any(_bytes(p).count(b"\n") >= wanted for p in out.glob(f"{trained[0]}-s*/{STEPS_FILE}")):
+                kills.append(f"{trained[0]}: {nodes.kill(node_id)} processes")
+                nodes.add()
+                break
+        time.sleep(0.1)
+    return kills
+
+
+def _commands(node: Any) -> list[str]:
+    """Words of the commands that run on a node."""
+    processes = descendants(node.all_processes["raylet"][0].process.pid)
+    lines = [_bytes(Path(f"/proc/{process}/cmdline")).decode(errors="replace") for process in processes]
+    return [word for line in lines if "agon.cli.cell" in line for word in line.split("\0")]
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def matrix_hold(found: dict[str, Any]) -> bool:
+    return found["runs"] == found["equal"] > 0 and len(found["kills"]) == 2 and not any(found["exit_codes"])
+
+
+# -- cost --------------------------------------------------------------------------------------------------------------
+
+
+class Batched:
+    """An engine that also draws many at once: what is called inside its process, with one call from outside."""
+
+    def __init__(self, base: str, context: int) -> None:
+        self._engine: Any = make_engine(base, context)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+        """Draw once; INSIDE stands for as many draws as its seed says, of all versions in turn, EMPTY for none."""
+        if draw.version == EMPTY:
+            await self._engine._llm.reset_prefix_cache()
+            return DrawResult((0,), (0.0,), "stop")
+        if draw.version != INSIDE:
+            return await self._engine.draw(draw, stop)
+        versions = sorted(self._engine._adapters)
+        draws = [replace(draw, version=versions[n % 2], seed=n) for n in range(draw.seed)]
+        drawn = await asyncio.gather(*(self._engine.draw(one, stop) for one in draws))
+        return drawn[0]
+
+
+def cost(quick: bool) -> dict[str, Any]:
+    """The same draws inside the engines' processes and through sampler, fleet and Ray, in turn."""
+    pairs, rows = 2 if quick else PAIRS, list[tuple[float, float, float, float, float, float]]()
+    with ray_nodes(2) as nodes, bench_on(nodes, Batched, **({} if quick else SMALL)) as table:
+        engines = [member.engine for member in table.sampler.fleet.members]
+        versions = [table.publish(policy) for policy in Policy]
+        daemons = [
+            entry.process.pid for node in nodes.nodes.values() for kind in node.all_processes.values() for entry in kind
+        ]
+        actors = [place_of(engine.actor)[1] for engine in engines]
+        for number in range(pairs + 1):
+            order = (inside, through) if number % 2 else (through, inside)
+            found = {way: _measure(way, table, engines, versions, actors, daemons) for way in order}
+            if number:  # the first pair warms up
+                rows.append((*found[inside], *found[through]))
+    columns = list(zip(*rows, strict=True))
+    cpu, wall = ratio_interval(columns[0], columns[3]), ratio_interval(columns[1], columns[4])
+    own = [1000 * (row[5] - row[2]) / (2 * DRAWS) for row in rows]
+    return {
+        "cpu_inside_over_through": [round(value, 3) for value in cpu],
+        "wall_inside_over_through": [round(value, 3) for value in wall],
+        "ray_cpu_ms_per_row": round(statistics.mean(own), 2),
+        "pairs": pairs,
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def _measure(
+    way: Any, table: Bench, engines: list[NodeEngine], versions: Any, actors: list[int], daemons: list[int]
+) -> tuple[float, float, float]:
+    """(CPU of all processes, wall, CPU of all but the engines) in seconds, from an empty prefix cache."""
+    table.sampler.submit(_emptied(engines)).result()
+    cores = [process for actor in actors for process in descendants(actor)]
+    others = [os.getpid(), *actors, *daemons]
+    before = cpu_seconds(cores), cpu_seconds(others), time.perf_counter()
+    way(table, engines, versions)
+    core, other = cpu_seconds(cores) - before[0], cpu_seconds(others) - before[1]
+    return core + other, time.perf_counter() - before[2], other
+
+
+async def _emptied(engines: list[NodeEngine]) -> None:
+    await asyncio.gather(*(engine.draw(Draw((1,), EMPTY, 0, Sampling(1.0, 1.0, 1)), frozenset()) for engine in engines))
+
+
+def inside(table: Bench, engines: list[NodeEngine], versions: list[Version]) -> None:
+    """One call to each engine, which draws its rows in its own process."""
+    sampling = Sampling(1.0, 1.0, TOKENS)
+
+    async def both() -> None:
+        asked = Draw(PROMPT, INSIDE, DRAWS, sampling)
+        await asyncio.gather(*(engine.draw(asked, frozenset()) for engine in engines))
+
+    table.sampler.submit(both()).result()
+
+
+def through(table: Bench, engines: list[NodeEngine], versions: list[Version]) -> None:
+    """The same number of draws, one by one, by the sampler."""
+    sampling = Sampling(1.0, 1.0, TOKENS)
+    draws = [Draw(PROMPT, versions[n % 2], n, sampling) for n in range(DRAWS) for _ in range(2)]
+    asyncio.run(table.sampler.draw_together(draws))
+
+
+def cost_holds(found: dict[str, Any]) -> bool:
+    return bool(found["cpu_inside_over_through"][0] >= 0.97 and found["ray_cpu_ms_per_row"] <= 2.5)
+
+
 # -- main --------------------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +365,8 @@ def main() -> None:
     work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
         "engines": (engines, engines_hold),
         "verifiers": (verifiers, verifiers_hold),
+        "matrix": (matrix, matrix_hold),
+        "cost": (cost, cost_holds),
     }
     found, held = dict[str, dict[str, Any]](), dict[str, bool]()
     for name in args.part or (PARTS[:1] if args.quick else PARTS):

@@ -107,6 +107,20 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("sampler.urls", "sampler.engine"): {"sampler": {"engine": "hf", "urls": ["http://localhost"]}},
     ("sampler.replicas", "sampler.engine"): {"sampler": {"engine": "hf", "replicas": 2}},
     ("sampler.replicas", "sampler.urls"): {"sampler": {"replicas": 2, "urls": ["http://localhost"]}},
+    ("cluster.address", "cluster.engine"): {"cluster": {"engine": "ray"}},
+    ("cluster.address",): {"cluster": {"engine": "ray", "address": "auto"}},
+    ("cluster.samplers", "cluster.engine", "sampler.engine"): {
+        "cluster": {"engine": "ray", "address": "local"},
+        "sampler": {"engine": "hf"},
+    },
+    ("cluster.samplers", "cluster.engine", "sampler.replicas", "sampler.urls"): {
+        "cluster": {"engine": "ray", "address": "local"},
+        "sampler": {"replicas": 2},
+    },
+    ("cluster.verifiers", "verifier"): {
+        "cluster": {"engine": "ray", "address": "local", "verifiers": 1},
+        "verifier": "mine:judge",
+    },
     ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {
