@@ -83,10 +83,10 @@ def test_little_room_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_only_a_failure_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: doctor.Status, code: int
 ) -> None:
-    monkeypatch.setattr(doctor, "checks", lambda: iter([Check("it", status, "so", "do this")]))
-    assert doctor.run(argparse.Namespace(json=False)) == code
+    monkeypatch.setattr(doctor, "checks", lambda *where: iter([Check("it", status, "so", "do this")]))
+    assert doctor.run(argparse.Namespace(json=False, address=None, network=None)) == code
     assert capsys.readouterr().out.split() == [status, "it", "so", "do", "this"]
-    assert doctor.run(argparse.Namespace(json=True)) == code
+    assert doctor.run(argparse.Namespace(json=True, address=None, network=None)) == code
     assert json.loads(capsys.readouterr().out) == [{"name": "it", "status": status, "detail": "so", "fix": "do this"}]
 
 

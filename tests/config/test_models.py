@@ -117,10 +117,7 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
         "cluster": {"engine": "ray", "address": "local"},
         "sampler": {"replicas": 2},
     },
-    ("cluster.verifiers", "verifier"): {
-        "cluster": {"engine": "ray", "address": "local", "verifiers": 1},
-        "verifier": "mine:judge",
-    },
+    ("cluster.verifiers", "cluster.engine", "verifier"): {"cluster": {"verifiers": 1}},
     ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import os
 import signal
@@ -17,7 +18,7 @@ import pytest
 
 from agon.cli import main
 from agon.cluster.connection import Task
-from agon.matrix import local
+from agon.matrix import local, on_nodes
 from agon.matrix.on_nodes import run, work_on_node
 from tests.engine.vllm.helpers import gone
 from tests.matrix.test_cells import CONFIG, plan
@@ -109,6 +110,25 @@ def test_a_node_does_what_is_left_of_a_cell(tmp_path: Path, monkeypatch: pytest.
     assert ran == [("train", True), ("eval", True)]
     assert failed is not None
     assert failed.startswith("agon-s7: agon eval ended with code 3")
+
+
+def test_an_interrupted_task_stops_its_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray calls `_thread.interrupt_main`, which sends no signal that would wake a loop."""
+    ended: list[str] = []
+
+    async def waits(*args: Any, **more: Any) -> None:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        ended.append("slept")
+
+    monkeypatch.setattr(on_nodes, "run_cell", waits)
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        work_on_node(str(tmp_path), str(CONFIG), (), "agon", 7, str(tmp_path))
+    assert ended == ["cancelled"]
 
 
 def test_a_run_dies_with_its_worker(tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ RULES = (
         "engines are on the cluster, on this machine or at sampler.urls; choose one",
     ),
     Rule(
-        ("cluster.verifiers", "verifier"),
-        lambda verifiers, name: not verifiers or name in ("math", "code"),
-        "only math and code run on a cluster; write 0",
+        ("cluster.verifiers", "cluster.engine", "verifier"),
+        lambda verifiers, cluster, name: not verifiers or (cluster == "ray" and name in ("math", "code")),
+        "belongs to cluster.engine ray and to the verifiers math and code; otherwise write 0",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

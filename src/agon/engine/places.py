@@ -32,7 +32,7 @@ def sampler_for(config: Config, path: str, context: int) -> Sampler:
 
 def verifier_for(config: Config, sandbox: SandboxSettings) -> Verifier:
     """The verifier that a config names; `sandbox` is that of this process, where it is here."""
-    if config.cluster.engine == "none" or not config.cluster.verifiers:
+    if not config.cluster.verifiers:
         return load_verifier(config.verifier, sandbox=sandbox)
     from agon.cluster.connection import connect
     from agon.verify.on_nodes import NodeVerifier, VerifierHost

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from agon.cluster.connection import Task
 from agon.matrix.cells import MatrixCell, cell
 from agon.matrix.local import Say, run_all, run_cell
 
+T = TypeVar("T")
 SAVING = 120.0
 """Seconds that a cell may take to save when the matrix is stopped; afterwards it goes on saving by itself."""
+
+
+NOTICE = 0.5
+"""Seconds in which an interrupted cell notices it."""
 
 
 class Running(Protocol):
@@ -51,4 +56,18 @@ def work_on_node(home: str, source: str, overrides: Sequence[str], arm: str, see
     """On a node: do what is left of a cell; the sentence that says what failed, or None."""
     os.chdir(home)  # paths on the command line are relative to it
     found = cell(Path(source), overrides, arm, seed, Path(out))
-    return asyncio.run(run_cell(found, dict(os.environ), lambda sentence: None, tied=True))
+    return asyncio.run(_noticing(run_cell(found, dict(os.environ), lambda sentence: None, tied=True)))
+
+
+async def _noticing(work: Coroutine[Any, Any, T]) -> T:
+    """Run it on a loop that wakes now and then: Ray interrupts Python alone, which a loop in a wait does not notice."""
+
+    async def wake() -> None:
+        while True:  # noqa: ASYNC110 - no event is waited for
+            await asyncio.sleep(NOTICE)
+
+    waking = asyncio.create_task(wake())
+    try:
+        return await work
+    finally:
+        waking.cancel()
