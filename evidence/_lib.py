@@ -21,10 +21,12 @@ from agon.rundir import provenance
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def arguments(description: str) -> argparse.Namespace:
-    """Parse the command line of a script: `--quick` is the version that stays under a minute."""
+def arguments(description: str, parts: Sequence[str] = ()) -> argparse.Namespace:
+    """Parse the command line of a script: `--quick` is the version that stays under a minute, `--part` some parts."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="a smaller measurement, under 60 seconds")
+    if parts:
+        parser.add_argument("--part", action="append", choices=parts, help="this part alone; may be repeated")
     return parser.parse_args()
 
 

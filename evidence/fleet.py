@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +33,7 @@ from agon.algorithm import play
 from agon.engine import fleet as fleet_module
 from agon.engine.fleet import Fleet
 from agon.engine.member import State
-from agon.engine.protocol import Draw
+from agon.engine.protocol import Draw, Engine
 from agon.engine.vllm.canaries import Canaries
 from agon.game.rules import Game
 from agon.interrupt import Interrupt
@@ -205,14 +205,29 @@ def disturbed(harness: Harness, seed: int) -> dict[str, Any]:
 @contextmanager
 def fake_engines() -> Iterator[Harness]:
     """Engines without a model."""
+    engines = [fake_engine() for _ in range(2)]
+
+    def strike(number: int, fault: str) -> None:
+        engines[number].strike("hung" if fault == "hung" else "killed")
+
+    with fake_harness(engines, strike, patience=1.0) as harness:
+        yield harness
+
+
+def fake_engine() -> FakeEngine:
+    return FakeEngine(lambda draw: 4 + draw.seed % 28, pace=0.002)
+
+
+@contextmanager
+def fake_harness(engines: Sequence[Engine], strike: Strike, patience: float) -> Iterator[Harness]:
+    """A learner without a model beside engines without one."""
     from agon.engine.vllm.sampler import VLLMSampler
 
     fleet_module.GRACE = 0.01
     learner, first = FakeLearner(), FakeLearner().weights
     with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
         root = Path(scratch)
-        engines = [FakeEngine(lambda draw: 4 + draw.seed % 28, pace=0.002) for _ in range(2)]
-        sampler = VLLMSampler(str(random_checkpoint(root / "base")), Fleet(*engines, patience=1.0))
+        sampler = VLLMSampler(str(random_checkpoint(root / "base")), Fleet(*engines, patience=patience))
         count = iter(range(10**6))
 
         def publish(policy: Policy) -> Version:
@@ -223,9 +238,6 @@ def fake_engines() -> Iterator[Harness]:
 
         def move(policy: Policy, step: int) -> None:
             learner.weights[policy] += 0.001 * (1 + step)
-
-        def strike(number: int, fault: str) -> None:
-            engines[number].strike("hung" if fault == "hung" else "killed")
 
         try:
             yield Harness(sampler, learner, publish, move, lambda: learner.weights.update(first), strike)

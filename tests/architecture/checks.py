@@ -31,6 +31,7 @@ REPEATED_MODULES = {
     "read": ({"config", "diagnose"}, "reads what its room works on: a config, a log"),
     "rules": ({"config", "game"}, "the rules between config fields, and those of the game"),
     "local": ({"data", "engine/vllm", "matrix"}, "its room on this machine: files, an engine, processes"),
+    "on_nodes": ({"verify", "matrix"}, "its room on the nodes of a cluster: actors that judge, tasks that train"),
     "checkpoint": ({"engine/tiny", "rundir"}, "the weights that ship, and those that a run saves"),
 }
 """Module names that several folders may use, with the reason; a command, cli/NAME.py, may share its library's name."""

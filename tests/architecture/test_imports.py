@@ -14,12 +14,23 @@ from . import tree
 from .tree import ROOT, SOURCE, imports, modules, name_of, within
 
 HEAVY = ("torch", "transformers", "peft", "trl", "vllm", "accelerate", "tokenizers", "safetensors", "tinker")
-SLOW_TO_IMPORT = (*HEAVY, "datasets", "pandas", "numpy", "scipy", "matplotlib", "sympy", "math_verify", "pyarrow")
+SLOW_TO_IMPORT = (
+    *HEAVY,
+    "ray",
+    "datasets",
+    "pandas",
+    "numpy",
+    "scipy",
+    "matplotlib",
+    "sympy",
+    "math_verify",
+    "pyarrow",
+)
 
 
 FLOORS = (
     {"types", "errors"},
-    {"game", "protocols", "arms", "interrupt", "sandbox"},
+    {"game", "protocols", "arms", "interrupt", "sandbox", "cluster"},
     {"algorithm", "config", "data", "verify", "diagnose"},
     {"rundir"},
     {"formatting", "engine"},
@@ -153,6 +164,13 @@ def test_the_algorithm_knows_protocols_and_never_an_implementation() -> None:
 def test_heavy_packages_are_imported_under_engine_only() -> None:
     found = uses(outside("engine"), *HEAVY)
     assert not found, "torch and its kin belong under engine/; call an engine instead:\n" + "\n".join(found)
+
+
+def test_ray_is_imported_in_one_function() -> None:
+    found = uses(modules(), "ray")
+    assert len(found) == 1, found
+    assert found[0].startswith("src/agon/cluster/connection.py")
+    assert not uses(modules(), "ray", only_at_import=True)
 
 
 def test_an_engine_does_not_know_what_a_rival_is() -> None:

@@ -83,10 +83,10 @@ def test_little_room_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_only_a_failure_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: doctor.Status, code: int
 ) -> None:
-    monkeypatch.setattr(doctor, "checks", lambda: iter([Check("it", status, "so", "do this")]))
-    assert doctor.run(argparse.Namespace(json=False)) == code
+    monkeypatch.setattr(doctor, "checks", lambda *where: iter([Check("it", status, "so", "do this")]))
+    assert doctor.run(argparse.Namespace(json=False, address=None, network=None)) == code
     assert capsys.readouterr().out.split() == [status, "it", "so", "do", "this"]
-    assert doctor.run(argparse.Namespace(json=True)) == code
+    assert doctor.run(argparse.Namespace(json=True, address=None, network=None)) == code
     assert json.loads(capsys.readouterr().out) == [{"name": "it", "status": status, "detail": "so", "fix": "do this"}]
 
 
@@ -94,3 +94,18 @@ def test_this_environment_is_sound() -> None:
     found = {check.name: check for check in doctor.checks()}
     assert {"python", "disk", "devices", "torch", "trl", "scipy", "verifier math"} <= found.keys()
     assert [check for check in found.values() if check.status == "failed"] == []
+
+
+def test_a_cluster_is_shown_with_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agon.cluster import connection
+
+    nodes = connection.Nodes("2.60.0", 3, 16.0, 8.0, 12.0, 2.0)
+    joined = type("Joined", (), {"nodes": lambda self: nodes})()
+    monkeypatch.setattr(connection, "connect", lambda address, network: joined)
+    check = doctor.cluster("head:6379", "10.0.0.0/8")
+    assert check == Check("cluster", "ok", "ray 2.60.0, 3 nodes, 12 of 16 CPUs and 2 of 8 GPUs free")
+
+
+def test_a_cluster_that_is_not_named_is_a_failed_check() -> None:
+    check = doctor.cluster("auto", None)
+    assert (check.status, "does not name a cluster" in check.detail) == ("failed", True)

@@ -111,6 +111,17 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("sampler.options", "sampler.urls", "sampler.engine"): {
         "sampler": {"urls": ["http://localhost"], "options": {"max_num_seqs": 4}}
     },
+    ("cluster.address", "cluster.engine"): {"cluster": {"engine": "ray"}},
+    ("cluster.address",): {"cluster": {"engine": "ray", "address": "auto"}},
+    ("cluster.samplers", "cluster.engine", "sampler.engine"): {
+        "cluster": {"engine": "ray", "address": "local"},
+        "sampler": {"engine": "hf"},
+    },
+    ("cluster.samplers", "cluster.engine", "sampler.replicas", "sampler.urls"): {
+        "cluster": {"engine": "ray", "address": "local"},
+        "sampler": {"replicas": 2},
+    },
+    ("cluster.verifiers", "cluster.engine", "verifier"): {"cluster": {"verifiers": 1}},
     ("sandbox.url", "sandbox.backend"): {"sandbox": {"backend": "http"}},
     ("sampler.max_loras", "sampler.engine", "game.opponent"): {"sampler": {"max_loras": 1}},
     ("sampler.max_model_len", "train.max_completion_tokens", "train.max_peek_tokens"): {

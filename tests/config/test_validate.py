@@ -181,6 +181,8 @@ def test_origins_say_where_each_value_comes_from(minimal: Path) -> None:
     [
         ("sampler.network=banana", "is not a network"),
         ("sampler.network=10.0.0.1/8", "is not a network"),
+        ("cluster.engine=ray", "RAY_ADDRESS is not read"),
+        ("cluster.address=127.0.0.1:6379", "belongs to cluster.engine ray"),
         ("sampler.urls=[http://user:secret@127.0.0.1:8000]", "holds a password"),
         ("train.seed=" + "9" * 5000, "should be a valid integer"),
     ],

@@ -59,6 +59,14 @@ def test_a_server_is_named_again_or_replaced(url: str) -> None:
     check(told, url="http://localhost:8000/v1")
 
 
+def test_a_cluster_is_named_again() -> None:
+    told = config(cluster={"engine": "ray", "address": "127.0.0.1:6379"})
+    with pytest.raises(InputError, match="names a cluster") as refused:
+        check(told)
+    assert refused.value.fix.endswith("agon eval runs/x cluster.address=127.0.0.1:6379")
+    check(told, "cluster.address=127.0.0.1:6379")
+
+
 @pytest.mark.parametrize(
     ("sandbox", "wanted", "reason"),
     [

@@ -31,6 +31,7 @@ LEFT_OUT = {
             ("sandbox_hostile", "reward_hacks", "sandbox_cost", "tiny_code_base"), "needs bubblewrap, which is not here"
         )
     ),
+    "ray_cluster": "starts raylets, and Ray is not installed here; scripts/prove runs it where it is",
     "engine_faults": "starts several engines, a minute each",
     "all_bases": "a training on a real engine; tests/engine/vllm/test_composite.py starts one over a composite base",
     "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",

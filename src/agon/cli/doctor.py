@@ -38,6 +38,7 @@ OPTIONAL = {
     "scipy": ("agon eval, agon compare and agon report", "eval"),
     "matplotlib": ("the figures of agon report", "plot"),
     "datasets": ("presets from the Hub", "data"),
+    "ray": ("clusters: cluster.engine ray and agon matrix --launcher ray", "ray"),
 }
 """What each is needed for, and the extra that installs it. Any version that its extra allows will do."""
 
@@ -59,13 +60,15 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster to look at too")
+    parser.add_argument("--network", metavar="NET", help="the network it may be in, such as 10.0.0.0/8")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every check; return 1 if any failed. A missing or untested package is reported and is not a failure."""
     results = []
-    for check in checks():
+    for check in checks(args.address, args.network):
         results.append(check)
         if not args.json:
             print("\n".join(lines(check)), flush=True)
@@ -74,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(check.status == "failed" for check in results) else 0
 
 
-def checks() -> Iterator[Check]:
-    """Every check, cheap ones first."""
+def checks(address: str | None = None, network: str | None = None) -> Iterator[Check]:
+    """Every check, cheap ones first; with an address, that of a cluster too."""
     yield Check("python", "ok", platform.python_version())
     yield room(Path.cwd())
     devices = machine()
@@ -85,6 +88,8 @@ def checks() -> Iterator[Check]:
     yield from map(optional, OPTIONAL)
     yield verifier("math")
     yield sandbox()
+    if address:
+        yield cluster(address, network)
 
 
 def lines(check: Check) -> list[str]:
@@ -178,6 +183,19 @@ def sandbox() -> Check:
         return Check("sandbox", "ok", f"no probe leaks; memory: {room.describe()['memory']}")
     finally:
         room.close()
+
+
+def cluster(address: str, network: str | None) -> Check:
+    """A Ray cluster: its version, its nodes, and what is free."""
+
+    def probe() -> Check:
+        from agon.cluster.connection import connect
+
+        nodes = connect(address, network).nodes()
+        free = f"{nodes.free_cpus:.0f} of {nodes.cpus:.0f} CPUs and {nodes.free_gpus:.0f} of {nodes.gpus:.0f} GPUs free"
+        return Check("cluster", "ok", f"ray {nodes.version}, {nodes.alive} nodes, {free}")
+
+    return guarded("cluster", probe)
 
 
 def guarded(name: str, probe: Callable[[], Check]) -> Check:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
 from agon.errors import InputError, RunError
 
 if TYPE_CHECKING:
+    from agon.config import Config
     from agon.matrix.cells import MatrixCell
+
+Launch = Callable[["list[MatrixCell]", int, Callable[[str], None]], Coroutine[Any, Any, "list[str]"]]
+"""Does what is missing of some cells, so many at a time, and reports; returns what failed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,8 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arms", default="grpo,self-refine,coop,agon", help=arms)
     parser.add_argument("--seeds", default="0,1,2", help="seeds with commas (default: 0,1,2)")
     parser.add_argument(
-        "--launcher", choices=("local", "slurm"), default="local", help="run here, or write an array job"
+        "--launcher",
+        choices=("local", "slurm", "ray"),
+        default="local",
+        help="run here, write an array job, or run on the nodes of a Ray cluster",
     )
+    parser.add_argument("--address", metavar="HOST:PORT", help="with --launcher ray: the cluster, or local")
     parser.add_argument("--slots", type=int, default=1, metavar="N", help="cells at a time (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("runs/matrix"), metavar="DIR", help="default: runs/matrix")
     json_argument(parser)
@@ -40,25 +49,42 @@ def run(args: argparse.Namespace) -> int:
     made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
     config = made[0].config  # verifier and sandbox are the same for every cell
     check_verifier(config.verifier, config.sandbox.settings() if args.launcher == "local" else None)
+    work = _launcher(args, config)
     args.out.mkdir(parents=True, exist_ok=True)
     with locked(args.out / ".lock"):
         if args.launcher == "slurm" and any(cell.missing() for cell in made):
             return _slurm(args, made)
-        return _local(args, made)
+        return _run(args, made, work)
 
 
-def _local(args: argparse.Namespace, made: list[MatrixCell]) -> int:
+def _launcher(args: argparse.Namespace, config: Config) -> Launch:
+    """What runs cells: processes here, or tasks on a cluster, which is joined now."""
+    if (args.launcher == "ray") != (args.address is not None):
+        fix = "write both, or neither: --launcher ray --address HOST:PORT"
+        raise InputError("--address is the cluster of --launcher ray, which needs it", fix=fix)
+    if args.launcher != "ray":
+        from agon.matrix.local import run
+
+        return run
+    from agon.cluster.connection import connect
+    from agon.matrix.on_nodes import run as run_on_nodes
+
+    cluster = connect(args.address, config.sampler.network)
+    cluster.check_room(1, config.cluster.gpus)
+    return lambda made, slots, say: run_on_nodes(made, slots, say, cluster)
+
+
+def _run(args: argparse.Namespace, made: list[MatrixCell], work: Launch) -> int:
     import asyncio
     from importlib.util import find_spec
 
     from agon.interrupt import Interrupt, Interrupted
-    from agon.matrix.local import run
     from agon.report.matrix_report import CellStatus, write_matrix_report
 
     failures: list[str] = []
     with asyncio.Runner() as runner, Interrupt() as interrupt:
         try:
-            failures = runner.run(interrupt.watching(run(made, args.slots, _say)))
+            failures = runner.run(interrupt.watching(work(made, args.slots, _say)))
         except Interrupted:
             _say("stopped; every cell is saved, and the same command resumes")
             return 130

@@ -2,6 +2,7 @@
 
 from agon.config.models import (
     PRESETS,
+    ClusterConfig,
     Config,
     Data,
     Eval,
@@ -24,6 +25,7 @@ from agon.config.validate import anchored_config, load_config
 
 __all__ = [
     "PRESETS",
+    "ClusterConfig",
     "Config",
     "Data",
     "Eval",

@@ -217,8 +217,8 @@ class SamplerConfig(Frozen):
     """Our choice: running vLLM servers to sample from, such as [http://localhost:8000], each an engine of its own;
     without one a run starts its engines itself."""
     network: str | None = None
-    """Our choice: the network that `urls` may be in, such as 10.0.0.0/8; null allows only this machine, since a server
-    that loads adapters at run time can be made to read any file."""
+    """Our choice: the network that `urls` and `cluster.address` may be in, such as 10.0.0.0/8; null allows only this
+    machine, since a server that loads adapters at run time can be made to read any file, and Ray to run any code."""
     max_loras: Positive = 4
     """Our choice: adapters live at once: two policies, and their first versions to measure progress against."""
     gpu_memory_utilization: Number | None = Field(default=None, gt=0, le=1)
@@ -232,6 +232,22 @@ class SamplerConfig(Frozen):
     options: dict[str, Scalar] = Field(default={})
     """Further arguments of vLLM's AsyncEngineArgs, such as `{kv_cache_dtype: fp8}`; those that a run depends on are
     refused."""
+
+
+class ClusterConfig(Frozen):
+    """Where a run's machines stand, if not all on this one: none of these keys changes what is drawn or learnt."""
+
+    engine: Literal["none", "ray"] = "none"
+    """Our choice: `ray` places engines and verifiers on the nodes of a Ray cluster; docs/scale.md says when it pays."""
+    address: str | None = None
+    """Our choice: the cluster, as HOST:PORT, or `local` to start one on this machine. Never guessed: RAY_ADDRESS is not
+    read and `auto` is refused. Outside this machine it must be in `sampler.network`."""
+    samplers: Natural = 1
+    """Our choice: vLLM engines on the cluster, an actor each; 0 leaves them on the learner's machine."""
+    gpus: Natural = Field(default=1, le=1)
+    """Our choice: GPUs of each sampler, and of each cell of `agon matrix --launcher ray`; 0 for nodes without one."""
+    verifiers: Natural = 0
+    """Our choice: verifiers on the cluster, an actor each; 0 leaves them on the learner's machine."""
 
 
 class SandboxConfig(Frozen):
@@ -316,6 +332,8 @@ class Config(Frozen):
     """One pass of learning."""
     sampler: SamplerConfig = SamplerConfig()
     """What draws completions."""
+    cluster: ClusterConfig = ClusterConfig()
+    """Where engines and verifiers run."""
     sandbox: SandboxConfig = SandboxConfig()
     """Where programs run that the verifier `code` judges."""
     eval: Eval = Eval()

@@ -45,6 +45,13 @@ ENGINE_OPTIONS = (
     "tensor_parallel_size",
 )
 """What `sampler.options` may name. vLLM has others that load code, files or a different model."""
+
+
+def _is_host_and_port(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and "/" not in host and port.isdecimal() and 0 < int(port) < 65536)
+
+
 CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
@@ -126,6 +133,31 @@ RULES = (
         ("sampler.options", "sampler.urls", "sampler.engine"),
         lambda options, urls, engine: not options or (not urls and engine == "vllm"),
         "are arguments of an engine that the run starts; give them to your servers, or leave out sampler.urls",
+    ),
+    Rule(
+        ("cluster.address", "cluster.engine"),
+        lambda address, engine: (address is not None) == (engine == "ray"),
+        "belongs to cluster.engine ray, which needs it: write HOST:PORT, or local; RAY_ADDRESS is not read",
+    ),
+    Rule(
+        ("cluster.address",),
+        lambda address: address is None or address == "local" or _is_host_and_port(address),
+        "is HOST:PORT, or local to start a cluster on this machine; auto would join whatever runs here",
+    ),
+    Rule(
+        ("cluster.samplers", "cluster.engine", "sampler.engine"),
+        lambda samplers, cluster, engine: not samplers or cluster == "none" or engine == "vllm",
+        "only engine vllm runs on a cluster; write 0",
+    ),
+    Rule(
+        ("cluster.samplers", "cluster.engine", "sampler.replicas", "sampler.urls"),
+        lambda samplers, cluster, replicas, urls: not samplers or cluster == "none" or (replicas is None and not urls),
+        "engines are on the cluster, on this machine or at sampler.urls; choose one",
+    ),
+    Rule(
+        ("cluster.verifiers", "cluster.engine", "verifier"),
+        lambda verifiers, cluster, name: not verifiers or (cluster == "ray" and name in ("math", "code")),
+        "belongs to cluster.engine ray and to the verifiers math and code; otherwise write 0",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

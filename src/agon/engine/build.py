@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.devices import engine_devices, learners_here, visible_devices
 from agon.engine.shipped import SHIPPED, folder_of
-from agon.engine.vllm.placement import GpuMemory, placement_of
+from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
 from agon.errors import ConfigError
 from agon.protocols import Sampler
+
+if TYPE_CHECKING:
+    from agon.engine.vllm.local import LocalEngine
 
 EngineName = Literal["vllm", "hf"]
 PROMPT_ROOM = 2048
@@ -76,7 +79,6 @@ def context_of(config: Config, peeks: int = 1) -> int:
 
 def _vllm(settings: SamplerConfig, model: Model, path: str, context: int, beside: GpuMemory | None) -> Sampler:
     from agon.engine.fleet import Fleet
-    from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
     from agon.engine.vllm.server import ServerEngine
 
@@ -87,20 +89,35 @@ def _vllm(settings: SamplerConfig, model: Model, path: str, context: int, beside
     chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
     places = [placement_of(settings, beside if device in devices[:learners] else None) for device in chosen]
     engines = [
-        LocalEngine(
-            path,
-            dtype=model.dtype,
-            context=context,
-            rank=model.lora.rank,
-            max_loras=settings.max_loras,
-            memory=place.memory,
-            sleeps=place.sleeps,
-            options=settings.options,
-            device=device,
-        )
+        local_engine(settings, model, path, context, place, device)
         for device, place in zip(chosen, places, strict=True)
     ]
     return VLLMSampler(path, Fleet(*engines), sleeps=any(place.sleeps for place in places))
+
+
+def local_engine(
+    settings: SamplerConfig,
+    model: Model,
+    path: str,
+    context: int,
+    place: Placement | None = None,
+    device: str | None = None,
+) -> LocalEngine:
+    """An engine that this process starts; by default alone on what the process sees."""
+    from agon.engine.vllm.local import LocalEngine
+
+    place = place or placement_of(settings, None)
+    return LocalEngine(
+        path,
+        dtype=model.dtype,
+        context=context,
+        rank=model.lora.rank,
+        max_loras=settings.max_loras,
+        memory=place.memory,
+        sleeps=place.sleeps,
+        options=settings.options,
+        device=device,
+    )
 
 
 def default_engine() -> EngineName:

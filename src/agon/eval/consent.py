@@ -38,6 +38,8 @@ def check_consent(
         wanted["verifier"] = config.verifier
     if config.sampler.urls and not url:
         wanted["sampler.urls"] = f"[{','.join(config.sampler.urls)}]"
+    if config.cluster.address:
+        wanted["cluster.address"] = config.cluster.address
     if config.verifier == "code":
         wanted |= _weaker(config.sandbox)
     if data is None:
@@ -79,6 +81,8 @@ def _what(key: str, value: str) -> str:
         return f"the run's config has {key}: {value}, and programs would run with less protection"
     if key == "verifier":
         return f"the run's verifier {value} is code, and would be imported"
+    if key == "cluster.address":
+        return f"the run's config names a cluster, {value}, and this process would join it"
     if key == "sampler.urls":
         return f"the run's config names servers, {value}, and problems would be sent to them"
     return f"the run's config names a file, {value}, without saying what it held ({key})"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from agon.engine.build import base_files, build_sampler, context_of, quieten
+from agon.engine.build import base_files, context_of, quieten
+from agon.engine.places import sampler_for, verifier_for
 from agon.engine.render import Renderer
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import ConfigError, RunDirError
@@ -18,7 +19,6 @@ from agon.protocols import Sampler
 from agon.rundir.pair import PairDir
 from agon.rundir.results import PolicyKL
 from agon.types import BASE, Problem, Sampling
-from agon.verify import load_verifier
 
 PROMPTS = 64
 """Problems whose drafts the KL between two policies is measured on."""
@@ -33,7 +33,7 @@ def open_evaluator(
     config = target.config
     sampler = served(target, url, names, note) if url else local(target, max([1, *map(peeks_in, systems)]))
     try:
-        with load_verifier(config.verifier, sandbox=config.sandbox.settings()) as verify:
+        with verifier_for(config, config.sandbox.settings()) as verify:
             train = config.train
             shown = config.game.show_code
             yield Evaluator(sampler, verify, decoding(target), train.max_peek_tokens, train.seed, shown)
@@ -55,7 +55,7 @@ def local(target: Target, peeks: int) -> Sampler:
     path = base_files(config.model)
     quieten(path)
     check_template(target.pair, Renderer.load(path))
-    sampler = build_sampler(config.sampler, config.model, path, context_of(config, peeks))
+    sampler = sampler_for(config, path, context_of(config, peeks))
     for version, folder in target.adapters.values():
         sampler.publish(version, folder)
     return sampler

@@ -57,7 +57,7 @@ def evaluate(
     note = _to_stderr if show == "auto" else _ignore
     given = str(target.path if isinstance(target, RunDir) else target)
     found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
-    check_verifier(found.config.verifier, found.config.sandbox.settings())
+    check_verifier(found.config.verifier, None if found.config.cluster.verifiers else found.config.sandbox.settings())
     asked = problems_of(found, data, split, limit)
     if asked.trained_on:
         note(f"warning: {found.name} was trained on {asked.trained_on} of these {len(asked.problems)} problems")

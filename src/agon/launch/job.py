@@ -55,6 +55,6 @@ class ClusterJob:
 
     def _cluster(self, address: str) -> Sequence[str]:
         return (
-            *("cluster.engine=ray", f"cluster.address={address}", f"cluster.network={self.network}"),
+            *("cluster.engine=ray", f"cluster.address={address}", f"sampler.network={self.network}"),
             *(f"cluster.samplers={self.samplers}", "cluster.gpus=1"),
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from agon.errors import RunDirError
@@ -14,12 +16,25 @@ from agon.matrix.cells import MatrixCell, Stage
 from agon.rundir.lock import locked
 
 POLL = 2.0
+PR_SET_PDEATHSIG = 1
 Say = Callable[[str], None]
 
 
+Work = Callable[[MatrixCell, int], Awaitable[str | None]]
+"""Does a cell in a slot; the sentence that says what failed, or None."""
+
+
 async def run(made: Sequence[MatrixCell], slots: int, say: Say) -> list[str]:
-    """Do what is missing, `slots` cells at a time; return what failed, one sentence each. A failed cell stops no
-    other."""
+    """Do what is missing here, `slots` cells at a time; return what failed, one sentence each."""
+
+    async def here(cell: MatrixCell, slot: int) -> str | None:
+        return await run_cell(cell, _environment(slot, slots), say)
+
+    return await run_all(made, slots, say, here)
+
+
+async def run_all(made: Sequence[MatrixCell], slots: int, say: Say, work: Work) -> list[str]:
+    """Do what is missing, `slots` cells at a time; a failed cell stops no other."""
     waiting = [cell for cell in made if cell.missing()]
     say(f"{len(made)} cells, {len(made) - len(waiting)} done, {len(waiting)} to do, {slots} at a time")
     failures: list[str] = []
@@ -29,7 +44,7 @@ async def run(made: Sequence[MatrixCell], slots: int, say: Say) -> list[str]:
     async def slot(number: int) -> None:
         nonlocal done
         for cell in queue:
-            failed = await _cell(cell, _environment(number, slots), say)
+            failed = await work(cell, number)
             done += failed is None
             failures.extend([failed] if failed else [])
             say(failed or f"{cell.name} is done, {done} of {len(made)}")
@@ -40,14 +55,14 @@ async def run(made: Sequence[MatrixCell], slots: int, say: Say) -> list[str]:
     return failures
 
 
-async def _cell(cell: MatrixCell, environment: dict[str, str], say: Say) -> str | None:
-    """Train, then evaluate; the sentence that says what failed, or None."""
+async def run_cell(cell: MatrixCell, environment: dict[str, str], say: Say, *, tied: bool = False) -> str | None:
+    """Train, then evaluate; the sentence that says what failed, or None. `tied`: what runs dies with this process."""
     await _free(cell, say)
     log = cell.folder.parent / "logs" / f"{cell.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     for stage in cell.missing():
         say(f"{cell.name}: {stage}")
-        code = await _process(_arguments(cell, stage), shlex.join(cell.command(stage)), log, environment)
+        code = await _process(_arguments(cell, stage), shlex.join(cell.command(stage)), log, environment, tied)
         if code:
             return f"{cell.name}: agon {stage} ended with code {code}; {_last(log)} (full log: {log})"
     return None
@@ -79,13 +94,19 @@ def _held(path: Path) -> bool:
         return True
 
 
-async def _process(words: Sequence[str], title: str, log: Path, environment: dict[str, str]) -> int:
+async def _process(words: Sequence[str], title: str, log: Path, environment: dict[str, str], tied: bool) -> int:
     """Run a process with its output in the log; when we are stopped, make it save and stop, and wait for it."""
     with log.open("ab") as out:
         out.write(f"\n$ {title}\n".encode())
         out.flush()
         process = await asyncio.create_subprocess_exec(
-            sys.executable, *words, stdout=out, stderr=out, env=environment, start_new_session=True
+            sys.executable,
+            *words,
+            stdout=out,
+            stderr=out,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=_die_with_parent if tied else None,
         )
     try:
         return await process.wait()
@@ -93,6 +114,11 @@ async def _process(words: Sequence[str], title: str, log: Path, environment: dic
         process.terminate()
         await process.wait()
         raise
+
+
+def _die_with_parent() -> None:
+    """In a child: ask the kernel for a SIGTERM when the parent ends, however it ends; a run then saves and stops."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _environment(number: int, slots: int) -> dict[str, str]:

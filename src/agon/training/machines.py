@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agon.config import Config, SamplerConfig
-from agon.engine.build import base_files, build_sampler, context_of, quieten
+from agon.engine.build import base_files, context_of, quieten
 from agon.engine.devices import learners_here
+from agon.engine.places import sampler_for, verifier_for
 from agon.engine.render import Renderer
 from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.placement import GpuMemory
@@ -86,15 +87,14 @@ def build(config: Config, total_steps: int) -> Machines:
     quieten(path)
     from agon.engine.trl.learner import TRLLearner
     from agon.engine.trl.setup import load_base
-    from agon.verify import load_verifier
 
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     learner.gather(None)  # an engine measures the memory that is free: every learner must have taken its own
-    drawing = draws(config.sampler)
-    sampler = _sampler(config, path) if drawing else DrawnElsewhere()
+    drawing = draws(config.sampler, config.cluster)
+    sampler = sampler_for(config, path, context_of(config), GpuMemory.here()) if drawing else DrawnElsewhere()
     canary = _canary(sampler, learner, config)
-    verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings(), config.sampler))
+    verify = verifier_for(config, own_share(config.sandbox.settings(), config.sampler))
     return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing)
 
 
@@ -133,10 +133,6 @@ def check_verdicts(streams: Iterable[Stream], run: Path) -> None:
 def _record(slope: Slope) -> SlopeRecord:
     error = round(slope.error, 4) if math.isfinite(slope.error) else None
     return SlopeRecord(slope=round(slope.value, 4), error=error, tokens=slope.tokens, resolved=slope.resolved)
-
-
-def _sampler(config: Config, path: str) -> Sampler:
-    return build_sampler(config.sampler, config.model, path, context_of(config), beside=GpuMemory.here())
 
 
 def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canaries | None:

@@ -49,7 +49,8 @@ def train(
     """
     target = _target(config, overrides, name, Path(out), resume)
     check(target.config.report_to)
-    check_verifier(target.config.verifier, own_share(target.config.sandbox.settings(), target.config.sampler))
+    here = own_share(target.config.sandbox.settings(), target.config.sampler)
+    check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
     parts = splits(target.config.data)
     schedule = Schedule.of(target.config, len(parts.train))
     first, new = is_first_process(), not target.path.exists()

@@ -12,14 +12,13 @@ server must see the run's folder under the same path. A key in AGON_API_KEY is s
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-import socket
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
+from agon.cluster.address import outsider
 from agon.engine.http_client import KEY, TEMPORARY, HTTPClient, Reply, host_of
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of
 from agon.engine.replies import Models, ScoredTokens, parse
@@ -183,17 +182,9 @@ def check_address(url: str, network: str | None) -> None:
         raise ConfigError(f"sampler.urls: {url} is not a valid URL", fix="write it like http://localhost:8000")
     if "@" in url:
         raise ConfigError("sampler.urls holds a password, which the run would store", fix=f"put a key in {KEY} instead")
-    try:
-        addresses = {ipaddress.ip_address(entry[4][0]) for entry in socket.getaddrinfo(host, None)}
-    except OSError as error:
-        raise ConfigError(f"sampler.urls: cannot resolve {host} ({error})", fix="check the spelling") from error
-    try:
-        allowed = ipaddress.ip_network(network) if network else None
-    except ValueError as error:
-        raise ConfigError(f"sampler.network: {error}", fix="write it like 10.0.0.0/8") from error
-    if outside := [ip for ip in addresses if not ip.is_loopback and (not allowed or ip not in allowed)]:
+    if outside := outsider(host, network, "sampler.urls"):
         raise ConfigError(
-            f"sampler.urls: {host} is {outside[0]}, which is neither this machine nor in sampler.network: "
+            f"sampler.urls: {host} is {outside}, which is neither this machine nor in sampler.network: "
             "a server that loads adapters at run time reads any file it is asked to read",
             fix="run it on localhost, or name its network: sampler.network=10.0.0.0/8",
         )

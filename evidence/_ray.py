@@ -1,0 +1,102 @@
+"""A Ray cluster of several nodes on one machine, with real raylets: nodes that can be killed and added."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agon.cluster.connection import Connection, connect
+
+NETWORK = "0.0.0.0/0"
+"""The nodes have this machine's own address, which is not loopback."""
+STORE = 100 << 20
+
+
+@dataclass
+class Nodes:
+    """A head that runs nothing, and nodes by their ids."""
+
+    cluster: Any
+    nodes: dict[str, Any] = field(default_factory=dict)
+    adding: list[threading.Thread] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def connect(self) -> Connection:
+        return connect(self.address, NETWORK)
+
+    def add(self) -> None:
+        node = self.cluster.add_node(num_cpus=1, object_store_memory=STORE, include_dashboard=False)
+        self.nodes[node.node_id] = node
+
+    def add_soon(self) -> None:
+        """Add a node while others work."""
+        thread = threading.Thread(target=self.add)
+        thread.start()
+        self.adding.append(thread)
+
+    def kill(self, node_id: str, *, raylet_alone: bool = False) -> int:
+        """SIGKILL to a raylet, with all that it started unless it is killed alone; return how many processes."""
+        raylet = self.nodes.pop(node_id).all_processes["raylet"][0].process.pid
+        victims = [raylet] if raylet_alone else [raylet, *descendants(raylet)]
+        for process in victims:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        return len(victims)
+
+
+@contextmanager
+def ray_nodes(count: int) -> Iterator[Nodes]:
+    """A cluster of `count` nodes, each with room for one actor or task."""
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "600"}
+    import ray
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    nodes = Nodes(cluster)
+    try:
+        for _ in range(count):
+            nodes.add()
+        yield nodes
+    finally:
+        for thread in nodes.adding:
+            thread.join()
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def place_of(actor: Any) -> tuple[str, int]:
+    """(node, process) of an actor, from Ray's own table."""
+    from ray._private.state import actors
+
+    table = actors(actor._handle._actor._actor_id.hex())
+    return table["Address"]["NodeID"], int(table["Pid"])
+
+
+def descendants(process: int) -> list[int]:
+    """What a process has started, and what that has."""
+    found = []
+    for table in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in map(int, table.read_text().split()):
+                found += [child, *descendants(child)]
+    return found
+
+
+def cpu_seconds(processes: list[int]) -> float:
+    """CPU time that processes have used so far, those of their dead children included."""
+    ticks = 0
+    for process in processes:
+        with suppress(OSError):
+            fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,55 @@
+"""Where the sampler and the verifier of a run stand: on this machine, at servers, or on the nodes of a cluster."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from agon.cluster.actor import Actor
+from agon.config import Config, Model, SamplerConfig
+from agon.engine.build import base_files, build_sampler, local_engine, quieten
+from agon.engine.protocol import Engine
+from agon.engine.vllm.placement import GpuMemory
+from agon.protocols import Sampler, Verifier
+from agon.sandbox.settings import SandboxSettings
+from agon.verify import load_verifier
+
+
+def sampler_for(config: Config, path: str, context: int, beside: GpuMemory | None = None) -> Sampler:
+    """The sampler that a config names, with room for sequences of `context` tokens; `path` is the base here.
+
+    `beside` is the memory of a learner's GPU, if one is in this process.
+    """
+    if config.cluster.engine == "none" or not config.cluster.samplers:
+        return build_sampler(config.sampler, config.model, path, context, beside=beside)
+    from agon.cluster.connection import connect
+    from agon.engine.fleet import Fleet
+    from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+    from agon.engine.vllm.sampler import VLLMSampler
+
+    count, gpus = config.cluster.samplers, config.cluster.gpus
+    cluster = connect(config.cluster.address, config.sampler.network)
+    cluster.check_room(count + config.cluster.verifiers, count * gpus)
+    make = partial(_engine_here, config.model, config.sampler.model_copy(update={"sleep": False}), context)
+    adapters = AdapterStore(cluster)
+    return VLLMSampler(path, Fleet(*(NodeEngine(cluster, make, adapters, gpus) for _ in range(count))))
+
+
+def verifier_for(config: Config, sandbox: SandboxSettings) -> Verifier:
+    """The verifier that a config names; `sandbox` is that of this process, where it is here."""
+    if not config.cluster.verifiers:
+        return load_verifier(config.verifier, sandbox=sandbox)
+    from agon.cluster.connection import connect
+    from agon.verify.on_nodes import NodeVerifier, VerifierHost
+
+    def place() -> Actor:
+        cluster = connect(config.cluster.address, config.sampler.network)
+        return cluster.place(VerifierHost, config.verifier, config.sandbox.settings())
+
+    return NodeVerifier(place, config.cluster.verifiers)
+
+
+def _engine_here(model: Model, settings: SamplerConfig, context: int) -> Engine:
+    """On a node: an engine over the base as this node has it."""
+    path = base_files(model)
+    quieten(path)
+    return local_engine(settings, model, path, context)

@@ -1,0 +1,210 @@
+"""An engine behind an actor: adapters cross as bytes, errors keep their meaning, and a fleet does not notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agon.engine import fleet as fleet_module
+from agon.engine.fleet import Fleet
+from agon.engine.protocol import Draw, DrawResult, Engine, EngineDown
+from agon.engine.vllm import on_node
+from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+from agon.errors import ConfigError, EngineError
+from agon.types import BASE, Sampling, Version
+from tests.cluster.helpers import FakeCluster
+from tests.engine.helpers.engines import FakeEngine, adapter_folders
+
+ONE, TWO = Version("a@000001-one"), Version("b@000001-two")
+VOCABULARY = 100
+
+
+class ByContent(FakeEngine):
+    """Says what it reads in an adapter's folder, not what the folder is called."""
+
+    async def load(self, version: Version, folder: Path) -> None:
+        assert (folder / "adapter_config.json").read_text() == "{}"
+        await super().load(version, folder)
+
+    async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+        assert draw.watch is None
+        drawn = await super().draw(draw, stop)
+        if draw.version == BASE:
+            return drawn
+        weight = float((self.loaded[draw.version] / "weight").read_text())
+        return DrawResult(drawn.ids, (-weight,) * len(drawn.ids), "length")
+
+    def logprob(self, version: Version) -> float:
+        return -1.0
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[Version, Path]:
+    adapter_folders(tmp_path, "one", "two")
+    for name, weight in (("one", "0.5"), ("two", "0.25")):
+        (tmp_path / name / "weight").write_text(weight)
+    return {ONE: tmp_path / "one", TWO: tmp_path / "two"}
+
+
+def draw(version: Version = BASE, seed: int = 0, tokens: int = 3) -> Draw:
+    return Draw((1, 2), version, seed, Sampling(1.0, 1.0, tokens), watch=lambda ids: None)
+
+
+def engine_on(cluster: FakeCluster, make: Callable[[], Engine] = ByContent, gpus: int = 0) -> NodeEngine:
+    return NodeEngine(cluster, make, AdapterStore(cluster), gpus)
+
+
+def held(cluster: FakeCluster, number: int = -1) -> Any:
+    """The engine inside an actor."""
+    return cluster.handles[number].shell._object._engine
+
+
+def test_adapters_cross_without_a_shared_disk(folders: dict[Version, Path]) -> None:
+    cluster = FakeCluster()
+
+    async def main() -> None:
+        engine = engine_on(cluster, gpus=1)
+        await engine.start()
+        assert (engine.context, cluster.gpus) == (1024, [1])
+        for version, folder in folders.items():
+            await engine.load(version, folder)
+        for folder in folders.values():
+            (folder / "weight").write_text("9")
+        drawn = [await engine.draw(draw(version), frozenset()) for version in (ONE, TWO, BASE)]
+        assert [result.logprobs[0] for result in drawn] == [-0.5, -0.25, -1.0]
+        assert await engine.progress() == 9
+        there = held(cluster).loaded[ONE]
+        assert there != folders[ONE]
+        await engine.unload(ONE)
+        assert not there.exists()
+        with pytest.raises(EngineError, match="is not loaded"):
+            await engine.draw(draw(ONE), frozenset())
+        await engine.stop()
+        assert not there.parent.exists()
+
+    asyncio.run(main())
+    assert held(cluster).stops == 1
+    assert cluster.handles[0].killed == 1
+
+
+def test_an_adapter_is_stored_once_for_all_engines(folders: dict[Version, Path]) -> None:
+    cluster = FakeCluster()
+    store = AdapterStore(cluster)
+    first = store.get(ONE, folders[ONE])
+    assert store.get(ONE, folders[ONE]) is first
+    assert first == {"adapter_config.json": b"{}", "weight": b"0.5"}
+    store.drop(ONE)
+    store.get(ONE, folders[ONE])
+    assert len(cluster.kept) == 2
+
+
+def test_draws_of_one_turn_are_one_call() -> None:
+    cluster = FakeCluster()
+
+    async def main() -> None:
+        engine = engine_on(cluster)
+        await engine.start()
+        await asyncio.gather(*(engine.draw(draw(seed=seed), frozenset()) for seed in range(5)))
+
+    asyncio.run(main())
+    assert cluster.handles[0].calls[-1] == "draw x 5"
+
+
+def test_a_lost_actor_is_an_engine_that_is_down() -> None:
+    cluster = FakeCluster()
+
+    async def main() -> None:
+        engine = engine_on(cluster)
+        with pytest.raises(EngineDown, match="not running"):
+            await engine.draw(draw(), frozenset())
+        await engine.start()
+        cluster.handles[0].lose()
+        await asyncio.sleep(0.05)
+        for work in (engine.draw(draw(), frozenset()), engine.progress(), engine.unload(ONE)):
+            with pytest.raises(EngineDown, match="The actor died"):
+                await work
+        await engine.stop()
+
+    asyncio.run(main())
+
+
+def test_a_refusal_on_the_node_is_not_taken_for_a_lost_node() -> None:
+    def without_base() -> Engine:
+        raise ConfigError("the base is not on this node", fix="download it there")
+
+    async def main() -> None:
+        with pytest.raises(ConfigError, match="not on this node"):
+            await engine_on(cluster, without_base).start()
+
+    cluster = FakeCluster()
+    asyncio.run(main())
+    assert cluster.handles[0].killed == 1, "an actor that holds no engine is not left behind"
+
+
+def test_a_node_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nowhere(FakeCluster):
+        def place(self, *args: Any, **more: Any) -> Any:
+            actor = super().place(*args, **more)
+            self.handles[-1].shell.ask = lambda *asked: asyncio.Event().wait()  # type: ignore[assignment, method-assign]
+            return actor
+
+    monkeypatch.setattr(on_node, "ROOM", 0.05)
+    monkeypatch.setattr(on_node, "STOP", 0.05)
+    cluster = Nowhere()
+    with pytest.raises(EngineDown, match="no node answered placed"):
+        asyncio.run(engine_on(cluster).start())
+    assert cluster.handles[0].killed == 1
+
+
+def test_a_node_that_does_not_answer_makes_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Silent(ByContent):
+        async def progress(self) -> int:
+            await asyncio.sleep(60 if self.tokens > 3 else 0)
+            return await super().progress()
+
+    async def main() -> None:
+        engine = engine_on(FakeCluster(), Silent)
+        await engine.start()
+        await engine.draw(draw(), frozenset())
+        assert await engine.progress() == 3
+        await engine.draw(draw(), frozenset())
+        assert await engine.progress() == 3, "what it said last"
+
+    monkeypatch.setattr(on_node, "PROGRESS", 0.05)
+    asyncio.run(main())
+
+
+def test_a_fleet_draws_elsewhere_and_places_a_new_actor(
+    folders: dict[Version, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Slow(ByContent):
+        async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+            await asyncio.sleep(0.1)
+            return await super().draw(draw, stop)
+
+    monkeypatch.setattr(fleet_module, "GRACE", 0.0)
+    cluster = FakeCluster()
+
+    async def main() -> None:
+        adapters = AdapterStore(cluster)
+        fleet = Fleet(*(NodeEngine(cluster, Slow, adapters) for _ in range(2)), patience=5.0)
+        await fleet.start()
+        await fleet.load(ONE, folders[ONE])
+        asyncio.get_running_loop().call_later(0.05, cluster.handles[0].lose)
+        drawn = await asyncio.gather(*(fleet.draw(draw(ONE, seed), frozenset(), VOCABULARY) for seed in range(6)))
+        assert [result.logprobs[0] for result in drawn] == [-0.5] * 6
+        assert {result.member for result in drawn} == {1}
+        while fleet.restarts < 1:  # noqa: ASYNC110 - a fleet has no event for this
+            await asyncio.sleep(0.01)
+        again = await asyncio.gather(*(fleet.draw(draw(ONE, seed), frozenset(), VOCABULARY) for seed in range(6)))
+        assert {result.member for result in again} == {0, 1}
+        await fleet.stop()
+
+    asyncio.run(main())
+    assert len(cluster.handles) == 3
+    assert all(handle.killed for handle in cluster.handles), "no actor is left behind"
+    assert len(cluster.kept) == 1
