@@ -15,6 +15,7 @@ from typing import Literal, Self
 
 from agon.arms import ARMS, resolve
 from agon.config import Eval, Lora, Model, SamplerConfig, Train
+from agon.config.rival import kind_of
 from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
 from agon.engine.build import PROMPT_ROOM, EngineName, base_files, build_sampler, default_engine, quieten
@@ -162,7 +163,7 @@ def _system(folder: PairDir, direction: Direction | str | None) -> System:
     """Who answers: as the arm deploys; a direction that is named always makes a cascade."""
     arm = folder.info.arm
     if direction is None and arm is not None and arm in ARMS:
-        deployed = headline(Game(**resolve(arm)))
+        deployed = headline(Game(**resolve(arm), rival=kind_of(folder.info.rival)))
         if deployed != "cascade":
             return SYSTEMS.get(deployed, Policy.A)  # of a pair of single passes, A
     chosen = Direction(direction or folder.info.direction or Direction.AB)

@@ -28,8 +28,12 @@ def check_consent(
     data: str | None = None,
     *,
     command: str = "agon eval {}",
+    trains: bool = False,
 ) -> None:
-    """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names."""
+    """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names.
+
+    Only training asks a rival's endpoint.
+    """
     if is_own(path / CONFIG):
         _check_unchanged(path, config, overrides, command)
         return
@@ -38,6 +42,8 @@ def check_consent(
         wanted["verifier"] = config.verifier
     if config.sampler.url and not url:
         wanted["sampler.url"] = config.sampler.url
+    if config.rival.url and trains:
+        wanted["rival.url"] = config.rival.url
     if config.verifier == "code":
         wanted |= _weaker(config.sandbox)
     if data is None:
@@ -79,6 +85,6 @@ def _what(key: str, value: str) -> str:
         return f"the run's config has {key}: {value}, and programs would run with less protection"
     if key == "verifier":
         return f"the run's verifier {value} is code, and would be imported"
-    if key == "sampler.url":
+    if key in ("sampler.url", "rival.url"):
         return f"the run's config names a server, {value}, and problems would be sent to it"
     return f"the run's config names a file, {value}, without saying what it held ({key})"
