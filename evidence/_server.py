@@ -20,13 +20,13 @@ START = 900.0
 class Server:
     """A server on a port of its own, which can be started again there."""
 
-    def __init__(self, base: Path, *, context: int, rank: int) -> None:
+    def __init__(self, base: Path, *, context: int, rank: int, name: str | None = None) -> None:
         self._port = free_port()
         options = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
         options += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
         options += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
         options += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
-        options += ["--host", "127.0.0.1", "--port", str(self._port)]
+        options += ["--served-model-name", name or str(base), "--host", "127.0.0.1", "--port", str(self._port)]
         settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
         settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         self._command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *options]
@@ -65,9 +65,9 @@ class Server:
 
 
 @contextmanager
-def vllm_server(base: Path, *, context: int, rank: int) -> Iterator[str]:
-    """The address of a server over `base`."""
-    server = Server(base, context=context, rank=rank)
+def vllm_server(base: Path, *, context: int, rank: int, name: str | None = None) -> Iterator[str]:
+    """The address of a server over `base`, which it serves under `name`, by default its path."""
+    server = Server(base, context=context, rank=rank, name=name)
     try:
         server.await_health()
         yield server.url

@@ -22,6 +22,10 @@ THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
 """The reasoning markers that every family's own are turned into."""
 
 
+ENDPOINT = "endpoint:"
+"""How the version of a completion begins that a server drew whose weights are not ours."""
+
+
 class Policy(StrEnum):
     """A set of weights: adapter A or adapter B. Who drafts and who challenges is decided anew at every step."""
 
@@ -39,11 +43,13 @@ class Policy(StrEnum):
 
 class Version(str):
     """Published weights: `a@000123-5f3c9a1e` is policy A after 123 steps, with a hash of the weights; `base` is the
-    frozen base, without an adapter. A version is never reused: engines cache by its name.
+    frozen base, without an adapter. A version is never reused: engines cache by its name. What answers behind an
+    endpoint is known by the name of its model alone: `endpoint:MODEL`.
     """
 
     __slots__ = ()
-    _GRAMMAR = re.compile(r"base|([ab])@([0-9]{1,12})-([0-9a-z]{1,64})")
+    MODEL = r"[A-Za-z0-9_./:@+-]{1,200}"
+    _GRAMMAR = re.compile(rf"base|([ab])@([0-9]{{1,12}})-([0-9a-z]{{1,64}})|{ENDPOINT}{MODEL}")
 
     def __new__(cls, name: str) -> Version:
         if not cls._GRAMMAR.fullmatch(name):
@@ -56,12 +62,12 @@ class Version(str):
 
     @property
     def policy(self) -> Policy | None:
-        return None if self == "base" else Policy(self[0])
+        return None if self == "base" or self.startswith(ENDPOINT) else Policy(self[0])
 
     @property
     def digest(self) -> str:
-        """The hash of the weights; empty for the base."""
-        return self.partition("-")[2]
+        """The hash of the weights; empty for the base and for an endpoint."""
+        return self.partition("-")[2] if self.policy else ""
 
 
 BASE = Version("base")
@@ -171,7 +177,8 @@ class Completion:
     """What a policy wrote, and which version of it did.
 
     `text` keeps the family's reasoning markers (they are structure) and drops the end-of-turn token. `opened` says
-    that the prompt had already opened the reasoning block, so `text` begins inside it.
+    that the prompt had already opened the reasoning block, so `text` begins inside it. `failure` says why there is
+    none: a machine failed, so its verdict is `infra`.
     """
 
     text: str
@@ -181,6 +188,7 @@ class Completion:
     finish: Finish = "stop"
     opened: bool = False
     tokens: Any = field(default=None, repr=False, compare=False)
+    failure: str = ""
 
 
 class Reason(StrEnum):

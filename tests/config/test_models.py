@@ -132,6 +132,16 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
         "sampler": {"max_model_len": 4096},
         "train": {"max_completion_tokens": 100},
     },
+    ("rival.kind", "game.opponent"): {"arm": "grpo", "rival": {"kind": "frozen"}},
+    ("rival.kind", "game.roles"): {"arm": "fixed-roles", "rival": {"kind": "league"}},
+    ("rival.kind", "game.show_draft", "game.stack", "game.tiebreak_weight"): {
+        "arm": "plain-pair",
+        "rival": {"kind": "frozen"},
+    },
+    ("rival.url", "rival.kind"): {"rival": {"kind": "frozen", "url": "http://localhost/v1"}},
+    ("rival.model", "rival.kind"): {"rival": {"kind": "endpoint", "url": "http://localhost/v1"}},
+    ("rival.url",): {"rival": {"kind": "endpoint", "model": "m", "url": "http://user:secret@localhost/v1"}},
+    ("eval.direction", "rival.kind"): {"rival": {"kind": "league"}, "eval": {"direction": "both"}},
     ("eval.direction", "game.opponent"): {"arm": "grpo", "eval": {"direction": "both"}},
     ("verifier", "data.train.preset"): {"verifier": "code"},
 }
@@ -212,5 +222,5 @@ def test_the_game_and_its_config_share_one_list_of_fields() -> None:
     shared = {name: (str(info.annotation), info.default) for name, info in GameConfig.model_fields.items()}
     assert shared.keys() <= rules.keys()
     assert {name: rules[name].default for name in shared} == {name: default for name, (_, default) in shared.items()}
-    assert rules.keys() - shared.keys() == {"max_peek_tokens", "sampling", "seed"}
+    assert rules.keys() - shared.keys() == {"max_peek_tokens", "sampling", "seed", "rival"}
     assert set(ROOT) <= shared.keys()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,16 @@ def test_code_is_named_again() -> None:
         check(config(verifier="os:system"))
     assert refused.value.fix.endswith("agon eval runs/x verifier=os:system")
     check(config(verifier="os:system"), "verifier=os:system")
+
+
+def test_a_rival_is_named_again_before_it_is_asked_and_only_training_asks_it() -> None:
+    url = "https://203.0.113.5/v1"
+    told = config(rival={"kind": "endpoint", "url": url, "model": "m"})
+    check(told)
+    with pytest.raises(InputError, match=f"names a server, {re.escape(url)}") as refused:
+        check_consent(RUN, told, (), HASHES, command="agon train {} --resume", trains=True)
+    assert refused.value.fix.endswith(f"agon train runs/x --resume rival.url={url}")
+    check_consent(RUN, told, (f"rival.url={url}",), HASHES, command="agon train {} --resume", trains=True)
 
 
 @pytest.mark.parametrize("url", ["http://203.0.113.5:8000", "http://127.0.0.1:8000"])

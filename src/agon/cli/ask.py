@@ -45,10 +45,12 @@ def run(args: argparse.Namespace) -> int:
     with Pair.load(args.pair, temperature=args.temperature, max_tokens=args.max_tokens, **options) as pair:
         began = time.perf_counter()
         answer = pair.answer(question.strip(), watch=None if args.json else Screen())
-        seconds = time.perf_counter() - began
+        seconds, rival = time.perf_counter() - began, pair.folder.info.rival
     if args.json:
-        print_json(_plain(answer, seconds))
+        print_json(_plain(answer, seconds) | {"rival": rival})
     else:
+        if rival != "policy":
+            print(f"\n\ntrained against a rival that did not learn: {show_hidden(rival)}", end="")
         print(_ending(answer, seconds) + (f"   gold: {show_hidden(problem.answer)}" if problem else ""))
     return 0
 

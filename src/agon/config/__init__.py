@@ -13,7 +13,6 @@ from agon.config.models import (
     SamplerConfig,
     SandboxConfig,
     Save,
-    Scalar,
     Source,
     Train,
     diff,
@@ -21,6 +20,8 @@ from agon.config.models import (
     json_schema,
     resolved,
 )
+from agon.config.rival import Rival
+from agon.config.section import Scalar
 from agon.config.validate import anchored_config, load_config
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Init",
     "Lora",
     "Model",
+    "Rival",
     "SamplerConfig",
     "SandboxConfig",
     "Save",

@@ -10,21 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from agon.arms import ARMS, resolve
+from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
+from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
 from agon.game.rules import Game
 from agon.sandbox.settings import SandboxSettings
 from agon.types import Sampling
-
-# strict: a quoted number is a string, and 1 is not true
-Switch = Annotated[bool, Field(strict=True)]
-Positive = Annotated[int, Field(strict=True, ge=1)]
-Natural = Annotated[int, Field(strict=True, ge=0)]
-Number = Annotated[float, Field(strict=True)]
-Weight = Annotated[float, Field(strict=True, ge=0)]
-Scalar = bool | int | float | str
 
 PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""
@@ -44,12 +38,6 @@ def _distinct(urls: list[str]) -> list[str]:
 
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
 VerifierName = Annotated[str, Field(pattern=r"^(math|code|(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*)$")]
-
-
-class Frozen(BaseModel):
-    """A section of the config: immutable, and unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Lora(Frozen):
@@ -328,6 +316,8 @@ class Config(Frozen):
     `FILE.py:function` (relative to the config) or `package.module:function`."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
+    rival: Rival = Rival()
+    """Who plays policy B."""
     train: Train = Train()
     """One pass of learning."""
     sampler: SamplerConfig = SamplerConfig()
@@ -350,7 +340,13 @@ class Config(Frozen):
             max_peek_tokens=self.train.max_peek_tokens,
             sampling=Sampling(self.train.temperature, 1.0, self.train.max_completion_tokens),
             seed=self.train.seed,
+            rival=self.rival.kind,
         )
+
+    @property
+    def row(self) -> str:
+        """How results of this run are named: its arm, and its rival where that does not learn."""
+        return row_name(self.arm, self.rival.name)
 
     @model_validator(mode="before")
     @classmethod

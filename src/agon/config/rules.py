@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,14 @@ CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
 
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in url
+    except ValueError:
+        return False
+
+
 def _source_rules(split: str) -> tuple[Rule, ...]:
     """Rules between the fields of one source."""
     columns, options, take, preset = (f"data.{split}.{field}" for field in ("columns", "options", "take", "preset"))
@@ -78,7 +87,48 @@ def _source_rules(split: str) -> tuple[Rule, ...]:
     )
 
 
+RIVAL_RULES = (
+    Rule(
+        ("rival.kind", "game.opponent"),
+        lambda kind, opponent: kind == "policy" or opponent == "rival",
+        "is for arms with a rival, such as agon or coop; this one has none: leave it out",
+    ),
+    Rule(
+        ("rival.kind", "game.roles"),
+        lambda kind, roles: kind == "policy" or roles == "rotate",
+        "leaves only A to learn, and with game.roles fixed A always drafts, so the rival would teach it nothing: "
+        "write game.roles rotate",
+    ),
+    Rule(
+        ("rival.kind", "game.show_draft", "game.stack", "game.tiebreak_weight"),
+        lambda kind, show, stack, tiebreak: kind == "policy" or show or stack != "coop" or tiebreak > 0,
+        "leaves only A to learn, and A neither reads the rival's drafts nor is paid against them: "
+        "write game.show_draft true, or choose the arm agon",
+    ),
+    Rule(
+        ("rival.url", "rival.kind"),
+        lambda url, kind: (url is not None) == (kind == "endpoint"),
+        "belongs to rival.kind endpoint, which needs it",
+    ),
+    Rule(
+        ("rival.model", "rival.kind"),
+        lambda model, kind: (model is not None) == (kind == "endpoint"),
+        "belongs to rival.kind endpoint, which needs it",
+    ),
+    Rule(
+        ("rival.url",),
+        lambda url: url is None or _is_address(url),
+        "is not an address like https://host/v1, without a password: put a key in AGON_RIVAL_KEY",
+    ),
+    Rule(
+        ("eval.direction", "rival.kind"),
+        lambda direction, kind: kind in ("policy", "frozen") or direction in {"dev", "ab"},
+        "a league or an endpoint leaves no pair, so there is no second direction; leave it out",
+    ),
+)
+
 RULES = (
+    *RIVAL_RULES,
     Rule(
         ("game.show_draft", "game.opponent"),
         lambda show, opponent: show or opponent != "self",

@@ -11,6 +11,7 @@ from typing import Literal
 
 from agon.arms import ARMS, resolve
 from agon.config import Eval, Lora, Model, Train
+from agon.config.rival import kind_of
 from agon.engine.build import EngineName, base_files, default_engine, quieten
 from agon.engine.render import Renderer
 from agon.eval.engines import check_template
@@ -76,7 +77,7 @@ def system_of(folder: PairDir, direction: Direction | str | None) -> System:
     """Who answers: as the arm deploys; a direction that is named always makes a cascade."""
     arm = folder.info.arm
     if direction is None and arm is not None and arm in ARMS:
-        deployed = headline(Game(**resolve(arm)))
+        deployed = headline(Game(**resolve(arm), rival=kind_of(folder.info.rival)))
         if deployed != "cascade":
             return SYSTEMS.get(deployed, Policy.A)  # of a pair of single passes, A
     chosen = Direction(direction or folder.info.direction or Direction.AB)

@@ -1,7 +1,8 @@
 """The HTTP client of every engine that is a server: JSON in and out, a deadline, retries, a size limit.
 
-Redirects are not followed: they would carry the key elsewhere. The key is read from AGON_API_KEY. Proxies of the
-environment are used only where a caller allows them, and never for this machine. One client serves one event loop.
+Redirects are not followed: they would carry the key elsewhere. The key is read from AGON_API_KEY, or from the variable
+that a caller names. Proxies of the environment are used only where a caller allows them, and never for this machine.
+One client serves one event loop.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ class Reply:
 class HTTPClient:
     """Talks to one server. `limit` is the deadline of a whole exchange, in seconds."""
 
-    def __init__(self, url: str, *, limit: float | None = None, proxies: bool = False) -> None:
+    def __init__(self, url: str, *, limit: float | None = None, proxies: bool = False, key: str = KEY) -> None:
         self.url, self._limit = url.rstrip("/"), limit
-        key = os.environ.get(KEY, "").strip()
+        key = os.environ.get(key, "").strip()
         self._client = httpx2.AsyncClient(
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
             timeout=None,

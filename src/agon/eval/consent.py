@@ -28,8 +28,12 @@ def check_consent(
     data: str | None = None,
     *,
     command: str = "agon eval {}",
+    trains: bool = False,
 ) -> None:
-    """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names."""
+    """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names.
+
+    Only training asks a rival's endpoint.
+    """
     if is_own(path / CONFIG):
         _check_unchanged(path, config, overrides, command)
         return
@@ -40,6 +44,8 @@ def check_consent(
         wanted["sampler.urls"] = f"[{','.join(config.sampler.urls)}]"
     if config.cluster.address:
         wanted["cluster.address"] = config.cluster.address
+    if config.rival.url and trains:
+        wanted["rival.url"] = config.rival.url
     if config.verifier == "code":
         wanted |= _weaker(config.sandbox)
     if data is None:
@@ -85,4 +91,6 @@ def _what(key: str, value: str) -> str:
         return f"the run's config names a cluster, {value}, and this process would join it"
     if key == "sampler.urls":
         return f"the run's config names servers, {value}, and problems would be sent to them"
+    if key == "rival.url":
+        return f"the run's config names a server, {value}, and problems would be sent to it"
     return f"the run's config names a file, {value}, without saying what it held ({key})"

@@ -54,10 +54,10 @@ TITLES = {
 
 def drawn_by(game: Game) -> tuple[str, ...]:
     """The systems with records of their own that an arm deploys, first stages before what reads them."""
-    if game.opponent == "none":
-        return ("a",)
     if game.opponent == "self":
         return ("a", "self-refine")
+    if not game.makes_pair:
+        return ("a",)
     return ("a", "b", "ab", "ba") if game.show_draft else ("a", "b")
 
 
@@ -73,16 +73,16 @@ def deployed(game: Game | None) -> tuple[str, ...]:
     """What is evaluated by default: an arm as it deploys, and the first stages, drawn anyway."""
     if game is None:
         return ("base",)
-    if game.opponent == "none":
-        return ("a",)
     if game.opponent == "self":
         return ("self-refine", "a")
+    if not game.makes_pair:
+        return ("a",)
     return ("cascade", "a", "b") if game.show_draft else ("a", "b")
 
 
 def headline(game: Game | None) -> str:
     """The result that stands for an arm in a table."""
-    if game is None or game.opponent != "rival":
+    if game is None or not game.makes_pair:
         return deployed(game)[0]
     return "cascade" if game.show_draft else "single-pass"
 
@@ -111,8 +111,8 @@ def check(name: str, game: Game | None) -> None:
 def _lacks(name: str, game: Game | None) -> str | None:
     if game is None:
         return None if name in ("base", "moa", "self-cascade") else "a bare model has no policies"
-    if name in ("cascade", "b", "self-cascade-b") and game.opponent != "rival":
-        return "this arm trains policy A alone"
+    if name in ("cascade", "b", "self-cascade-b") and not game.makes_pair:
+        return "this run trains policy A alone"
     if name == "self-refine" and game.opponent != "self":
         return "this arm was not trained to refine itself; that control is called self-cascade"
     if name == "self-cascade" and game.opponent == "self":

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agon.arms import ARMS
 from agon.config import Config, Model, Source, load_config, resolved
+from agon.config.rival import kind_of, row_name
 from agon.data import load, splits
 from agon.data.generated import is_generated
 from agon.engine.build import base_hash
@@ -50,7 +51,8 @@ class Target:
         seed = self.config.train.seed
         if self.pair is None:
             return RunFacts(name=self.name, seed=seed)
-        return RunFacts(name=self.name, seed=seed, arm=self.config.arm, step=self.pair.info.step)
+        arm = row_name(self.config.arm, self.pair.info.rival)
+        return RunFacts(name=self.name, seed=seed, arm=arm, step=self.pair.info.step)
 
     @property
     def adapters(self) -> Mapping[Policy, tuple[Version, Path]]:
@@ -149,7 +151,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     config = Config.model_validate(raw)
     check_pair(pair, config.model)
     name = path.resolve().name
-    return Target(name, config, Path("evals") / name, pair, config.rules())
+    return Target(name, config, Path("evals") / name, pair, replace(config.rules(), rival=kind_of(pair.info.rival)))
 
 
 def check_pair(pair: PairDir, model: Model) -> None:

@@ -18,6 +18,7 @@ Opponent = Literal["rival", "self", "none"]
 Pairing = Literal["per_rollout", "shared", "next_draft"]
 StackName = Literal["coop", "adv", "margin"]
 Roles = Literal["rotate", "fixed"]
+RivalKind = Literal["policy", "frozen", "league", "endpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,22 @@ class Game:
     max_peek_tokens: int = 2048
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
+    rival: RivalKind = "policy"
 
     def roles_at(self, step: int) -> tuple[Policy, Policy]:
         """(drafter, challenger) of a step."""
         if self.opponent != "rival":
             return roles.alone(step)
         return roles.rotate(step) if self.roles == "rotate" else roles.fixed(step)
+
+    def learns(self, policy: Policy) -> bool:
+        """Whether a policy learns from its stream: A always, B unless the rival stays what it is."""
+        return policy is Policy.A or self.rival == "policy"
+
+    @property
+    def makes_pair(self) -> bool:
+        """Whether A and B answer together after training: both are adapters, and B is the rival."""
+        return self.opponent == "rival" and self.rival in ("policy", "frozen")
 
     @property
     def two_stages(self) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from agon.arms import ARMS
-from agon.config import Config, Data, Source
+from agon.config import Config, Data, Rival, Source
+from agon.config.rival import LEARNS
 from agon.data import splits
 from agon.engine.base_config import read_base_config
 from agon.engine.linear_attention import EXTRA, is_too_slow
@@ -59,6 +60,7 @@ def _run(config: Config, counts: Counts) -> Section:
         "run",
         {
             "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
+            "rival": (_rival(config.rival),),
             "base": (f"{model.name}, {model.dtype}, LoRA rank {model.lora.rank}",),
             "train": (_source(data.train, counts.train),),
             "dev": (_source(data.dev, counts.dev),),
@@ -67,6 +69,19 @@ def _run(config: Config, counts: Counts) -> Section:
             "sampler": (config.sampler.engine,),
         },
     )
+
+
+RIVALS = {
+    "policy": "policy B, which learns",
+    "frozen": "adapter B as it starts; only A learns",
+    "league": "an earlier version of A, kept every {} steps; only A learns",
+    "endpoint": "{} at {}; only A learns: an endpoint gives no token ids and no log-probs",
+}
+
+
+def _rival(rival: Rival) -> str:
+    values = (rival.every,) if rival.kind == "league" else (rival.model, rival.url)
+    return RIVALS[rival.kind].format(*values)
 
 
 def _source(source: Source, number: int | None) -> str:
@@ -113,9 +128,21 @@ def _budget(config: Config, counts: Counts) -> Section:
             "rollouts": row(*in_step, steps),
             "generated tokens, at most": row(*in_tokens, steps),
             "peek tokens to prefill, at most": row(0, peeks, steps),
+            **_by_rival(config, steps),
         },
         ("draft", "challenge", "both"),
     )
+
+
+def _by_rival(config: Config, steps: int | None) -> dict[str, tuple[Cell, ...]]:
+    """What of the budget a rival draws that does not learn: it challenges on even steps and drafts on odd ones."""
+    if config.rival.kind == LEARNS:
+        return {}
+    size = config.game.group_size * config.train.problems_per_step
+    turns = (None, None, None) if steps is None else (steps // 2, steps - steps // 2, steps)
+    rollouts = [None if times is None else times * size for times in turns]
+    tokens = [None if number is None else number * config.train.max_completion_tokens for number in rollouts]
+    return {"rollouts by the rival": tuple(rollouts), "generated tokens by the rival, at most": tuple(tokens)}
 
 
 def _bonus(config: Config, counts: Counts) -> Section:
@@ -133,7 +160,7 @@ def _bonus(config: Config, counts: Counts) -> Section:
 def _learner(config: Config, counts: Counts) -> Section:
     game, train = config.rules(), config.train
     rows = game.drafts_per_problem * train.problems_per_step
-    streams, longest = 2 if game.two_stages else 1, longest_row(train)
+    streams, longest = 2 if game.two_stages and game.learns(Policy.B) else 1, longest_row(train)
     return Section(
         "learner",
         {

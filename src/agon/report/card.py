@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from agon.config.rival import kind_of
 from agon.eval.systems import TITLES
 from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, share
 from agon.report.collect import HELD_OUT, MeasuredRun
@@ -77,11 +78,20 @@ def use(info: PairInfo, form: str) -> str:
     return text
 
 
+RIVALS = {
+    "policy": "B, trained against A",
+    "frozen": "B, which did not learn",
+    "league": "earlier versions of A; B was not trained: A answers alone",
+    "endpoint": "the model {} behind an endpoint; B was not trained: A answers alone",
+}
+
+
 def _facts(run: MeasuredRun, info: PairInfo) -> str:
     direction, spent = info.direction, run.spending
     rows: list[tuple[str, object]] = [
         ("base", info.base + (f" at {info.base_revision}" if info.base_revision else "")),
         ("arm", run.arm),
+        ("rival", RIVALS.get(kind_of(info.rival), "").format(info.rival.partition(":")[2])),
         ("trained on", run.setting.data),
         ("adapter A", info.versions[Policy.A]),
         ("adapter B", info.versions[Policy.B]),
@@ -137,6 +147,8 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
         yield "It was not evaluated on the held-out problems of its run."
     if info.direction is None:
         yield "No direction was chosen on dev: try both."
+    if kind_of(info.rival) in ("league", "endpoint"):
+        yield "Adapter B was never trained: use A alone."
     yield from _not_better(run)
     if any(passes_of(result.measured) > 1 for result in run.results.values()):
         yield "An answer in two passes costs both: tokens per answer are those of all its passes."

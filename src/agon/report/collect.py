@@ -138,7 +138,7 @@ def read_run(path: Path) -> MeasuredRun:
     return MeasuredRun(
         name=path.resolve().name,
         setting=Setting(config.model.name, _problems(config.data.train)),
-        arm=config.arm,
+        arm=config.row,
         seed=config.train.seed,
         headline=headline(config.rules()),
         results=_results(path / "evals", notes),

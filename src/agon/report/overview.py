@@ -52,7 +52,7 @@ def run_line(path: Path) -> RunLine:
     score = UNKNOWN if not points else f"{rate(points[0].score)} -> {rate(points[-1].score)}"
     return RunLine(
         path=str(path),
-        arm=config.arm,
+        arm=config.row,
         base=config.model.name,
         state=_state(path, steps, total),
         progress=f"{steps}" if total is None else f"{steps}/{total}",

@@ -160,12 +160,12 @@ def shapeless(history: History) -> Symptom | None:
 
 
 def ungraded(history: History) -> Symptom | None:
-    """The verifier failed, not the completions: their rows are masked."""
+    """The verifier, or the endpoint of a rival, failed, not the completions: their rows are masked."""
     recent = history[-STEPS:]
     failed, rollouts = sum(record.ungraded for record in recent), sum(record.rollouts for record in recent)
     if failed < 3 or failed < UNGRADED * rollouts:
         return None
-    message = f"The verifier failed on {failed} of the last {rollouts} rollouts; they are masked, not scored."
+    message = f"{failed} of the last {rollouts} rollouts have no verdict; they are masked, not scored."
     fix = "Run agon doctor; bouts whose reason is `infra` or `bad_gold` say in `detail` what failed."
     return Symptom("ungraded", message, fix)
 
@@ -188,7 +188,8 @@ def verifier_failing(history: History) -> str | None:
     failed, rollouts = sum(record.ungraded for record in recent), sum(record.rollouts for record in recent)
     if len(recent) < FAILING or failed <= UNGRADED * rollouts:
         return None
-    return f"{failed} of {rollouts} rollouts had no verdict in the last {FAILING} steps: the verifier is failing"
+    counted = f"{failed} of {rollouts} rollouts had no verdict in the last {FAILING} steps"
+    return f"{counted}: the verifier is failing, or the rival's endpoint"
 
 
 def identical(history: History) -> Symptom | None:
@@ -335,7 +336,8 @@ def _of(history: History, policy: Policy) -> list[StreamStats]:
         for record in history
         for pair in ((record.drafter, record.standalone), (record.challenger, record.competitive))
     ]
-    return [stream for who, stream in roles if who is policy and stream is not None]
+    learners = {who for record in history for who in record.update}  # a rival may not learn
+    return [stream for who, stream in roles if who is policy and who in learners and stream is not None]
 
 
 def _dead_groups(streams: Sequence[StreamStats]) -> int:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from agon.config import Config, flat, resolved
+from agon.config import Config, Rival, flat, resolved
 from agon.config.read import with_paths
 from agon.rundir import provenance
 from agon.rundir.files import to_json
@@ -32,6 +32,7 @@ MAY_CHANGE = (
     "cluster.samplers",
     "cluster.gpus",
     "cluster.verifiers",
+    "rival.url",
     "sandbox.backend",
     "sandbox.memory",
     "sandbox.workers",
@@ -118,6 +119,8 @@ def manifest_of(
 def config_hash(config: Config) -> str:
     """Names a config by all that must not change while a run lives; of a path its last name, as a run may be moved."""
     values = with_paths(resolved(config), lambda path: Path(path).name)
+    if config.rival == Rival():
+        del values["rival"]  # runs from before there was a choice keep their hash
     kept = {key: value for key, value in flat(to_json(values)).items() if key not in MAY_CHANGE}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 

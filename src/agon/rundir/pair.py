@@ -48,6 +48,9 @@ class PairInfo(Record):
     """Whether a peek at a program's summary keeps its code blocks."""
     arm: str | None = None
     """The arm it was trained with."""
+    rival: str = "policy"
+    """Who played B: `policy` learnt, `frozen` is adapter B as it is here; of `league` and `endpoint:MODEL` nothing is
+    here, A answers alone, and adapter B is as it started."""
     step: int | None = None
     """Steps of training."""
     dev_score: float | None = None

@@ -71,7 +71,8 @@ class StepRecord(Record):
     bonus_groups: int | None = None
     """Groups of challenges whose advantages would be different without the bonus; null where none is paid."""
     versions: dict[Policy, VersionName]
-    """Which version of each policy was sampled."""
+    """Which version of each policy was sampled; of `b`, what a rival is that does not learn, such as
+    `endpoint:MODEL`."""
     ledger: dict[str, Entry]
     """Rollouts and tokens by stage and policy, such as `draft/a`."""
     update: dict[Policy, dict[str, float | None]]
@@ -223,6 +224,8 @@ class RunState(Record):
     """The newest version of each policy."""
     first: dict[Policy, VersionName] = {}
     """The versions that the run began with."""
+    league: tuple[VersionName, ...] = ()
+    """Versions of A that may play the rival, oldest first; empty unless `rival.kind` is `league`."""
     points: tuple[Point, ...] = ()
     """Evaluation points so far."""
 

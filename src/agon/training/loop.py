@@ -25,7 +25,7 @@ from agon.eval.points import choose, measure, merge, systems
 from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.interrupt import Interrupt, Interrupted
-from agon.protocols import Update
+from agon.protocols import Sampler, Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
@@ -36,8 +36,9 @@ from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
+from agon.training.rival import WithRival, check_answered, from_league, grown, masking, taught
 from agon.training.schedule import Schedule
-from agon.types import Policy, Problem, Sampling, Stream, seed_for
+from agon.types import Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
 
@@ -98,7 +99,9 @@ class Training:
             self._load(resume)
         self._check_same_weights()
         with self.log.timed("publish"):
-            self.publisher.publish(self.state.versions.values(), self.state.versions, self.state.first)
+            self.publisher.publish(
+                self.state.versions.values(), self.state.versions, self.state.first, self.state.league
+            )
         self._evaluate_if_due(learner.step)
         if resume.folder is None:
             self._save(0)
@@ -106,7 +109,7 @@ class Training:
     def _load(self, resume: Resume) -> None:
         if resume.folder is None:
             self._set(versions=self.publisher.name({}, 0))
-            self._set(first=self.state.versions)
+            self._set(first=self.state.versions, league=self._league(0))
         else:
             self.machines.learner.load(resume.folder)
             self.state = resume.state
@@ -142,15 +145,17 @@ class Training:
         with self.log.timed("play"), self.processes.phase("play"):
             batch = self.batch(step)
             game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
-            played = self._draw(play(batch, step, game, self.machines.sampler, self.machines.verify))
+            played = self._draw(play(batch, step, game, self._sampler(step), masking(self.machines.verify)))
             self.machines.rest()
         with self.log.timed("check"), self.processes.phase("check"):
+            check_answered(played.streams, self.run.path)
             check_verdicts(played.streams, self.run.path)
-            for warning in self.machines.check_samples(played.streams, self.state.versions):
+            streams = taught(played, self.game)
+            for warning in self.machines.check_samples(streams, self.state.versions):
                 self.display.note(warning)
         self.log.collect(played)
         self._began_update = time.perf_counter()
-        return played.streams
+        return streams
 
     def _draw(self, work: Coroutine[Any, Any, T]) -> T:
         """Run what draws until it is done or the run is to stop."""
@@ -169,17 +174,31 @@ class Training:
         self.log.timed.add("update", time.perf_counter() - self._began_update)
         with self.processes.phase("log") as proceed:
             self._set(versions=self.publisher.name(before, done))
+            self._set(league=self._league(done))
             self.log.write(update)
             self.log.check_health()
             proceed()  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
         new = [version for version in self.state.versions.values() if version not in before.values()]
         with self.log.timed("publish"):
-            self.publisher.publish(new, self.state.versions, self.state.first)
+            self.publisher.publish(new, self.state.versions, self.state.first, self.state.league)
         self._show_notes()
         self._evaluate_if_due(done)
         if self.schedule.saves(done):
             self._save(done)
         return True
+
+    def _sampler(self, step: int) -> Sampler:
+        """What draws a step: the engine, and beside it whoever plays B without learning."""
+        engine, endpoint = self.machines.sampler, self.machines.endpoint
+        if self.state.league:
+            return from_league(engine, self.state.league, self.game.seed, step)
+        return WithRival(engine, endpoint.sample) if endpoint else engine
+
+    def _league(self, done: int) -> tuple[Version, ...]:
+        """The versions of A that may play the rival after `done` steps; none where there is no league."""
+        if self.game.rival != "league":
+            return ()
+        return grown(self.state.league, self.state.versions[Policy.A], done, self.config.rival.every)
 
     # -- problems -----------------------------------------------------------------------------------------------------
 
@@ -285,6 +304,7 @@ class Training:
             code=any(problem.is_code for problem in self.problems),
             show_code=self.game.show_code,
             arm=self.config.arm,
+            rival=self.config.rival.name,
             seed=self.config.train.seed,
         )
 

@@ -5,7 +5,7 @@ A version's name and folder are never reused, also after a resume: engines cache
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agon.protocols import Phase
@@ -32,7 +32,9 @@ class Publisher:
                 names[policy] = Version.of(policy, done, digest)
         return names
 
-    def publish(self, new: Iterable[Version], current: Versions, first: Versions) -> None:
+    def publish(
+        self, new: Iterable[Version], current: Versions, first: Versions, league: Sequence[Version] = ()
+    ) -> None:
         """Publish new versions, each from a folder of its own, and check that the engine samples from all current."""
         new, learner = list(new), self.machines.learner
         with self._phase("export"):
@@ -43,14 +45,14 @@ class Publisher:
         with self._phase("publish"):
             for version in new:
                 self.machines.sampler.publish(version, self.folder / version)
-            self._remove_old(current, first)
+            self._remove_old(current, {*first.values(), *league})
             self.machines.check(current)
-            for version in first.values():  # rivals that do not move, to measure progress against
+            for version in dict.fromkeys((*first.values(), *league)):  # rivals that do not move
                 self.machines.sampler.pin(version, self.folder / version)
 
-    def _remove_old(self, current: Versions, first: Versions) -> None:
-        """Remove folders of versions that are neither current, nor first, nor of the step before."""
-        kept = {*current.values(), *first.values(), *self._previous}
+    def _remove_old(self, current: Versions, rivals: Collection[Version]) -> None:
+        """Remove folders of versions that are neither current, nor rivals that stay, nor of the step before."""
+        kept = {*current.values(), *rivals, *self._previous}
         self._previous = set(current.values())
         if self.machines.learner.rank == 0 and self.folder.is_dir():
             for folder in self.folder.iterdir():

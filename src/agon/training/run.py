@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from agon.config import Config, anchored_config, load_config
+from agon.config.rival import LEARNS
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
 from agon.engine.shipped import init_hashes
@@ -81,7 +82,7 @@ def is_first_process() -> bool:
 
 def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
     try:
-        machines = build(config, schedule.total)
+        machines = build(config, schedule.total, run.path)
         try:
             return Training(config, run, parts, machines, display).go()
         finally:
@@ -120,14 +121,15 @@ def _config_of(path: Path, overrides: tuple[str, ...]) -> Config:
     run = RunDir.open(path)
     _ = run.config  # complete: nothing else is read for it, as `extends` would
     config = load_config(path / "config.yaml", overrides)
-    check_consent(path, config, overrides, run.manifest.data.hashes, command="agon train {} --resume")
+    check_consent(path, config, overrides, run.manifest.data.hashes, command="agon train {} --resume", trains=True)
     return config
 
 
 def default_name(config: Config) -> str:
-    """Arm, base and seed: what tells runs of one study apart."""
+    """Arm, rival if it does not learn, base and seed: what tells runs of one study apart."""
     base = config.model.name.rsplit("/", 1)[-1].replace(":", "-").lower()
-    return f"{config.arm}-{base}-s{config.train.seed}"
+    arm = config.arm if config.rival.kind == LEARNS else f"{config.arm}-{config.rival.kind}"
+    return f"{arm}-{base}-s{config.train.seed}"
 
 
 def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[str]]:

@@ -1,0 +1,80 @@
+"""A rival that does not learn: what is asked of B goes to an earlier version of A, or to an endpoint.
+
+`play` asks a sampler for policy B and does not know who answers. A frozen rival needs nothing of this: it is B's own
+adapter, and no stream of B reaches the learner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from agon.errors import EngineError
+from agon.game.rules import Game
+from agon.protocols import Sampler, Verify
+from agon.types import Completion, Played, Policy, Problem, Reason, Request, Stream, Verdict, Version, seed_for
+
+Draw = Callable[[Request], Awaitable[Completion]]
+
+
+@dataclass(frozen=True, slots=True)
+class WithRival:
+    """Implements `agon.protocols.Sampler`: the rival draws what is asked of B, the engine all else."""
+
+    engine: Sampler
+    rival: Draw
+
+    async def sample(self, request: Request) -> Completion:
+        return await (self.rival if request.seat is Policy.B else self.engine.sample)(request)
+
+    def publish(self, version: Version, folder: Path) -> None:
+        self.engine.publish(version, folder)
+
+    def pin(self, version: Version, folder: Path) -> None:
+        self.engine.pin(version, folder)
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        """By the tokenizer of the engine, whoever wrote the text."""
+        return self.engine.clip(text, max_tokens)
+
+    def close(self) -> None:
+        self.engine.close()
+
+
+def from_league(engine: Sampler, league: Sequence[Version], seed: int, step: int) -> WithRival:
+    """One kept version of A plays B for a whole step; which one is a function of seed, step and the league."""
+    version = league[seed_for(seed, "league", step) % len(league)]
+    return WithRival(engine, lambda request: engine.sample(replace(request, seat=version)))
+
+
+def grown(league: tuple[Version, ...], version: Version, done: int, every: int) -> tuple[Version, ...]:
+    """The league after `done` steps: A joins at its start and every so many steps, unless it has not moved."""
+    return (*league, version) if done % every == 0 and version not in league else league
+
+
+def masking(verify: Verify) -> Verify:
+    """Judge completions, but not one that a machine failed to give: its verdict is `infra`, never wrong."""
+
+    async def judge(problem: Problem, completion: Completion) -> Verdict:
+        if completion.failure:
+            return Verdict(False, False, Reason.INFRA, completion.failure)
+        return await verify(problem, completion)
+
+    return judge
+
+
+def taught(played: Played, game: Game) -> list[Stream]:
+    """The streams that somebody learns from."""
+    return [stream for stream in played.streams if game.learns(stream.policy)]
+
+
+def check_answered(streams: Iterable[Stream], run: Path) -> None:
+    """Stop before the update if the rival failed to answer most requests: the step is played again after a resume."""
+    rows = [row for stream in streams if stream.policy is Policy.B for row in stream.rollouts()]
+    failed = [row.completion.failure for row in rows if row.completion.failure]
+    if 2 * len(failed) > len(rows):
+        raise EngineError(
+            f"the rival gave no answer to {len(failed)} of {len(rows)} requests of this step: {failed[0]}",
+            fix=f"nothing was learnt from it; start the endpoint again, then: agon train {run} --resume",
+        )
