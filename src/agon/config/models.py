@@ -202,10 +202,12 @@ class Train(Frozen):
 class SamplerConfig(Frozen):
     """What draws completions."""
 
-    engine: Literal["vllm", "hf", "scripted"] = "vllm"
-    """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model."""
+    engine: Literal["vllm", "hf", "tinker", "scripted"] = "vllm"
+    """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model. `tinker` samples and also
+    trains on a Tinker service: the hosted one, or the server at `url`."""
     url: str | None = None
-    """Our choice: a running vLLM server to sample from; null starts an engine inside the run."""
+    """Our choice: a running server, of vLLM to sample from or of Tinker; null starts an engine inside the run, or is
+    the hosted Tinker service."""
     network: str | None = None
     """Our choice: the network that `url` may be in, such as 10.0.0.0/8; null allows only this machine, since a server
     that loads adapters at run time can be made to read any file."""

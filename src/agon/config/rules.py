@@ -87,8 +87,8 @@ RULES = (
     ),
     Rule(
         ("sampler.url", "sampler.engine"),
-        lambda url, engine: url is None or engine == "vllm",
-        "only engine vllm samples from a server",
+        lambda url, engine: url is None or engine in ("vllm", "tinker"),
+        "only engines vllm and tinker use a server",
     ),
     Rule(
         ("sampler.max_loras", "sampler.engine", "game.opponent"),

@@ -108,6 +108,6 @@ def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int
     if settings.engine == "vllm":
         return _vllm(settings, model, path, context)
     raise ConfigError(
-        f"sampler.engine {settings.engine} cannot draw completions for a training run",
-        fix="write sampler.engine=hf for a tiny model on a CPU",
+        f"sampler.engine {settings.engine} cannot load adapters from disk",
+        fix="write sampler.engine=vllm, or hf for a tiny model on a CPU",
     )

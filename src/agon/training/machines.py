@@ -30,6 +30,8 @@ class Machines:
     renderer: Renderer
     canary: Canary | None = None
     """Compares what the engine samples with what the learner holds; None where both are the same code."""
+    notes: tuple[str, ...] = ()
+    """What a run on these machines does without; reported before its first step."""
 
     def check(self, versions: Mapping[Policy, Version]) -> None:
         """Stop unless the engine samples from what the learner holds."""
@@ -73,6 +75,8 @@ class Machines:
 
 def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
+    if config.sampler.engine == "tinker":
+        return _tinker(config, total_steps)
     path = base_files(config.model)
     quieten(path)
     from agon.engine.trl.learner import TRLLearner
@@ -85,6 +89,16 @@ def build(config: Config, total_steps: int) -> Machines:
     canary = _canary(sampler, learner, config)
     verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings()))
     return Machines(learner, sampler, verify, Renderer.load(path), canary)
+
+
+def _tinker(config: Config, total_steps: int) -> Machines:
+    """Sampler and learner on a service."""
+    from agon.engine.tinker.connect import connect
+    from agon.verify import load_verifier
+
+    remote = connect(config, total_steps)
+    verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings()))
+    return Machines(remote.learner, remote.sampler, verify, remote.renderer, notes=remote.notes)
 
 
 def own_share(settings: SandboxSettings) -> SandboxSettings:

@@ -81,6 +81,8 @@ def is_first_process() -> bool:
 def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
     try:
         machines = build(config, schedule.total)
+        for note in machines.notes:
+            display.note(note)
         try:
             return Training(config, run, parts, machines, display).go()
         finally:
