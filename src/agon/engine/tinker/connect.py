@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agon.config import Config
 from agon.engine.build import base_files, base_path, context_of
 from agon.engine.render import Renderer
-from agon.engine.tinker.capabilities import check_alpha, lost, probe, refuse
+from agon.engine.tinker.capabilities import Capabilities, check_alpha, lost, probe, refuse
 from agon.engine.tinker.client import TinkerClient
 from agon.engine.tinker.remote_learner import TinkerLearner
 from agon.engine.tinker.remote_sampler import TinkerSampler
@@ -23,6 +23,7 @@ class TinkerMachines:
     learner: TinkerLearner
     sampler: TinkerSampler
     renderer: Renderer
+    capabilities: Capabilities
     notes: tuple[str, ...]
 
 
@@ -48,4 +49,4 @@ def connect(config: Config, total_steps: int) -> TinkerMachines:
         vocabulary=renderer.vocabulary,
     )
     sampler = TinkerSampler(client, base, renderer, context_of(config))
-    return TinkerMachines(learner, sampler, renderer, tuple(lost(config, capabilities)))
+    return TinkerMachines(learner, sampler, renderer, capabilities, tuple(lost(config, capabilities)))
