@@ -97,7 +97,7 @@ class TinkerLearner:
                 f"{passed['logp_diff_mean']:.3g} nats per token at step {self.step}",
                 fix="nothing was learnt from this step; resume with: agon train RUN --resume",
             )
-        return metrics | passed
+        return {**metrics, **passed}
 
     def _move(self, batches: Mapping[Policy, PolicyRows], metrics: Mapping[Policy, dict[str, float]]) -> None:
         """One optimizer step for every policy with a live row; the others keep weights and Adam state."""
