@@ -36,6 +36,7 @@ LEFT_OUT = {
     "all_bases": "a training on a real engine; tests/engine/vllm/test_composite.py starts one over a composite base",
     "smollm2_run": "a training on a real engine, minutes on busy cores; tests/engine/vllm starts one already",
     "demo_learns": "a whole training, minutes on busy cores; tests/cli/test_demo.py runs the demo for two steps",
+    "tinker_contract": "needs a Tinker server, whose environment takes 6.6 GB; tests/engine/tinker fakes the SDK",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
     "slurm_job": "needs root and a Slurm, and two minutes",
     "tabletop": "no cell of the matrix has run yet, so there is nothing to check",

@@ -196,8 +196,9 @@ class Train(Frozen):
 class SamplerConfig(Frozen):
     """What draws completions."""
 
-    engine: Literal["vllm", "hf", "scripted"] = "vllm"
-    """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model."""
+    engine: Literal["vllm", "hf", "tinker", "scripted"] = "vllm"
+    """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model. `tinker` samples and also
+    trains on a Tinker service: the hosted one, or the one server in `urls`."""
     replicas: Positive | None = None
     """Our choice: vLLM engines that a run starts on each machine, each on a GPU; a draw goes to the least busy one.
     null starts as many as there are learner processes."""

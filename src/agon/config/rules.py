@@ -161,8 +161,8 @@ RULES = (
     ),
     Rule(
         ("sampler.urls", "sampler.engine"),
-        lambda urls, engine: not urls or engine == "vllm",
-        "only engine vllm samples from servers",
+        lambda urls, engine: not urls or engine == "vllm" or (engine == "tinker" and len(urls) == 1),
+        "only engine vllm samples from servers, and engine tinker from one",
     ),
     Rule(
         ("sampler.replicas", "sampler.engine"),

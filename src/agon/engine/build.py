@@ -138,6 +138,6 @@ def build_sampler(
     if settings.engine == "vllm":
         return _vllm(settings, model, path, context, beside)
     raise ConfigError(
-        f"sampler.engine {settings.engine} cannot draw completions for a training run",
-        fix="write sampler.engine=hf for a tiny model on a CPU",
+        f"sampler.engine {settings.engine} cannot load adapters from disk",
+        fix="write sampler.engine=vllm, or hf for a tiny model on a CPU",
     )

@@ -17,11 +17,16 @@ KEPT = 2
 
 
 class Versions:
-    """The names and folders of published adapters; `load` and `unload` are the engine's own."""
+    """The names and folders of published adapters; `load` and `unload` are the engine's own, which needs this file."""
 
-    def __init__(self, load: Callable[[Version, Path], None], unload: Callable[[Version], None]) -> None:
+    def __init__(
+        self,
+        load: Callable[[Version, Path], None],
+        unload: Callable[[Version], None],
+        needs: str = "adapter_config.json",
+    ) -> None:
         self.live: dict[Version, Path] = {}
-        self._load, self._unload = load, unload
+        self._load, self._unload, self._needs = load, unload, needs
         self._used: dict[Path, Version] = {}
         self._history: dict[Policy | None, list[Version]] = {policy: [] for policy in Policy}
         self._pinned: set[Version] = set()
@@ -66,8 +71,8 @@ class Versions:
 
     def _enter(self, version: Version, folder: Path) -> None:
         """Load a version; its name and folder stay used even if that fails."""
-        if not (folder / "adapter_config.json").is_file():
-            raise EngineError(f"{folder} is not a PEFT directory", fix="publish a folder that the learner exported")
+        if not (folder / self._needs).is_file():
+            raise EngineError(f"{folder} has no {self._needs}", fix="publish a folder that the learner exported")
         self._used[folder] = version
         self._load(version, folder)
         self.live[version] = folder

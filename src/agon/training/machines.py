@@ -44,6 +44,8 @@ class Machines:
     """Whether this process draws; if not, another one draws for it."""
     endpoint: Endpoint | None = None
     """What plays B, where the rival is a server."""
+    lost: tuple[str, ...] = ()
+    """What a run on these machines does without; reported before its first step."""
 
     def check(self, versions: Mapping[Policy, Version]) -> None:
         """Stop unless the engines sample from what the learner holds."""
@@ -90,6 +92,8 @@ class Machines:
 
 def build(config: Config, total_steps: int, run: Path) -> Machines:
     """Everything a training run needs, loaded."""
+    if config.sampler.engine == "tinker":
+        return _tinker(config, total_steps)
     path = base_files(config.model)
     quieten(path)
     from agon.engine.trl.learner import TRLLearner
@@ -118,6 +122,16 @@ def _endpoint(rival: Rival, run: Path) -> Endpoint | None:
         endpoint.close()
         raise
     return endpoint
+
+
+def _tinker(config: Config, total_steps: int) -> Machines:
+    """Sampler and learner on a service."""
+    from agon.engine.tinker.connect import connect
+    from agon.verify import load_verifier
+
+    remote = connect(config, total_steps)
+    verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings(), config.sampler))
+    return Machines(remote.learner, remote.sampler, verify, remote.renderer, lost=remote.notes)
 
 
 def own_share(settings: SandboxSettings, sampler: SamplerConfig) -> SandboxSettings:

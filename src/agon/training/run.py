@@ -83,6 +83,8 @@ def is_first_process() -> bool:
 def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
     try:
         machines = build(config, schedule.total, run.path)
+        for note in machines.lost:
+            display.note(note)
         try:
             return Training(config, run, parts, machines, display).go()
         finally:
