@@ -262,3 +262,11 @@ def test_a_checkpoint_is_given_by_step_if_it_verifies(run: RunDir) -> None:
 def test_a_copied_run_is_a_run(run: RunDir, tmp_path: Path) -> None:
     copy = RunDir.open(Path(shutil.copytree(run.path, tmp_path / "copy")))
     assert copy.resume().folder == copy.checkpoints / "step_000004"
+
+
+def test_options_of_an_engine_belong_to_the_run(run: RunDir) -> None:
+    """Kept in its config, named by its manifest, and not changed by a resume."""
+    other = changed(sampler__options={"kv_cache_dtype": "fp8"})
+    assert config_hash(other) != config_hash(CONFIG)
+    with pytest.raises(RunDirError, match=r"sampler\.options"):
+        run.change_config(other)
