@@ -104,6 +104,7 @@ class Stub:
             self.running -= 1
             self.served += 1
             left.cancel()
+            await asyncio.wait({left})
 
     async def whole(self, asked: dict[str, Any], writer: asyncio.StreamWriter) -> bool:
         """A completion in one body, after as long as its events would take."""

@@ -1,0 +1,264 @@
+"""What the gateway adds to two hand-made calls of vLLM: latency, CPU per request, throughput, streams at once.
+
+Over stub servers: added p50 and p99 at 1, 16 and 64 at once, interleaved; CPU seconds of the gateway per request;
+answers per second of one gateway and of two; 1,000 streams at once. Full adds a real vLLM at the size of SmolLM2-135M:
+tokens per second through the gateway, over those of the hand-made calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from _lib import arguments, hardware, percentile, ratio_interval, smollm2, verdict
+from _serve import KEY, Process, recording, serving, stubs, write_halves
+from agon.deploy.pair_settings import problem_of
+from agon.game.cascade import Turn, follow, turns
+from agon.serve.served_pair import ServedPair
+from agon.types import Completion, Policy
+
+EXTRA_SOURCES = ["src/agon/serve", "src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve"]
+AIM = 0.97
+"""Throughput through the gateway over that of hand-made calls, at SmolLM2's size."""
+QUESTIONS: list[str] = recording()["questions"]
+CAP = 400
+
+One = Callable[[int], Awaitable[int]]
+"""One answer to the question of this number; its tokens."""
+
+
+def main() -> None:
+    args = arguments(__doc__.splitlines()[0])
+    rounds, total, streams = (2, 60, 100) if args.quick else (20, 2000, 1000)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="agon-overhead-") as scratch:
+        folder = Path(scratch)
+        pair = write_halves(folder)
+        served = ServedPair.load(pair, weights=False)
+        with stubs(folder, 2) as started, serving(pair, [started[0].url, started[1].url], folder) as up:
+            direct = Direct(served, started[0].url, CAP)
+            for at_once in (1, 16) if args.quick else (1, 16, 64):
+                found[f"{at_once} at once"] = asyncio.run(added(up, direct, at_once, rounds))
+            found["one gateway"] = asyncio.run(throughput([up], total))
+            with serving(pair, [started[0].url, started[1].url], folder) as second:
+                found["two gateways"] = asyncio.run(throughput([up, second], total))
+        with stubs(folder, 2, delay=0.05) as slow:
+            found["streams"] = asyncio.run(many_streams(pair, [each.url for each in slow], folder, streams))
+        if not args.quick:
+            found["smollm2"] = at_size(folder)
+    for name, numbers in found.items():
+        print(f"{name}: {numbers}")
+    whole = (
+        found["streams"]["whole"] == streams and found["one gateway"]["failed"] == found["two gateways"]["failed"] == 0
+    )
+    holds = whole and (args.quick or found["smollm2"]["ratio"] >= AIM)
+    verdict(
+        "the gateway costs little over two hand-made calls", found, f"ratio at least {AIM}", holds, hardware=hardware()
+    )
+
+
+class Direct:
+    """The cascade by hand: two calls of /v1/completions with token ids, not streamed."""
+
+    def __init__(self, pair: ServedPair, url: str, cap: int) -> None:
+        self._pair, self._url, self._cap = pair, url, cap
+
+    async def __aenter__(self) -> None:
+        limits = httpx2.Limits(max_connections=None, keepalive_expiry=3)
+        self._http = httpx2.AsyncClient(timeout=600, limits=limits, trust_env=False)
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._http.aclose()
+
+    async def answer(self, number: int) -> int:
+        problem = problem_of(QUESTIONS[number % len(QUESTIONS)], self._pair.settings)
+        tokens = 0
+
+        async def draw(turn: Turn) -> Completion:
+            nonlocal tokens
+            completion = await self._draw(turn)
+            tokens += completion.generated_tokens
+            return completion
+
+        await follow(turns((Policy.A, Policy.B), problem, 0, self._pair.clip), draw)
+        return tokens
+
+    async def _draw(self, turn: Turn) -> Completion:
+        renderer, policy = self._pair.base.renderer, turn.seat.policy or Policy.A
+        rendered, version = renderer.render(turn.prompt), self._pair.folder.info.versions[policy]
+        body = {"model": version, "prompt": rendered.ids, "max_tokens": self._cap, "temperature": 0}
+        body |= {"return_token_ids": True, "stop_token_ids": sorted(renderer.stop)}
+        reply = await self._http.post(f"{self._url}/v1/completions", json=body)
+        ids = reply.json()["choices"][0]["token_ids"]
+        return Completion(renderer.text(ids), version, len(rendered.ids), len(ids), "stop", rendered.opened)
+
+
+def through(up: Process, http: httpx2.AsyncClient, cap: int = CAP) -> One:
+    """One answer of the gateway, not streamed."""
+
+    async def answer(number: int) -> int:
+        reply = await http.post(f"{up.url}/v1/chat/completions", json=body(number, cap))
+        reply.raise_for_status()
+        return int(reply.json()["usage"]["completion_tokens"])
+
+    return answer
+
+
+def body(number: int, cap: int = CAP, **more: Any) -> dict[str, Any]:
+    content = QUESTIONS[number % len(QUESTIONS)]
+    caps = {"max_tokens": cap, "agon": {"max_draft_tokens": cap}}
+    return {"model": "agon", "messages": [{"role": "user", "content": content}], "temperature": 0, **caps, **more}
+
+
+def client() -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
+    return httpx2.AsyncClient(headers={"Authorization": f"Bearer {KEY}"}, timeout=600, limits=limits, trust_env=False)
+
+
+async def timed(one: One, at_once: int) -> tuple[list[float], float, int]:
+    """Latencies of so many answers at once, the seconds that all took, and their tokens."""
+
+    async def single(number: int) -> tuple[float, int]:
+        began = time.perf_counter()
+        tokens = await one(number)
+        return time.perf_counter() - began, tokens
+
+    began = time.perf_counter()
+    done = await asyncio.gather(*(single(number) for number in range(at_once)))
+    return [seconds for seconds, _ in done], time.perf_counter() - began, sum(tokens for _, tokens in done)
+
+
+async def added(up: Process, direct: Direct, at_once: int, rounds: int) -> dict[str, float]:
+    """Milliseconds at the median and at the 99th percentile beyond two hand-made calls, and CPU per request."""
+    by_hand: list[float] = []
+    gateway: list[float] = []
+    cpu = 0.0
+    async with client() as http, direct:
+        await timed(through(up, http), at_once)
+        await timed(direct.answer, at_once)
+        for _ in range(rounds):
+            by_hand += (await timed(direct.answer, at_once))[0]
+            before = cpu_seconds(up)
+            gateway += (await timed(through(up, http), at_once))[0]
+            cpu += cpu_seconds(up) - before
+    return {
+        "added p50 ms": round(1000 * (percentile(gateway, 50) - percentile(by_hand, 50)), 2),
+        "added p99 ms": round(1000 * (percentile(gateway, 99) - percentile(by_hand, 99)), 2),
+        "cpu ms per request": round(1000 * cpu / (rounds * at_once), 2),
+    }
+
+
+async def throughput(gateways: list[Process], total: int) -> dict[str, float]:
+    """Answers per second with 64 at once, spread over the gateways."""
+    failed, waiting = 0, list(range(total))
+    async with client() as http:
+        answers = [through(up, http) for up in gateways]
+
+        async def worker(number: int) -> None:
+            nonlocal failed
+            while waiting:
+                try:
+                    await answers[number % len(answers)](waiting.pop())
+                except httpx2.HTTPError:
+                    failed += 1
+
+        began = time.perf_counter()
+        await asyncio.gather(*(worker(number) for number in range(64)))
+        seconds = time.perf_counter() - began
+    return {"answers per second": round(total / seconds, 1), "failed": failed}
+
+
+async def many_streams(pair: Path, urls: list[str], folder: Path, count: int) -> dict[str, float]:
+    """So many streams at once, and how many of them came whole."""
+    limits = ("--slots", str(count), "--queue", str(count))
+    with ExitStack() as stack:
+        up = stack.enter_context(serving(pair, urls, folder, *limits))
+        async with client() as http:
+
+            async def stream(number: int) -> bool:
+                async with http.stream(
+                    "POST", f"{up.url}/v1/chat/completions", json=body(number, stream=True)
+                ) as reply:
+                    last = [line async for line in reply.aiter_lines() if line][-1]
+                return last == "data: [DONE]"
+
+            before = cpu_seconds(up)
+            whole = sum(await asyncio.gather(*(stream(number) for number in range(count))))
+        return {
+            "at once": count,
+            "whole": whole,
+            "cpu ms per stream": round(1000 * (cpu_seconds(up) - before) / count, 2),
+        }
+
+
+def cpu_seconds(up: Process) -> float:
+    assert up.child is not None
+    fields = Path(f"/proc/{up.child.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def at_size(folder: Path) -> dict[str, Any]:
+    """Tokens per second at the size of SmolLM2, through the gateway and by hand, interleaved."""
+    from _server import free_port
+
+    pair = smollm2_pair(folder / "smollm2")
+    served = ServedPair.load(pair, weights=True)
+    port, at_once, cap = free_port(), 16, 64
+    with serving(pair, [], folder, "--max-model-len", "1024", "--vllm-port", str(port), seconds=1200) as up:
+        direct = Direct(served, f"http://127.0.0.1:{port}", cap)
+
+        async def compare() -> tuple[list[float], list[float]]:
+            by_hand, gateway = [], []
+            async with client() as http, direct:
+                for _ in range(7):
+                    _, seconds, tokens = await timed(direct.answer, at_once)
+                    by_hand.append(tokens / seconds)
+                    _, seconds, tokens = await timed(through(up, http, cap), at_once)
+                    gateway.append(tokens / seconds)
+            return gateway[1:], by_hand[1:]
+
+        ratio, low, high = ratio_interval(*asyncio.run(compare()))
+    return {"ratio": round(ratio, 3), "interval": [round(low, 3), round(high, 3)], "at once": at_once}
+
+
+def smollm2_pair(folder: Path) -> Path:
+    """Two adapters of random weights over SmolLM2."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from agon.engine.render import Renderer
+    from agon.game.prompts import PROMPTS_HASH
+    from agon.rundir.pair import PairInfo, write_pair
+    from agon.types import Version
+
+    base = smollm2(folder / "base")
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, policy in enumerate(Policy):
+        torch.manual_seed(number)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.005)
+        adapted.save_pretrained(folder / policy.value)
+    info = PairInfo(
+        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
+        base=str(base),
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=Renderer.load(str(base)).hash,
+        arm="agon",
+    )
+    return write_pair(folder, folder / "a", folder / "b", info)
+
+
+if __name__ == "__main__":
+    main()
