@@ -109,5 +109,5 @@ def build_sampler(settings: SamplerConfig, model: Model, path: str, context: int
         return _vllm(settings, model, path, context)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot load adapters from disk",
-        fix="write sampler.engine=vllm, or hf for a tiny model on a CPU",
+        fix="add sampler.engine=vllm (or hf for a tiny model on a CPU) and sampler.url=null",
     )

@@ -65,6 +65,9 @@ class FakeService:
         self.slots: dict[str, Slot] = {}
         self.files: dict[str, Slot] = {}
         self.calls: list[str] = []
+        self.base = BASE
+        self.fails_at: int | None = None
+        """The call that fails, counted over gradients and steps."""
         self.draws = 0
         self.lock = threading.Lock()
 
@@ -150,6 +153,8 @@ class FakeTrainingClient:
     def forward_backward(self, data: list[Any], loss_fn: str) -> Future[Any]:
         assert loss_fn == "importance_sampling"
         self.service.calls.append(f"backward {self.run}")
+        if len(self.service.calls) == self.service.fails_at:
+            raise RuntimeError("503 Service Unavailable")
         rows = [self.service.backward(self.slot, datum) for datum in data]
         return done(SimpleNamespace(loss_fn_outputs=[{"logprobs": np.array(row)} for row in rows]))
 
@@ -206,10 +211,10 @@ class FakeServiceClient:
         self.service, self.options = service, options
 
     def get_server_capabilities(self) -> Any:
-        return SimpleNamespace(supported_models=[SimpleNamespace(model_name=BASE)])
+        return SimpleNamespace(supported_models=[SimpleNamespace(model_name=self.service.base)])
 
     def create_lora_training_client(self, base: str, rank: int, seed: int, train_unembed: bool) -> FakeTrainingClient:
-        assert base == BASE
+        assert base == self.service.base
         assert not train_unembed
         run = f"run{len(self.service.slots)}"
         a = np.random.default_rng(seed).normal(size=(rank, WIDTH)) / WIDTH
