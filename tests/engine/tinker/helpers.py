@@ -38,6 +38,7 @@ class Behaviour:
     one_slot: bool = False
     """Sampling loads weights into the adapter that trains, as SkyRL's JAX backend does."""
     hands_out_weights: bool = True
+    shares: bool = False
     noise_works: bool = True
 
 
@@ -126,6 +127,8 @@ class FakeService:
             raise RuntimeError("404 Not Found")
         slot = self.files[path]
         tensors = {NAME.format("A"): slot.a.astype("f4"), NAME.format("B"): slot.b.astype("f4")}
+        if self.behaviour.shares:
+            tensors[NAME.format("A").replace("up_proj", "gate_proj")] = tensors[NAME.format("A")]
         settings = json.dumps({"r": len(slot.a), "lora_alpha": self.behaviour.alpha, "target_modules": None}).encode()
         file = self.folder / f"{len(list(self.folder.iterdir()))}.tar.gz"
         with tarfile.open(file, "w:gz") as tar:
