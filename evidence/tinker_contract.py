@@ -4,7 +4,8 @@ The server is SkyRL 0.3.0 on the CPU over a float32 copy of `agon:tiny`, reached
 `_tinker_server.py` says what it needs. The gradient is read off the weights: with an epsilon of 1e6, and a learning
 rate as large, the service's Adam step is the gradient itself, before Adam; TRL's is the difference that plain SGD
 makes. Both learners start from the same adapters, which are downloaded from the service, and learn from the same
-rollouts, which the service drew. The run is stopped by SIGTERM in its middle and resumed.
+rollouts, which the service drew. Where the server shares one lora_A between layers, its gradient is compared with the
+sum of TRL's. The run is stopped by SIGTERM in its middle and resumed.
 """
 
 from __future__ import annotations
@@ -166,6 +167,7 @@ class Contract:
         folders = {policy: self.folder / "start" / policy.value for policy in Policy}
         streams = [stream(policy, [rows[policy]]) for policy in Policy]
         service: dict[Policy, Gradient] = {}
+        shared: dict[Policy, list[list[str]]] = {}
         for policy, batch in rows_by_policy(streams, self.config.train, self.remote.capabilities.averaging).items():
             version = next(path for path in self.folder.iterdir() if path.name.startswith(f"{policy.value}@000000"))
             adapter = self.client.restore(str(SavedWeights.read(version).state))
@@ -175,10 +177,23 @@ class Contract:
             adapter.step(PLAIN)
             moved = tensors_of(self.client.archive(adapter.save_for_sampler("moved")))
             service[policy] = {name: tensor - moved[name] for name, tensor in tensors_of(start).items()}
+            shared[policy] = groups(tensors_of(start))
         trl = trl_gradients(self.config, folders, streams, self.folder / "trl")
+        for policy in Policy:
+            service[policy] = {names[0]: service[policy][names[0]] for names in shared[policy]}
+            trl[policy] = {names[0]: sum(trl[policy][name] for name in names) for names in shared[policy]}
         return {policy.value: cosine(service[policy], trl[policy]) for policy in Policy} | {
             f"{policy.value} norm ratio": norm(service[policy]) / norm(trl[policy]) for policy in Policy
         }
+
+
+def groups(start: Gradient) -> list[list[str]]:
+    """Names of tensors that are one on the service: layers with the same input share their lora_A, whose gradient is
+    the sum of theirs."""
+    found: dict[object, list[str]] = {}
+    for name, tensor in start.items():
+        found.setdefault(tensor.tobytes() if ".lora_A." in name else name, []).append(name)
+    return list(found.values())
 
 
 def trl_gradients(

@@ -38,6 +38,7 @@ class Behaviour:
     one_slot: bool = False
     """Sampling loads weights into the adapter that trains, as SkyRL's JAX backend does."""
     hands_out_weights: bool = True
+    shares: bool = False
     noise_works: bool = True
 
 
@@ -65,6 +66,9 @@ class FakeService:
         self.slots: dict[str, Slot] = {}
         self.files: dict[str, Slot] = {}
         self.calls: list[str] = []
+        self.base = BASE
+        self.fails_at: int | None = None
+        """The call that fails, counted over gradients and steps."""
         self.draws = 0
         self.lock = threading.Lock()
 
@@ -123,6 +127,8 @@ class FakeService:
             raise RuntimeError("404 Not Found")
         slot = self.files[path]
         tensors = {NAME.format("A"): slot.a.astype("f4"), NAME.format("B"): slot.b.astype("f4")}
+        if self.behaviour.shares:
+            tensors[NAME.format("A").replace("up_proj", "gate_proj")] = tensors[NAME.format("A")]
         settings = json.dumps({"r": len(slot.a), "lora_alpha": self.behaviour.alpha, "target_modules": None}).encode()
         file = self.folder / f"{len(list(self.folder.iterdir()))}.tar.gz"
         with tarfile.open(file, "w:gz") as tar:
@@ -150,6 +156,8 @@ class FakeTrainingClient:
     def forward_backward(self, data: list[Any], loss_fn: str) -> Future[Any]:
         assert loss_fn == "importance_sampling"
         self.service.calls.append(f"backward {self.run}")
+        if len(self.service.calls) == self.service.fails_at:
+            raise RuntimeError("503 Service Unavailable")
         rows = [self.service.backward(self.slot, datum) for datum in data]
         return done(SimpleNamespace(loss_fn_outputs=[{"logprobs": np.array(row)} for row in rows]))
 
@@ -206,10 +214,10 @@ class FakeServiceClient:
         self.service, self.options = service, options
 
     def get_server_capabilities(self) -> Any:
-        return SimpleNamespace(supported_models=[SimpleNamespace(model_name=BASE)])
+        return SimpleNamespace(supported_models=[SimpleNamespace(model_name=self.service.base)])
 
     def create_lora_training_client(self, base: str, rank: int, seed: int, train_unembed: bool) -> FakeTrainingClient:
-        assert base == BASE
+        assert base == self.service.base
         assert not train_unembed
         run = f"run{len(self.service.slots)}"
         a = np.random.default_rng(seed).normal(size=(rank, WIDTH)) / WIDTH

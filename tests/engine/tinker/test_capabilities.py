@@ -31,13 +31,18 @@ def test_averages_and_clipping_are_measured(serve: Any, over_positions: bool, ov
     serve(over_positions=over_positions, over_rows=over_rows, clips=clips)
     found = probe(TinkerClient(URL), BASE, 4, 32, seed=1)
     assert found == Capabilities(
-        Averaging(over_positions, over_rows), clips, seeds=True, prompt_logprobs=True, alpha=32
+        Averaging(over_positions, over_rows), clips, seeds=True, prompt_logprobs=True, alpha=32, shares=False
     )
 
 
 def test_seeds_that_fix_nothing_are_found_out(serve: Any) -> None:
     serve(seeds=False)
     assert probe(TinkerClient(URL), BASE, 4, 32, seed=1).seeds is False
+
+
+def test_layers_that_share_a_matrix_are_found_out(serve: Any) -> None:
+    serve(shares=True)
+    assert probe(TinkerClient(URL), BASE, 4, 32, seed=1).shares is True
 
 
 def test_a_service_that_keeps_its_weights_is_refused(serve: Any) -> None:
@@ -74,16 +79,18 @@ def test_everything_that_no_service_can_do_is_refused_at_once() -> None:
 
 
 def test_a_different_alpha_is_refused_with_the_one_to_write() -> None:
-    found = Capabilities(Averaging(True, True), clips=False, seeds=True, prompt_logprobs=True, alpha=16)
+    found = Capabilities(Averaging(True, True), clips=False, seeds=True, prompt_logprobs=True, alpha=16, shares=False)
     with pytest.raises(ConfigError, match=r"alpha 16, and model\.lora\.alpha is 32") as caught:
         check_alpha(config(), found)
     assert caught.value.fix == "write model.lora.alpha=16"
 
 
 def test_what_is_lost_depends_on_what_was_measured() -> None:
-    best = Capabilities(Averaging(False, False), clips=True, seeds=True, prompt_logprobs=True, alpha=32)
-    worst = Capabilities(Averaging(False, False), clips=False, seeds=False, prompt_logprobs=False, alpha=32)
+    best = Capabilities(Averaging(False, False), clips=True, seeds=True, prompt_logprobs=True, alpha=32, shares=False)
+    worst = Capabilities(
+        Averaging(False, False), clips=False, seeds=False, prompt_logprobs=False, alpha=32, shares=True
+    )
     assert not [note for note in lost(config(), best) if "this server" in note]
-    assert len([note for note in lost(config(), worst) if "this server" in note]) == 3
+    assert len([note for note in lost(config(), worst) if "this server" in note]) == 4
     unclipped = config(train={"clip_norm": None})
-    assert len([note for note in lost(unclipped, worst) if "this server" in note]) == 2
+    assert len([note for note in lost(unclipped, worst) if "this server" in note]) == 3

@@ -85,4 +85,7 @@ def test_seeds_fit_into_31_bits_and_fix_a_draw(client: TinkerClient) -> None:
 def test_what_the_sdk_raises_is_an_engine_error_with_a_fix(client: TinkerClient) -> None:
     with pytest.raises(EngineError, match="failed to restore tinker://gone/weights/x: KeyError") as caught:
         client.restore("tinker://gone/weights/x")
+    assert "still keeps tinker://gone/weights/x" in caught.value.fix
+    with pytest.raises(EngineError, match="hand out the weights") as caught:
+        client.archive("tinker://gone/x")
     assert "--resume" in caught.value.fix

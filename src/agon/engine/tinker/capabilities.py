@@ -36,6 +36,8 @@ class Capabilities:
     seeds: bool
     prompt_logprobs: bool
     alpha: float
+    shares: bool
+    """Layers that read the same input (q, k and v; gate and up) have one lora_A together."""
 
 
 def probe(client: TinkerClient, base: str, rank: int, vocabulary: int, seed: int) -> Capabilities:
@@ -56,7 +58,7 @@ def probe(client: TinkerClient, base: str, rank: int, vocabulary: int, seed: int
         over_rows=_which("a row twice", twice, {False: 2.0, True: 1.0}),
     )
     clips = _which("a gradient to clip", clipped, {False: 1.0, True: 0.25})
-    return Capabilities(averaging, clips, *_sampling(client, base, row), alpha=gradient.alpha)
+    return Capabilities(averaging, clips, *_sampling(client, base, row), alpha=gradient.alpha, shares=gradient.shares)
 
 
 class _Gradient:
@@ -66,6 +68,8 @@ class _Gradient:
         self._client, self._adapter, self._saved = client, adapter, 0
         archive = self._archive()
         self.alpha, self._weights = alpha_of(archive), tensors_of(archive)
+        first = [tensor.tobytes() for name, tensor in self._weights.items() if ".lora_A." in name]
+        self.shares = len(set(first)) < len(first)
 
     def of(self, rows: list[WeightedRow], clip_norm: float | None = None) -> float:
         self._adapter.accumulate(rows)
@@ -151,6 +155,8 @@ def lost(config: Config, capabilities: Capabilities) -> list[str]:
     ]
     if config.train.clip_norm is not None and not capabilities.clips:
         sentences.append("tinker: this server ignores gradient clipping; train.clip_norm is not applied")
+    if capabilities.shares:
+        sentences.append("tinker: on this server q, k and v share one lora_A, and so do gate and up: a smaller adapter")
     if not capabilities.seeds:
         sentences.append("tinker: this server's draws do not follow their seeds: a resumed run plays different bouts")
     if not capabilities.prompt_logprobs:

@@ -21,6 +21,7 @@ from agon.protocols import Tokens
 LOSS = "importance_sampling"
 ANONYMOUS = "tml-none"
 """The key for a server of your own that asks for none: the SDK does not start without one."""
+THEN_RESUME = "see the server's log, then resume with: agon train RUN --resume"
 SEEDS = 1 << 31
 """Seeds of a service are below this."""
 PATIENCE = 600.0
@@ -81,7 +82,9 @@ class TinkerClient:
 
     def restore(self, state: str) -> AdapterClient:
         """A new adapter with the weights and the optimizer of a saved state."""
-        with _reported(f"restore {state}"):
+        with _reported(
+            f"restore {state}", fix=f"check that the service still keeps {state}: a run resumes only from it"
+        ):
             return AdapterClient(self._service.create_training_client_from_state_with_optimizer(state), self._sdk)
 
     def sampler(self, path: str) -> DrawClient:
@@ -219,14 +222,11 @@ def _sdk() -> Any:
 
 
 @contextmanager
-def _reported(action: str) -> Iterator[None]:
+def _reported(action: str, fix: str = THEN_RESUME) -> Iterator[None]:
     """Turn whatever the SDK raises into an error of ours."""
     try:
         yield
     except (AgonError, asyncio.CancelledError):
         raise
     except Exception as error:
-        raise EngineError(
-            f"the Tinker service failed to {action}: {type(error).__name__}: {error}",
-            fix="see the server's log, then resume with: agon train RUN --resume",
-        ) from error
+        raise EngineError(f"the Tinker service failed to {action}: {type(error).__name__}: {error}", fix=fix) from error
