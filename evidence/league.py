@@ -6,7 +6,8 @@ Then the newest checkpoints are deleted and the run is resumed: bouts, `steps.js
 the bit, and an endpoint must not be asked anything twice. The endpoint is a real `vllm serve` over the same base,
 behind a front that counts requests and fails on demand: some requests for a whole run, then all of them. A request that
 failed must be `infra`, in no case a wrong answer, and nothing may be learnt from its bout. `--quick` puts a script in
-the place of vLLM, trains four short steps and resumes nothing: tests/training/test_rival.py does, on scripted policies.
+the place of vLLM, lets some of its requests fail from the start, trains four short steps and resumes nothing, which
+tests/training/test_rival.py does on scripted policies.
 """
 
 from __future__ import annotations
@@ -230,12 +231,21 @@ def with_endpoint(trial: Trial, front: Front) -> tuple[dict[str, Any], dict[str,
     """Train against the endpoint: answered and resumed; then with some requests that fail, and with all of them."""
     words = ["rival.kind=endpoint", f"rival.url={front.url}", f"rival.model={MODEL}"]
     named = Version(f"endpoint:{MODEL}")
+    if trial.quick:
+        front.dead = some
     run = trial.train("endpoint", *words)
     asked = front.answered
     found = trial.measure(run, lambda step: named) | {"asked twice": front.answered - asked}
-    front.dead = lambda seed: seed % DEAD == 0
-    dead: dict[str, Any] = failures(trial.train("some-dead", *words))
-    return found, dead if trial.quick else dead | all_dead(trial, front, words)
+    if trial.quick:
+        return found, failures(run)
+    front.dead = some
+    dead = failures(trial.train("some-dead", *words))
+    return found, dead | all_dead(trial, front, words)
+
+
+def some(seed: int) -> bool:
+    """Whether a request fails where some do."""
+    return seed % DEAD == 0
 
 
 def all_dead(trial: Trial, front: Front, words: list[str]) -> dict[str, Any]:
