@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agon.config import Config, Rival
+from agon.config import Config
 from agon.engine.build import base_files, build_sampler, context_of, quieten
-from agon.engine.endpoint import Cache, Endpoint
+from agon.engine.endpoint import Endpoint
 from agon.engine.render import Renderer
 from agon.engine.vllm.canary import Canary
 from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError, VerifierError
-from agon.game.peek import escape
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
 from agon.sandbox.settings import SandboxSettings
@@ -33,7 +32,7 @@ class Machines:
     canary: Canary | None = None
     """Compares what the engine samples with what the learner holds; None where both are the same code."""
     endpoint: Endpoint | None = None
-    """What plays B, where the rival is a server."""
+    """What plays B, where the rival is a server; whoever opened it closes it."""
 
     def check(self, versions: Mapping[Policy, Version]) -> None:
         """Stop unless the engine samples from what the learner holds."""
@@ -73,11 +72,9 @@ class Machines:
     def close(self) -> None:
         self.sampler.close()
         self.verify.close()
-        if self.endpoint:
-            self.endpoint.close()
 
 
-def build(config: Config, total_steps: int, run: Path) -> Machines:
+def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
     path = base_files(config.model)
     quieten(path)
@@ -85,27 +82,12 @@ def build(config: Config, total_steps: int, run: Path) -> Machines:
     from agon.engine.trl.setup import load_base
     from agon.verify import load_verifier
 
-    endpoint = _endpoint(config.rival, run)
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     sampler = build_sampler(config.sampler, config.model, path, context_of(config))
     canary = _canary(sampler, learner, config)
     verify = load_verifier(config.verifier, sandbox=own_share(config.sandbox.settings()))
-    return Machines(learner, sampler, verify, Renderer.load(path), canary, endpoint)
-
-
-def _endpoint(rival: Rival, run: Path) -> Endpoint | None:
-    """The server that plays B, known to have the model; None where the rival is none."""
-    if rival.url is None or rival.model is None:
-        return None
-    cache = Cache(run / "rival", int(os.environ.get("RANK", "0")))
-    endpoint = Endpoint(rival.url, rival.model, cache, escape=escape)
-    try:
-        endpoint.check()
-    except BaseException:
-        endpoint.close()
-        raise
-    return endpoint
+    return Machines(learner, sampler, verify, Renderer.load(path), canary)
 
 
 def own_share(settings: SandboxSettings) -> SandboxSettings:
