@@ -7,7 +7,7 @@ the bit, and an endpoint must not be asked anything twice. The endpoint is a rea
 behind a front that counts requests and fails on demand: some requests for a whole run, then all of them. A request that
 failed must be `infra`, in no case a wrong answer, and nothing may be learnt from its bout. `--quick` puts a script in
 the place of vLLM, lets some of its requests fail from the start, trains four short steps and resumes nothing, which
-tests/training/test_rival.py does on scripted policies.
+tests/training/test_rivals.py does on scripted policies.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from agon.training.log import Display, Silent
 from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
-from agon.training.rival import open_endpoint
+from agon.training.rivals import open_endpoint
 from agon.training.schedule import Schedule
 from agon.training.trackers import check
 from agon.verify import check_verifier

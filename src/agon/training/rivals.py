@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.config import Rival
-from agon.engine.endpoint import Cache, Endpoint
+from agon.engine.endpoint import CompletionCache, Endpoint
 from agon.errors import EngineError
 from agon.game.peek import escape
 from agon.game.rules import Game
@@ -53,7 +53,7 @@ def open_endpoint(rival: Rival, run: Path) -> Iterator[Endpoint | None]:
     if rival.url is None or rival.model is None:
         yield None
         return
-    cache = Cache(run / "rival", int(os.environ.get("RANK", "0")))
+    cache = CompletionCache(run / "rival", int(os.environ.get("RANK", "0")))
     with closing(Endpoint(rival.url, rival.model, cache, escape=escape)) as endpoint:
         endpoint.check()
         yield endpoint
