@@ -80,9 +80,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.server.dead(json.loads(body)["seed"]):
             self.server.dropped += 1
-            return self.connection.close()
+            self.connection.close()
+            return
         self.server.answered += 1
-        return self._send(*self.server.upstream(self.path, body))
+        self._send(*self.server.upstream(self.path, body))
 
     def _send(self, status: int, body: bytes) -> None:
         self.send_response(status)
