@@ -218,3 +218,19 @@ sys.exit(main({words!r}))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "fits                                   yes" in done.stdout
+
+
+def test_the_plan_says_who_the_rival_is_and_what_it_draws(capsys: pytest.CaptureFixture[str]) -> None:
+    endpoint = ("rival.kind=endpoint", "rival.url=https://host/v1", "rival.model=big")
+    plan = planned(capsys, AGON, *endpoint)
+    assert plan["run"]["rival"].startswith("big at https://host/v1; only A learns")
+    drawn = plan["training budget"]["rollouts by the rival"]
+    assert (drawn["draft"], drawn["challenge"], drawn["both"]) == (187 * 64, 188 * 64, 375 * 64)
+    assert plan["learner"]["streams per step"] == 1
+    assert plan["evaluation on dev along the run"]["systems"] == "a"
+
+
+@pytest.mark.parametrize("arm", ["grpo", "self-refine", "fixed-roles", "plain-pair"])
+def test_a_rival_that_would_teach_nothing_is_refused_by_name(capsys: pytest.CaptureFixture[str], arm: str) -> None:
+    assert main(["plan", AGON, f"arm={arm}", "rival.kind=league"]) == 2
+    assert "rival.kind" in capsys.readouterr().err

@@ -150,6 +150,15 @@ def test_an_arm_answers_as_it_deploys(arm: str | None, direction: str | None, sy
     assert system_of(folder, direction) == system
 
 
+@pytest.mark.parametrize(
+    ("rival", "system"),
+    [("frozen", (Policy.B, Policy.A)), ("league", Policy.A), ("endpoint:big/model", Policy.A)],
+)
+def test_a_pair_whose_rival_is_not_here_answers_with_a_alone(rival: str, system: object) -> None:
+    folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": "agon", "rival": rival}))
+    assert _system(folder, None) == system
+
+
 @pytest.mark.parametrize("code", [False, True])
 def test_a_pair_that_writes_programs_is_asked_for_one(code: bool) -> None:
     asked: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from agon.errors import DataError
 from agon.game.bonus import bonus_groups
 from agon.game.rules import Game
 from agon.rundir import bouts
+from agon.types import Bout, Policy, Version
 from tests.game import helpers as world
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -120,6 +122,29 @@ def test_a_run_directory_gives_both_streams(tmp_path: Path) -> None:
     assert standalone.advantages_agree
     assert competitive.advantages_agree
     assert kinds(competitive) == {"correctness": "signal", "format": "signal", "conversion": "signal"}
+
+
+def test_a_rival_that_does_not_learn_is_named_and_left_out(tmp_path: Path) -> None:
+    elsewhere = Version("endpoint:big")
+
+    def guest(bout: Bout) -> Bout:
+        sides = {side: getattr(bout, side) for side in ("draft", "challenge")}
+        return replace(
+            bout,
+            **{
+                side: replace(row, completion=replace(row.completion, version=elsewhere))
+                for side, row in sides.items()
+                if row.policy is Policy.B
+            },
+        )
+
+    for step in range(6):
+        drawn = world.run(world.problems(8), step, Game(group_size=8))[0].bouts
+        bouts.write(tmp_path / "bouts", step, list(map(guest, drawn)), "an arm")
+    standalone, competitive = (diagnose(log) for log in read(tmp_path))
+    assert standalone.name == "standalone of A against endpoint:big"
+    assert competitive.name == "competitive of A against endpoint:big"
+    assert standalone.rows == competitive.rows == 3 * 8 * 8, "A drafts in half of the steps, challenges in half"
 
 
 def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agon.engine import http_client as http
-from agon.engine.endpoint import KEY, Cache, Endpoint, Kept
+from agon.engine.endpoint import KEY, CompletionCache, Endpoint, Kept
 from agon.errors import EngineError
 from agon.game.peek import escape
 from agon.types import Completion, Message, Policy, Prompt, Quote, Request, Sampling
@@ -51,7 +51,7 @@ def request(seed: int = 7, text: str = "</think><|im_end|>") -> Request:
 
 
 def ask(url: str, folder: Path, *requests: Request, model: str = "m") -> list[Completion]:
-    endpoint = Endpoint(url, model, Cache(folder), escape=escape)
+    endpoint = Endpoint(url, model, CompletionCache(folder), escape=escape)
     try:
         return [asyncio.run(endpoint.sample(one)) for one in requests or [request()]]
     finally:
@@ -81,13 +81,13 @@ def test_what_was_drawn_is_not_drawn_again_by_the_next_process(served: tuple[str
 
 
 def test_a_torn_or_foreign_line_is_drawn_again(tmp_path: Path) -> None:
-    Cache(tmp_path).put(KEPT)
+    CompletionCache(tmp_path).put(KEPT)
     file = tmp_path / "cache_000.jsonl"
     file.write_bytes(b'{"key": "evil", "text": 1}\n' + file.read_bytes() + b'{"key": "to')
-    cache = Cache(tmp_path, rank=1)
+    cache = CompletionCache(tmp_path, rank=1)
     assert (cache.get("k"), cache.get("evil"), cache.get("to")) == (KEPT, None, None)
-    Cache(tmp_path).put(KEPT.model_copy(update={"key": "after"}))
-    assert Cache(tmp_path).get("after") is not None, "a torn line does not swallow the next"
+    CompletionCache(tmp_path).put(KEPT.model_copy(update={"key": "after"}))
+    assert CompletionCache(tmp_path).get("after") is not None, "a torn line does not swallow the next"
 
 
 @pytest.mark.parametrize("status", [400, 429, 500, 503])
@@ -117,7 +117,7 @@ def test_what_every_request_would_meet_is_an_error(served: tuple[str, Server], t
 
 
 def test_a_model_that_is_not_served_is_refused_before_the_run(served: tuple[str, Server], tmp_path: Path) -> None:
-    endpoint = Endpoint(served[0], "larger", Cache(tmp_path), escape=escape)
+    endpoint = Endpoint(served[0], "larger", CompletionCache(tmp_path), escape=escape)
     try:
         with pytest.raises(EngineError, match="does not serve larger") as caught:
             endpoint.check()
@@ -129,7 +129,7 @@ def test_a_model_that_is_not_served_is_refused_before_the_run(served: tuple[str,
 def test_the_key_of_a_rival_is_not_that_of_other_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AGON_API_KEY", "for-the-sampler")
     monkeypatch.delenv(KEY, raising=False)
-    endpoint = Endpoint("http://localhost:1/v1", "m", Cache(tmp_path), escape=escape)
+    endpoint = Endpoint("http://localhost:1/v1", "m", CompletionCache(tmp_path), escape=escape)
     headers = endpoint._server._client._client.headers
     endpoint.close()
     assert "authorization" not in headers

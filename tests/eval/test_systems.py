@@ -6,8 +6,8 @@ import pytest
 
 from agon.arms import resolve
 from agon.errors import InputError
-from agon.eval.systems import deployed, headline, select
-from agon.game.rules import Game
+from agon.eval.systems import deployed, drawn_by, headline, select
+from agon.game.rules import Game, RivalKind
 
 
 @pytest.mark.parametrize("arm", ["plain-pair", "hidden-drafts"])
@@ -15,6 +15,20 @@ def test_a_pair_that_was_trained_apart_is_single_pass_unless_its_cascade_is_aske
     game = Game(**resolve(arm))
     assert (deployed(game), headline(game)) == (("a", "b"), "single-pass")
     assert list(select(["cascade", "a"], game, "dev")) == ["ab", "ba", "a"]
+
+
+@pytest.mark.parametrize("rival", ["league", "endpoint"])
+def test_a_rival_that_is_no_adapter_of_the_run_leaves_a_alone(rival: RivalKind) -> None:
+    game = Game(**resolve("agon"), rival=rival)
+    assert (drawn_by(game), deployed(game), headline(game)) == (("a",), ("a",), "a")
+    with pytest.raises(InputError, match="policy A alone"):
+        select(["cascade"], game, "dev")
+    assert list(select(["self-cascade"], game, "dev")) == ["self-cascade"]
+
+
+def test_a_frozen_rival_and_a_are_a_pair() -> None:
+    game = Game(**resolve("agon"), rival="frozen")
+    assert (drawn_by(game), headline(game)) == (("a", "b", "ab", "ba"), "cascade")
 
 
 def test_one_policy_has_no_cascade() -> None:

@@ -43,7 +43,7 @@ def colocated(base: Path, noise: float = 1e-3, **sampler: Any) -> Iterator[Machi
         "eval": {"max_completion_tokens": 256},
         "sampler": {"engine": "vllm", "gpu_memory_utilization": 0.4, "max_model_len": 1024, **sampler},
     }
-    with closing(build(Config.model_validate(raw), 1, base.parent)) as machines:
+    with closing(build(Config.model_validate(raw), total_steps=1)) as machines:
         yield machines
 
 

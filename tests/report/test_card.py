@@ -30,6 +30,21 @@ def test_the_card_states_what_was_measured(run: MeasuredRun) -> None:
     assert text.startswith("---\nbase_model: agon:tiny\n")
 
 
+@pytest.mark.parametrize(
+    ("rival", "fact"),
+    [
+        ("policy", "B, trained against A"),
+        ("frozen", "B, which did not learn"),
+        ("league", "earlier versions of A"),
+        ("endpoint:big/model", "the model big/model behind an endpoint"),
+    ],
+)
+def test_the_card_names_the_rival(run: MeasuredRun, rival: str, fact: str) -> None:
+    text = card(run, INFO.model_copy(update={"rival": rival}), "peft")
+    assert f"| rival | {fact}" in text
+    assert ("use A alone" in text) == (rival not in ("policy", "frozen"))
+
+
 def test_results_of_a_different_step_are_not_those_of_the_pair(run: MeasuredRun) -> None:
     text = card(run, INFO.model_copy(update={"step": 20}), "peft")
     assert "| checkpoint | step 20 |" in text

@@ -189,18 +189,40 @@ def _key(value: object) -> Hashable:
 def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
     """The standalone and the competitive stream of Agon's bouts; a challenge's opponent is the draft that pays it."""
     drafts = {(line["step"], line["problem_id"], line["index"]): line["draft_correct"] for line in lines}
-    logs = [group_log("standalone", lines, _stream("draft_", ("correctness", "format")))]
+    against = _rivals(lines)
+    logs = [group_log(f"standalone{against}", _taught(lines, "draft"), _stream("draft_", ("correctness", "format")))]
     challenges = [
         {**line, "opponent": drafts.get((line["step"], line["problem_id"], line["rival"]))}
-        for line in lines
+        for line in _taught(lines, "challenge")
         if line["challenger"] is not None
     ]
     if challenges:
         bonus = tuple(name for name in ("conversion", "margin", "tiebreak") if _pays(challenges, name))
         columns = replace(_stream("challenge_", ("correctness", "format", *bonus)), opponent="opponent")
-        log = group_log("competitive", challenges, columns)
+        log = group_log(f"competitive{against}", challenges, columns)
         logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:]))
     return logs
+
+
+ROLES = {"draft": "drafter", "challenge": "challenger"}
+
+
+def _guest(line: LogLine, side: str) -> str | None:
+    """The version on a side that plays B without being B, such as an endpoint: nobody learns from what it wrote."""
+    version = line.get(f"{side}_version")
+    return version if version and line.get(ROLES[side]) == "b" and not version.startswith("b@") else None
+
+
+def _taught(lines: Sequence[LogLine], side: str) -> list[LogLine]:
+    """The lines whose side somebody learns from; all of them if nobody does."""
+    return [line for line in lines if _guest(line, side) is None] or list(lines)
+
+
+def _rivals(lines: Sequence[LogLine]) -> str:
+    """Who played B without being B, to add to the name of a stream; empty where nobody did."""
+    names = sorted({guest for line in lines for side in ROLES if (guest := _guest(line, side))})
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f" of A against {names[0]}{more}" if names else ""
 
 
 def _stream(prefix: str, terms: tuple[str, ...]) -> Columns:

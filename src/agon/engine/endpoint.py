@@ -36,7 +36,7 @@ class Kept(Body):
     opened: bool
 
 
-class Cache:
+class CompletionCache:
     """Completions of one endpoint, in one file for each process; a line that cannot be read is drawn again."""
 
     def __init__(self, folder: Path, rank: int = 0) -> None:
@@ -67,7 +67,7 @@ class Cache:
 class Endpoint:
     """Draws completions from a model elsewhere; its version is `endpoint:MODEL`."""
 
-    def __init__(self, url: str, model: str, cache: Cache, *, escape: Callable[[str], str]) -> None:
+    def __init__(self, url: str, model: str, cache: CompletionCache, *, escape: Callable[[str], str]) -> None:
         self.version = Version(f"{ENDPOINT}{model}")
         self._server = OpenAISampler(url, model, escape=escape, renderer=None, key=KEY)
         self._cache = cache

@@ -157,7 +157,7 @@ def _pair(
     target: Target, evaluation: Evaluation, measured: Mapping[str, EvalResult], divergence: bool
 ) -> PairResult | None:
     """Complementarity of A and B, and how far apart they are; written to pair.json."""
-    if target.pair is None or target.game is None or target.game.opponent != "rival":
+    if target.pair is None or target.game is None or not target.game.makes_pair:
         return None
     from agon.engine.distance import adapter_distance
 

@@ -60,7 +60,7 @@ def _run(config: Config, counts: Counts) -> Section:
         "run",
         {
             "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
-            "rival": (_rival(config.rival),),
+            **_rival(config.rival),
             "base": (f"{model.name}, {model.dtype}, LoRA rank {model.lora.rank}",),
             "train": (_source(data.train, counts.train),),
             "dev": (_source(data.dev, counts.dev),),
@@ -72,16 +72,16 @@ def _run(config: Config, counts: Counts) -> Section:
 
 
 RIVALS = {
-    "policy": "policy B, which learns",
     "frozen": "adapter B as it starts; only A learns",
     "league": "an earlier version of A, kept every {} steps; only A learns",
     "endpoint": "{} at {}; only A learns: an endpoint gives no token ids and no log-probs",
 }
 
 
-def _rival(rival: Rival) -> str:
+def _rival(rival: Rival) -> dict[str, tuple[Cell, ...]]:
+    """Who plays B, where that is not a policy that learns."""
     values = (rival.every,) if rival.kind == "league" else (rival.model, rival.url)
-    return RIVALS[rival.kind].format(*values)
+    return {} if rival.kind == LEARNS else {"rival": (RIVALS[rival.kind].format(*values),)}
 
 
 def _source(source: Source, number: int | None) -> str:

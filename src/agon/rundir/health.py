@@ -165,7 +165,8 @@ def ungraded(history: History) -> Symptom | None:
     failed, rollouts = sum(record.ungraded for record in recent), sum(record.rollouts for record in recent)
     if failed < 3 or failed < UNGRADED * rollouts:
         return None
-    message = f"{failed} of the last {rollouts} rollouts have no verdict; they are masked, not scored."
+    failing = "The verifier failed, or the endpoint of a rival,"
+    message = f"{failing} on {failed} of the last {rollouts} rollouts; they are masked, not scored."
     fix = "Run agon doctor; bouts whose reason is `infra` or `bad_gold` say in `detail` what failed."
     return Symptom("ungraded", message, fix)
 

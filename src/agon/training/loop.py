@@ -36,7 +36,7 @@ from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
-from agon.training.rival import WithRival, check_answered, from_league, grown, masking, taught
+from agon.training.rivals import WithRival, check_answered, from_league, grown, masking, taught
 from agon.training.schedule import Schedule
 from agon.types import Policy, Problem, Sampling, Stream, Version, seed_for
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agon.config import Config, Rival, SamplerConfig
+from agon.config import Config, SamplerConfig
 from agon.engine.build import base_files, context_of, quieten
 from agon.engine.devices import learners_here
-from agon.engine.endpoint import Cache, Endpoint
+from agon.engine.endpoint import Endpoint
 from agon.engine.places import sampler_for, verifier_for
 from agon.engine.render import Renderer
 from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.placement import GpuMemory
 from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError, VerifierError
-from agon.game.peek import escape
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
 from agon.sandbox.settings import SandboxSettings
@@ -43,7 +41,7 @@ class Machines:
     draws: bool = True
     """Whether this process draws; if not, another one draws for it."""
     endpoint: Endpoint | None = None
-    """What plays B, where the rival is a server."""
+    """What plays B, where the rival is a server; whoever opened it closes it."""
     lost: tuple[str, ...] = ()
     """What a run on these machines does without; reported before its first step."""
 
@@ -86,11 +84,9 @@ class Machines:
     def close(self) -> None:
         self.sampler.close()
         self.verify.close()
-        if self.endpoint:
-            self.endpoint.close()
 
 
-def build(config: Config, total_steps: int, run: Path) -> Machines:
+def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
     if config.sampler.engine == "tinker":
         return _tinker(config, total_steps)
@@ -99,7 +95,6 @@ def build(config: Config, total_steps: int, run: Path) -> Machines:
     from agon.engine.trl.learner import TRLLearner
     from agon.engine.trl.setup import load_base
 
-    endpoint = _endpoint(config.rival, run)
     base = load_base(config.model.model_copy(update={"name": path}))
     learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
     learner.gather(None)  # an engine measures the memory that is free: every learner must have taken its own
@@ -107,21 +102,7 @@ def build(config: Config, total_steps: int, run: Path) -> Machines:
     sampler = sampler_for(config, path, context_of(config), GpuMemory.here()) if drawing else DrawnElsewhere()
     canary = _canary(sampler, learner, config)
     verify = verifier_for(config, own_share(config.sandbox.settings(), config.sampler))
-    return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing, endpoint)
-
-
-def _endpoint(rival: Rival, run: Path) -> Endpoint | None:
-    """The server that plays B, known to have the model; None where the rival is none."""
-    if rival.url is None or rival.model is None:
-        return None
-    cache = Cache(run / "rival", int(os.environ.get("RANK", "0")))
-    endpoint = Endpoint(rival.url, rival.model, cache, escape=escape)
-    try:
-        endpoint.check()
-    except BaseException:
-        endpoint.close()
-        raise
-    return endpoint
+    return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing)
 
 
 def _tinker(config: Config, total_steps: int) -> Machines:

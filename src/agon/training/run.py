@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -25,6 +25,7 @@ from agon.training.log import Display, Silent
 from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
+from agon.training.rivals import open_endpoint
 from agon.training.schedule import Schedule
 from agon.training.trackers import check
 from agon.verify import check_verifier
@@ -82,13 +83,14 @@ def is_first_process() -> bool:
 
 def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
     try:
-        machines = build(config, schedule.total, run.path)
-        for note in machines.lost:
-            display.note(note)
-        try:
-            return Training(config, run, parts, machines, display).go()
-        finally:
-            machines.close()
+        with open_endpoint(config.rival, run.path) as endpoint:
+            machines = build(config, schedule.total)
+            for note in machines.lost:
+                display.note(note)
+            try:
+                return Training(config, run, parts, replace(machines, endpoint=endpoint), display).go()
+            finally:
+                machines.close()
     finally:
         display.close()
 

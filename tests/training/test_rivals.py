@@ -15,13 +15,13 @@ import pytest
 
 from agon.config import Config, resolved
 from agon.engine import http_client as http
-from agon.engine.endpoint import Cache, Endpoint
+from agon.engine.endpoint import CompletionCache, Endpoint
 from agon.errors import EngineError
 from agon.game.peek import escape
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.pair import read_pair
 from agon.training.loop import Training
-from agon.training.rival import from_league, grown, masking
+from agon.training.rivals import from_league, grown, masking
 from agon.types import Completion, Policy, Problem, Prompt, Reason, Request, Verdict, Version
 from tests.engine.helpers.servers import server
 from tests.game.helpers import RIGHT, WRONG
@@ -189,7 +189,7 @@ def asked() -> Iterator[tuple[str, Asked]]:
 
 def against(url: str, run: RunDir, settings: Config) -> Training:
     one = training(run, settings)
-    endpoint = Endpoint(url, MODEL, Cache(run.path / "rival"), escape=escape)
+    endpoint = Endpoint(url, MODEL, CompletionCache(run.path / "rival"), escape=escape)
     one.machines = replace(one.machines, endpoint=endpoint)
     return one
 

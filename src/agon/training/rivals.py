@@ -6,11 +6,16 @@ adapter, and no stream of B reaches the learner.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agon.config import Rival
+from agon.engine.endpoint import CompletionCache, Endpoint
 from agon.errors import EngineError
+from agon.game.peek import escape
 from agon.game.rules import Game
 from agon.protocols import Sampler, Verify
 from agon.types import Completion, Played, Policy, Problem, Reason, Request, Stream, Verdict, Version, seed_for
@@ -40,6 +45,18 @@ class WithRival:
 
     def close(self) -> None:
         self.engine.close()
+
+
+@contextmanager
+def open_endpoint(rival: Rival, run: Path) -> Iterator[Endpoint | None]:
+    """The server that plays B, once it is known to have the model; None where the rival is none."""
+    if rival.url is None or rival.model is None:
+        yield None
+        return
+    cache = CompletionCache(run / "rival", int(os.environ.get("RANK", "0")))
+    with closing(Endpoint(rival.url, rival.model, cache, escape=escape)) as endpoint:
+        endpoint.check()
+        yield endpoint
 
 
 def from_league(engine: Sampler, league: Sequence[Version], seed: int, step: int) -> WithRival:
