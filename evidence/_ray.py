@@ -16,6 +16,8 @@ from agon.cluster.connection import Connection, connect
 NETWORK = "0.0.0.0/0"
 """The nodes have this machine's own address, which is not loopback."""
 STORE = 100 << 20
+PATIENT = {"RAY_raylet_start_wait_time_s": "600", "RAY_health_check_timeout_ms": "30000"}
+"""A busy machine is not a dead node."""
 
 
 @dataclass
@@ -56,10 +58,12 @@ class Nodes:
 @contextmanager
 def ray_nodes(count: int) -> Iterator[Nodes]:
     """A cluster of `count` nodes, each with room for one actor or task."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "600"}
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", **PATIENT}
     import ray
+    from ray._private import utils
     from ray.cluster_utils import Cluster
 
+    utils.set_sigterm_handler = lambda handler: None  # nodes are added from threads, which may set none
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes = Nodes(cluster)

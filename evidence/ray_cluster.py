@@ -1,6 +1,7 @@
 """Engines, verifiers and runs on a Ray cluster whose nodes die: no bout is lost, no verdict wrong, no run changed.
 
-Real raylets, several nodes on this machine. Each part runs alone with `--part`:
+Real raylets, several nodes on this machine. Each part runs alone with `--part`; the quick form is the first part, with
+engines that have no model.
 
 - engines: steps of the game whose weights move after every step, with a canary for each engine; once undisturbed, then
   with an actor, a raylet alone and a whole node killed in the middle of steps, and nodes added. Bouts that are lost,

@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM
 
 from agon.cli import main
 from agon.config import Source
+from agon.deploy.pair_settings import system_of
 from agon.deploy.ask import Pair
 from agon.deploy.pair_settings import Settings, system_of
 from agon.deploy.pieces import Answer, Growing, Piece
@@ -156,7 +157,7 @@ def test_an_arm_answers_as_it_deploys(arm: str | None, direction: str | None, sy
 )
 def test_a_pair_whose_rival_is_not_here_answers_with_a_alone(rival: str, system: object) -> None:
     folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": "agon", "rival": rival}))
-    assert _system(folder, None) == system
+    assert system_of(folder, None) == system
 
 
 @pytest.mark.parametrize("code", [False, True])

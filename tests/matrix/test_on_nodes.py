@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from agon.cli import main
-from agon.cluster.connection import Task
+from agon.cluster.connection import NodeTask
 from agon.matrix import local, on_nodes
 from agon.matrix.on_nodes import run, work_on_node
 from tests.engine.vllm.helpers import gone
@@ -33,7 +33,7 @@ class FakeNodes:
         self.interrupted = threading.Event()
         self._work = work
 
-    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> Task:
+    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> NodeTask:
         assert work is work_on_node
         self.asked.append(args)
         self.gpus.append(gpus)
@@ -46,7 +46,14 @@ class FakeNodes:
                 result.set_exception(error)
 
         threading.Thread(target=node, daemon=True).start()
-        return Task(result, self.interrupted.set)
+        return NodeTask(result, self.interrupted.set)
+
+
+@pytest.fixture(autouse=True)
+def _same_handler_afterwards() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_every_missing_cell_is_a_task_with_absolute_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,15 +124,17 @@ def test_an_interrupted_task_stops_its_cell(tmp_path: Path, monkeypatch: pytest.
     ended: list[str] = []
 
     async def waits(*args: Any, **more: Any) -> None:
+        threading.Timer(0.2, _thread.interrupt_main).start()
         try:
-            await asyncio.sleep(30)
+            await asyncio.sleep(20)
         except asyncio.CancelledError:
             ended.append("cancelled")
             raise
         ended.append("slept")
 
     monkeypatch.setattr(on_nodes, "run_cell", waits)
-    threading.Timer(0.5, _thread.interrupt_main).start()
+    monkeypatch.chdir(tmp_path)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with pytest.raises(KeyboardInterrupt):
         work_on_node(str(tmp_path), str(CONFIG), (), "agon", 7, str(tmp_path))
     assert ended == ["cancelled"]

@@ -44,7 +44,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class NodeTask:
     """A function that runs on some node."""
 
     result: Future[str | None]
@@ -78,11 +78,11 @@ class Connection:
         """Put a value in the object store: it is sent to each node once, however many actors there get it."""
         return self._ray.put(value)
 
-    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> Task:
+    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> NodeTask:
         """Call a function on a node, again on another where that is lost."""
         remote = self._ray.remote(work).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
         reference = remote.remote(*args)
-        return Task(reference.future(), lambda: self._ray.cancel(reference))
+        return NodeTask(reference.future(), lambda: self._ray.cancel(reference))
 
     def nodes(self) -> Nodes:
         """What the cluster has, and what is free."""

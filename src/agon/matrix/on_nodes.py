@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from agon.cluster.connection import Task
+from agon.cluster.connection import NodeTask
 from agon.matrix.cells import MatrixCell, cell
 from agon.matrix.local import Say, run_all, run_cell
 
@@ -29,7 +30,7 @@ NOTICE = 0.5
 class Running(Protocol):
     """As much of `agon.cluster.connection.Connection` as a matrix needs."""
 
-    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> Task: ...
+    def run(self, work: Callable[..., str | None], *args: Any, gpus: int = 0) -> NodeTask: ...
 
 
 async def run(made: Sequence[MatrixCell], slots: int, say: Say, cluster: Running) -> list[str]:
@@ -55,6 +56,7 @@ async def run(made: Sequence[MatrixCell], slots: int, say: Say, cluster: Running
 def work_on_node(home: str, source: str, overrides: Sequence[str], arm: str, seed: int, out: str) -> str | None:
     """On a node: do what is left of a cell; the sentence that says what failed, or None."""
     os.chdir(home)  # paths on the command line are relative to it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the node was started in the background
     found = cell(Path(source), overrides, arm, seed, Path(out))
     return asyncio.run(_noticing(run_cell(found, dict(os.environ), lambda sentence: None, tied=True)))
 
