@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM
 
 from agon.cli import main
 from agon.config import Source
-from agon.deploy.pair_settings import system_of
 from agon.deploy.ask import Pair
 from agon.deploy.pair_settings import Settings, system_of
 from agon.deploy.pieces import Answer, Growing, Piece

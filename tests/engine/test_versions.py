@@ -112,5 +112,5 @@ def test_a_pinned_version_is_loaded_only_if_it_is_not_live(folders: Path) -> Non
 
 
 def test_a_folder_without_an_adapter_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="not a PEFT directory"):
+    with pytest.raises(EngineError, match="has no adapter_config"):
         published(tmp_path, 1)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
 
 if TYPE_CHECKING:
-    from agon.plan.section import Cell, Section
+    from agon.plan.plan_section import Cell, Section
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from agon.cluster.shell import Failed, Refused
+from agon.cluster.shell import Failed, CallRefused
 
 
 class ActorLost(Exception):
@@ -80,7 +80,7 @@ class Actor:
 
 def opened(answer: Any) -> Any:
     """An answer that crossed, or the error that it stands for."""
-    if isinstance(answer, Refused):
+    if isinstance(answer, CallRefused):
         raise answer.error
     if isinstance(answer, Failed):
         raise ActorLost(answer.reason)

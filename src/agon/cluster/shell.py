@@ -15,7 +15,7 @@ from agon.errors import AgonError
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class CallRefused:
     """An answer: one of our own errors. The request is at fault, and would fail elsewhere too."""
 
     error: AgonError
@@ -43,7 +43,7 @@ class Shell:
                 self._object = make(*given)
             return await getattr(self._object, verb)(*args)
         except AgonError as error:
-            return Refused(error)
+            return CallRefused(error)
         except Exception as error:
             return Failed(str(error) or repr(error))
 

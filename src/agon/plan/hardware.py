@@ -14,7 +14,7 @@ from agon.plan.estimate import count, points_of, total_steps
 from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
 from agon.plan.footprint import CONTEXT, SPARE, sequence_bytes
 from agon.plan.gpus import Gpu, Node
-from agon.plan.section import Cell, Counts, Section
+from agon.plan.plan_section import Cell, Counts, Section
 from agon.plan.step_time import Assumptions, Bouts, Speed, StepSeconds, bouts_of
 
 START = 180.0

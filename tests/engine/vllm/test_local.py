@@ -97,7 +97,7 @@ class Inside(LocalEngine):
 
     def __init__(self, *makes: Callable[[], Core]) -> None:
         self.context, self._adapters, self._llm, self._reaper, self._tokens = 512, {}, None, None, 0
-        self._numbers, self.makes = itertools.count(1), iter(makes)
+        self._numbers, self.makes, self._sleeps = itertools.count(1), iter(makes), True
 
     def _make(self) -> Any:
         return next(self.makes)()
