@@ -32,7 +32,6 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 PLAN = """\
 run
   arm       agon: competition and exchange: the paper's method
-  rival     policy B, which learns
   base      Qwen/Qwen3-0.6B, bfloat16, LoRA rank 16
   train     deepmath-hard, 3,000 problems
   dev       deepmath-hard, 300 problems

@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from agon.cluster.actor import ActorLost
-from agon.cluster.shell import Failed, Refused, Shell
+from agon.cluster.shell import CallRefused, Failed, Shell
 from agon.errors import ConfigError, EngineError
 from tests.cluster.helpers import FakeCluster
 
@@ -37,7 +37,7 @@ class Thing:
 
 def test_an_error_of_ours_crosses_as_a_value_with_its_type_and_fix() -> None:
     answer = pickle.loads(pickle.dumps(asyncio.run(Shell(Thing).ask("refuse", "no"))))  # noqa: S301 - our own
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, CallRefused)
     assert isinstance(answer.error, EngineError)
     assert (answer.error.message, answer.error.fix) == ("no", "do something else")
 
@@ -48,7 +48,7 @@ def test_any_other_error_crosses_as_a_failure_of_the_actor() -> None:
 
 def test_an_object_that_cannot_be_built_says_why() -> None:
     answer = asyncio.run(Shell(Thing, 0).ask("times", 1))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, CallRefused)
     assert isinstance(answer.error, ConfigError)
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from agon.cluster.shell import Failed, CallRefused
+from agon.cluster.shell import CallRefused, Failed
 
 
 class ActorLost(Exception):
