@@ -28,7 +28,6 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import numpy as np
-import yaml
 
 from _lib import ROOT, arguments, verdict
 from _tinker_server import tinker_server
@@ -77,7 +76,7 @@ def write_config(path: Path, base: str, url: str) -> Path:
         "save": {"every": 2},
     }
     settings["train"] |= {"max_completion_tokens": 96, "max_peek_tokens": 64}
-    path.write_text(yaml.safe_dump(settings))
+    path.write_text(json.dumps(settings))  # which is YAML, without aliases
     return path
 
 
