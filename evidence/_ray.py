@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +26,8 @@ class Nodes:
 
     cluster: Any
     nodes: dict[str, Any] = field(default_factory=dict)
-    adding: list[threading.Thread] = field(default_factory=list)
+    adding: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
+    """A thread that lasts: Ray has the kernel kill a node when the thread that started it ends."""
 
     @property
     def address(self) -> str:
@@ -41,9 +42,7 @@ class Nodes:
 
     def add_soon(self) -> None:
         """Add a node while others work."""
-        thread = threading.Thread(target=self.add)
-        thread.start()
-        self.adding.append(thread)
+        self.adding.submit(self.add)
 
     def kill(self, node_id: str, *, raylet_alone: bool = False) -> int:
         """SIGKILL to a raylet, with all that it started unless it is killed alone; return how many processes."""
@@ -72,10 +71,9 @@ def ray_nodes(count: int) -> Iterator[Nodes]:
             nodes.add()
         yield nodes
     finally:
-        for thread in nodes.adding:
-            thread.join()
         ray.shutdown()
         cluster.shutdown()
+        nodes.adding.shutdown()
 
 
 def place_of(actor: Any) -> tuple[str, int]:

@@ -171,7 +171,7 @@ def verifiers(quick: bool) -> dict[str, Any]:
         with NodeVerifier(partial(cluster.place, VerifierHost, "math", None), 2) as verifier:
             verifier.verify_many(rows[:2])
             doomed = place_of(verifier._seats[0].actor)[0]
-            threading.Timer(2.0, lambda: (nodes.kill(doomed), nodes.add())).start()
+            threading.Timer(2.0, lambda: (nodes.kill(doomed), nodes.add_soon())).start()
             judged = verifier.verify_many(rows)
             counters = verifier.counters
         programs = _programs(cluster)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -11,6 +13,7 @@ from agon.cluster.actor import ActorLost
 from agon.cluster.shell import CallRefused, Failed, Shell
 from agon.errors import ConfigError, EngineError
 from tests.cluster.helpers import FakeCluster
+from tests.engine.vllm.helpers import gone
 
 
 class Thing:
@@ -103,3 +106,22 @@ def test_all_that_wait_for_a_lost_actor_are_told() -> None:
             assert str(answer) == "Gone: The actor died."
 
     asyncio.run(main())
+
+
+ACTOR = """
+import os, time
+from agon.cluster.shell import NodeShell
+NodeShell(dict)
+print(os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_actor_ends_with_its_node() -> None:
+    """A raylet that is killed leaves its actors; nobody would end them."""
+    raylet = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {ACTOR!r}])"
+    with subprocess.Popen([sys.executable, "-c", raylet], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        actor = int(process.stdout.readline())
+        process.kill()
+    assert gone(actor, 30)

@@ -18,7 +18,7 @@ from typing import Any
 
 from agon.cluster.actor import Actor
 from agon.cluster.address import check_cluster
-from agon.cluster.shell import Shell
+from agon.cluster.shell import NodeShell
 from agon.errors import ConfigError, EngineError, install
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -64,7 +64,7 @@ class Connection:
 
         Returns at once: where no node has room, its first answer waits until one has.
         """
-        actor = self._ray.remote(Shell).options(
+        actor = self._ray.remote(NodeShell).options(
             num_cpus=1,
             num_gpus=gpus,
             max_concurrency=ASKED_AT_ONCE,

@@ -7,6 +7,9 @@ out wrapped, and an adapter that was refused would look like a machine that died
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +29,10 @@ class Failed:
     """An answer: anything else went wrong. This actor is at fault; another may do it."""
 
     reason: str
+
+
+POLL = 2.0
+"""Seconds in which an actor notices that its node is gone."""
 
 
 class Shell:
@@ -55,3 +62,19 @@ class Shell:
 
         for done in asyncio.as_completed([one(number, item) for number, item in enumerate(items)]):
             yield await done
+
+
+class NodeShell(Shell):
+    """The same in a process of a node, which it ends with: an actor whose raylet was killed would live on, unseen by
+    Ray, and keep its GPU."""
+
+    def __init__(self, make: Callable[..., Any], *args: Any) -> None:
+        super().__init__(make, *args)
+        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """End this process soon after its parent; a watcher ends what an engine started (`engine/vllm/orphans.py`)."""
+    while os.getppid() == parent:
+        time.sleep(POLL)
+    os._exit(1)

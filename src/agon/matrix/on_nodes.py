@@ -45,7 +45,8 @@ async def run(made: Sequence[MatrixCell], slots: int, say: Say, cluster: Running
             return await asyncio.shield(result)
         except asyncio.CancelledError:
             task.interrupt()
-            await asyncio.wait({result}, timeout=SAVING)
+            for ended in (await asyncio.wait({result}, timeout=SAVING))[0]:
+                ended.exception()  # that it was interrupted is known
             raise
         except Exception as error:
             return f"{cell.name}: {next(iter(str(error).strip().splitlines()), repr(error))}"
