@@ -34,7 +34,7 @@ def test_parts_of_the_engine_add_up_to_its_share() -> None:
 
 
 def test_a_server_leaves_the_whole_gpu_to_the_learner() -> None:
-    laid = fit(recipe("sampler.url=http://localhost:8000"), SMALL, find_gpu("24"))
+    laid = fit(recipe("sampler.urls=[http://localhost:8000]"), SMALL, find_gpu("24"))
     assert (laid.engine, laid.taken, laid.cache) == (None, 0, 0)
     assert not laid.problems()
 

@@ -264,7 +264,7 @@ def test_a_light_install_says_what_to_install(words: str, desk: Path) -> None:
 def test_a_refused_start_leaves_nothing_behind(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(desk.rglob("*"))
     assert main(["train", "tabletop.yaml", "sampler.engine=scripted"]) == 2
-    assert capsys.readouterr().err.startswith("error: sampler.engine scripted cannot draw")
+    assert capsys.readouterr().err.startswith("error: sampler.engine scripted cannot load adapters")
     assert sorted(desk.rglob("*")) == before
 
 

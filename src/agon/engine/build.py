@@ -139,5 +139,5 @@ def build_sampler(
         return _vllm(settings, model, path, context, beside)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot load adapters from disk",
-        fix="add sampler.engine=vllm (or hf for a tiny model on a CPU) and sampler.url=null",
+        fix="add sampler.engine=vllm (or hf for a tiny model on a CPU) and sampler.urls=[]",
     )

@@ -158,7 +158,9 @@ class Slot:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
             # the first process of a namespace is gone only after all others
-            select.select([self._pidfd], [], [], START_SECONDS)
+            poll = select.poll()  # select() knows no descriptor above 1,023
+            poll.register(self._pidfd, select.POLLIN)
+            poll.poll(START_SECONDS * 1000)
             os.close(self._pidfd)
             self._pidfd = -1
         if not self._launch.own_processes:

@@ -38,7 +38,7 @@ def config(folder: Path, **sections: Any) -> Config:
         "verifier": f"{folder / 'judge.py'}:judge",
         "game": {"group_size": 4},
         "train": {"problems_per_step": 2, "max_steps": STEPS, "max_completion_tokens": 8, "max_peek_tokens": 8},
-        "sampler": {"engine": "tinker", "url": "http://127.0.0.1:1"},
+        "sampler": {"engine": "tinker", "urls": ["http://127.0.0.1:1"]},
         "eval": {"points": 1, "max_completion_tokens": 8},
         "save": {"every": 1},
     }

@@ -141,5 +141,5 @@ def test_an_address_elsewhere_is_refused_before_anything_is_sent(server: str) ->
 
 
 def sampler_at(url: str) -> Any:
-    settings, model = SamplerConfig(engine="vllm", url=url), Model(name="agon:tiny", dtype="float32")
+    settings, model = SamplerConfig(engine="vllm", urls=[url]), Model(name="agon:tiny", dtype="float32")
     return build_sampler(settings, model, str(tiny_base()), CONTEXT)

@@ -58,7 +58,9 @@ class StreamChannel(Channel):
             try:
                 left = left[self._end.send(left) :]
             except BlockingIOError:  # half a message must not stay
-                select.select([], [self._end], [])
+                poll = select.poll()
+                poll.register(self._end, select.POLLOUT)
+                poll.poll()
 
     def receive(self) -> bytes:
         frame = self._whole(0)

@@ -137,7 +137,9 @@ def work(jobs: Channel, check: Check, deadline: float) -> NoReturn:
 
 def _peek(jobs: Channel, server: int) -> bytes:
     """The next job; none once the server has died, which no end of file would say: the pool keeps its end open."""
-    while not select.select([jobs], [], [], LOOK)[0]:
+    poll = select.poll()
+    poll.register(jobs, select.POLLIN)
+    while not poll.poll(LOOK * 1000):
         if os.getppid() != server:
             return b""
     return jobs.peek()
