@@ -15,6 +15,7 @@ from agon.formatting import markdown_table
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
 FIGURE_LINE = "![differences in points, with 95% intervals over seeds](../assets/tabletop.svg)"
+MISSING = "missing"
 MARGIN = 0.01
 """A claim whose whole interval is below this is not supported; fixed in the plan."""
 
@@ -133,7 +134,7 @@ def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Differen
 
 def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> str:
     shares = [r.bonus_bites for r in by_seed(done, world, "agon", variant).values() if r.bonus_bites is not None]
-    return f"{100 * fmean(shares):.0f}%" if shares else "missing"
+    return f"{100 * fmean(shares):.0f}%" if shares else MISSING
 
 
 def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
@@ -143,7 +144,9 @@ def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, 
             difference = differences[world][key]
             seeds = len(difference.values)
             early = "" if seeds >= SEEDS else " so far"
-            beside = f"; the bonus bites in {bites(done, world)} of agon's groups" if key == "C1" else ""
+            share = bites(done, world)
+            known = key == "C1" and share != MISSING
+            beside = f"; the bonus bites in {share} of agon's groups" if known else ""
             yield (
                 f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
                 f"{points(difference)}, {seeds} of {SEEDS} seeds{beside}."
