@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -239,5 +239,6 @@ def test_a_spark_runs_from_the_least_to_the_greatest() -> None:
 
 
 @given(st.lists(st.none() | st.floats(-1e300, 1e300), max_size=60))
+@example([0.0, 5e-324])
 def test_a_spark_has_one_bar_per_value(values: list[float | None]) -> None:
     assert len(spark(values)) == len(values)

@@ -303,5 +303,5 @@ def spark(values: Iterable[float | None], bars: str = BARS) -> str:
     values = list(values)
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    scale = (len(bars) - 1) / (high - low) if high > low else 0.0
-    return "".join(" " if value is None else bars[round((value - low) * scale)] for value in values)
+    width = high - low or 1.0
+    return "".join(" " if value is None else bars[round((value - low) / width * (len(bars) - 1))] for value in values)
