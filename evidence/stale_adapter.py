@@ -123,7 +123,7 @@ def reuse_name(table: Bench, versions: dict[Policy, Version]) -> None:
 
 
 def reuse_folder(table: Bench, versions: dict[Policy, Version]) -> None:
-    table.sampler.publish(Version("a@999999-new"), table.sampler.folder_of(versions[Policy.A]))
+    table.sampler.publish(Version("a@999999-new"), table.sampler._versions.live[versions[Policy.A]])
 
 
 REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
@@ -134,7 +134,7 @@ REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
 
 def stale(table: Bench, versions: dict[Policy, Version]) -> None:
     """The new name serves the weights of the version before."""
-    adapters = table.sampler.fleet.engine._adapters
+    adapters = table.sampler.fleet.members[0].engine._adapters
     table.move(Policy.A, MOVE, seed=200)
     old, new = versions[Policy.A], table.publish(Policy.A)
     adapters[new] = adapters[old]
@@ -142,17 +142,17 @@ def stale(table: Bench, versions: dict[Policy, Version]) -> None:
 
 
 def swapped(table: Bench, versions: dict[Policy, Version]) -> None:
-    adapters = table.sampler.fleet.engine._adapters
+    adapters = table.sampler.fleet.members[0].engine._adapters
     a, b = versions[Policy.A], versions[Policy.B]
     adapters[a], adapters[b] = adapters[b], adapters[a]
 
 
 def ignored(table: Bench, versions: dict[Policy, Version]) -> None:
     """The engine answers requests for B with the bare base: its adapter holds zeros."""
-    adapters, b = table.sampler.fleet.engine._adapters, versions[Policy.B]
+    adapters, b = table.sampler.fleet.members[0].engine._adapters, versions[Policy.B]
     table.count += 1
     zeros = Version.of(Policy.B, table.count, "zeros")
-    load(table, zeros, write_zeros(table.sampler.folder_of(b), table.root / zeros))
+    load(table, zeros, write_zeros(table.sampler._versions.live[b], table.root / zeros))
     adapters[b] = adapters[zeros]
 
 
@@ -161,15 +161,15 @@ def stale_kv(table: Bench, versions: dict[Policy, Version]) -> None:
     from vllm.lora.request import LoRARequest
 
     sampler, a = table.sampler, versions[Policy.A]
-    known, folder = sampler.fleet.engine._adapters[a], sampler.folder_of(a)
+    known, folder = sampler.fleet.members[0].engine._adapters[a], sampler._versions.live[a]
     table.move(Policy.A, MOVE, seed=300)
     table.pair.export(Policy.A, folder)
     again = LoRARequest(known.lora_name, known.lora_int_id, known.lora_path, load_inplace=True)
-    sampler._bridge.call(sampler.fleet.engine._llm.add_lora(again))
+    sampler._bridge.call(sampler.fleet.members[0].engine._llm.add_lora(again))
 
 
 def load(table: Bench, version: Version, folder: Path) -> None:
-    table.sampler._bridge.call(table.sampler.fleet.engine.load(version, folder))
+    table.sampler._bridge.call(table.sampler.fleet.members[0].engine.load(version, folder))
 
 
 FAULTS = {"stale": stale, "swapped": swapped, "ignored": ignored, "stale KV": stale_kv}
