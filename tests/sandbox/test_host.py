@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 
 from agon.errors import InputError
 from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
-from agon.sandbox.boxes import descendants
+from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants
 from agon.sandbox.host import first_uid
 from agon.sandbox.launcher import CONTROL, NICE
 
@@ -207,6 +208,27 @@ def test_a_launcher_that_is_killed_is_replaced(sandbox: HostSandbox) -> None:
         os.kill(launcher, signal.SIGKILL)
     for _ in range(6):
         assert said(sandbox, "print(1)") == ["1\n"]
+
+
+def test_a_box_whose_launcher_is_killed_is_not_waited_for() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:  # held open, as by the process of bubblewrap that waits for the other
+        started = time.monotonic()
+        with pytest.raises(SandboxDown):
+            ProgramBox(ours, None, lambda: None, None).wait_ready(lambda: False)
+        assert time.monotonic() - started < START_SECONDS / 2
+
+
+def test_a_launcher_may_be_killed_at_any_moment_of_a_start(sandbox: HostSandbox) -> None:
+    started = time.monotonic()
+    for milliseconds in range(0, 40, 4):
+        slot = sandbox.take()
+        sandbox.give_back(slot)  # starts a box
+        time.sleep(milliseconds / 1000)
+        for launcher in sandbox.processes():
+            os.kill(launcher, signal.SIGKILL)
+        assert said(sandbox, "print(1)") == ["1\n"]
+    assert time.monotonic() - started < START_SECONDS
 
 
 def test_many_threads_share_a_sandbox(sandbox: HostSandbox) -> None:

@@ -27,6 +27,8 @@ PROCESSES = 64
 """Processes and threads of a box."""
 START_SECONDS = 60.0
 """How long a box may take to start on a busy machine."""
+LOOK_SECONDS = 0.1
+"""How often the launcher of a box that starts is looked at."""
 STARVED = 10
 """Times its wall limit after which a program that waits for a core is the machine's failure."""
 STARVATION = "the machine is too busy: a program waited for a core most of the time"
@@ -55,12 +57,20 @@ class ProgramBox:
         self._link, self._cgroup, self._end, self._root = link, cgroup, end, root
         self.pid, self.reusable, self.limits = 0, True, ProgramLimits()
 
-    def wait_ready(self) -> None:
-        """Wait for the driver; SandboxDown if the box does not start."""
-        try:
-            words = self._receive(time.monotonic() + START_SECONDS)
-        except (BoxDied, TimeoutError):
-            words = None
+    def wait_ready(self, launcher_alive: Callable[[], bool]) -> None:
+        """Wait for the driver; SandboxDown if the box does not start.
+
+        When the launcher is killed while bubblewrap starts, one of bubblewrap's two processes waits for the other
+        forever and keeps the socket open: the socket alone would not tell.
+        """
+        deadline, words = time.monotonic() + START_SECONDS, None
+        with contextlib.suppress(BoxDied):
+            while words is None and time.monotonic() < deadline:
+                alive = launcher_alive()
+                with contextlib.suppress(TimeoutError):
+                    words = self._receive(time.monotonic() + LOOK_SECONDS)
+                if not alive:
+                    break
         if words != ["ready"] or not self.pid:
             self.end()
             raise SandboxDown("a box did not start")

@@ -102,7 +102,7 @@ class Slot:
         assert self._box is not None
         box = self._box
         try:
-            box.wait_ready()
+            box.wait_ready(lambda: self.alive)
             self._pidfd = os.pidfd_open(box.pid)
         except (SandboxDown, OSError) as error:
             box.end()
