@@ -123,7 +123,7 @@ def reuse_name(table: Bench, versions: dict[Policy, Version]) -> None:
 
 
 def reuse_folder(table: Bench, versions: dict[Policy, Version]) -> None:
-    table.sampler.publish(Version("a@999999-new"), table.sampler._versions.live[versions[Policy.A]])
+    table.sampler.publish(Version("a@999999-new"), table.sampler.live[versions[Policy.A]])
 
 
 REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
@@ -152,7 +152,7 @@ def ignored(table: Bench, versions: dict[Policy, Version]) -> None:
     adapters, b = table.sampler.fleet.members[0].engine._adapters, versions[Policy.B]
     table.count += 1
     zeros = Version.of(Policy.B, table.count, "zeros")
-    load(table, zeros, write_zeros(table.sampler._versions.live[b], table.root / zeros))
+    load(table, zeros, write_zeros(table.sampler.live[b], table.root / zeros))
     adapters[b] = adapters[zeros]
 
 
@@ -161,7 +161,7 @@ def stale_kv(table: Bench, versions: dict[Policy, Version]) -> None:
     from vllm.lora.request import LoRARequest
 
     sampler, a = table.sampler, versions[Policy.A]
-    known, folder = sampler.fleet.members[0].engine._adapters[a], sampler._versions.live[a]
+    known, folder = sampler.fleet.members[0].engine._adapters[a], sampler.live[a]
     table.move(Policy.A, MOVE, seed=300)
     table.pair.export(Policy.A, folder)
     again = LoRARequest(known.lora_name, known.lora_int_id, known.lora_path, load_inplace=True)

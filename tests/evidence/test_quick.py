@@ -39,7 +39,6 @@ LEFT_OUT = {
     "tinker_contract": "needs a Tinker server, whose environment takes 6.6 GB; tests/engine/tinker fakes the SDK",
     "game_mutations": "runs the tests of the game once for every mutation, and they run here anyway",
     "slurm_job": "needs root and a Slurm, and two minutes",
-    "stale_adapter": "reaches into one engine, where there is a fleet now; tests/engine/vllm has the canaries",
     "engine_mutations": "runs tests that run here anyway, once for every mutation",
 }
 """Scripts that only `scripts/prove --quick` runs, with the reason."""
