@@ -25,7 +25,7 @@ from agon.rundir.pair import PairInfo, write_pair
 from agon.types import Direction, Policy, Version
 
 if TYPE_CHECKING:
-    from agon.serve.served_pair import ServedPair
+    from agon.deploy.serve.served_pair import ServedPair
 
 BASE = "agon:halves"
 RECORDING = ROOT / "tests" / "fixtures" / "serve" / "vllm-0.32.json"
@@ -106,8 +106,8 @@ def stub(folder: Path, delay: float = 0.0, port: int | None = None) -> Process:
 
 def vllm(pair: ServedPair, folder: Path) -> Process:
     """A real vLLM in float32 over a pair, not started yet."""
+    from agon.deploy.serve.vllm_command import VllmSettings, vllm_command
     from agon.engine.vllm.local import QUIET
-    from agon.serve.vllm_command import VllmSettings, vllm_command
 
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)

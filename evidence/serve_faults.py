@@ -24,7 +24,13 @@ import httpx2
 from _lib import arguments, hardware, percentile, verdict
 from _serve import KEY, Process, control, recording, serving, stubs, vllm, write_halves
 
-EXTRA_SOURCES = ["src/agon/serve", "src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve"]
+EXTRA_SOURCES = [
+    "src/agon/deploy/serve",
+    "src/agon/deploy",
+    "src/agon/cli",
+    "evidence/_stub_vllm.py",
+    "tests/fixtures/serve",
+]
 DELAY = 0.004
 """Seconds per event of a stub."""
 DEADLINE = 60
@@ -157,7 +163,7 @@ async def _kill(servers: list[Process], over: asyncio.Event, numbers: Counter[st
 
 def real_kills(path: Path, folder: Path) -> dict[str, int]:
     """Two real vLLM servers in float32, of which one at a time is killed, ten times in all."""
-    from agon.serve.served_pair import ServedPair
+    from agon.deploy.serve.served_pair import ServedPair
 
     pair = ServedPair.load(path, weights=True)
     servers = [vllm(pair, folder) for _ in range(2)]
@@ -205,7 +211,7 @@ async def faults(url: str, servers: list[Process], expected: list[str]) -> dict[
         for name in FAULTS:
             for broken in (1, 2):
                 if name in ("silent", "half-close") and broken == 2:
-                    continue  # waits for the whole deadline; tests/serve/test_faults.py does it with a short one
+                    continue  # waits for the whole deadline; tests/deploy/serve/test_faults.py does it with a short one
                 for server in servers[:broken]:
                     control(server.url, mode=name, times=-1)
                 began = time.monotonic()

@@ -21,11 +21,17 @@ import httpx2
 from _lib import arguments, hardware, percentile, ratio_interval, smollm2, verdict
 from _serve import KEY, Process, recording, serving, stubs, write_halves
 from agon.deploy.pair_settings import problem_of
+from agon.deploy.serve.served_pair import ServedPair
 from agon.game.cascade import Turn, follow, turns
-from agon.serve.served_pair import ServedPair
 from agon.types import Completion, Policy
 
-EXTRA_SOURCES = ["src/agon/serve", "src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve"]
+EXTRA_SOURCES = [
+    "src/agon/deploy/serve",
+    "src/agon/deploy",
+    "src/agon/cli",
+    "evidence/_stub_vllm.py",
+    "tests/fixtures/serve",
+]
 AIM = 0.97
 """Throughput through the gateway over that of hand-made calls, at SmolLM2's size."""
 QUESTIONS: list[str] = recording()["questions"]

@@ -27,7 +27,13 @@ from agon.types import Completion, Reason, Verdict
 if TYPE_CHECKING:
     from agon.deploy.ask import Pair
 
-EXTRA_SOURCES = ["src/agon/serve", "src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve"]
+EXTRA_SOURCES = [
+    "src/agon/deploy/serve",
+    "src/agon/deploy",
+    "src/agon/cli",
+    "evidence/_stub_vllm.py",
+    "tests/fixtures/serve",
+]
 Compared = dict[str, str | None]
 CAP = 400
 EVERY = 5
@@ -136,7 +142,7 @@ def client(url: str) -> Any:
 
 def compared(told: dict[str, Any], reasoning: str, content: str) -> Compared:
     """The challenger's reasoning is what follows the separator."""
-    from agon.serve.answering import SEPARATOR
+    from agon.deploy.serve.answering import SEPARATOR
 
     own = reasoning.rpartition(SEPARATOR)[2]
     return {"draft": told["draft"], "peek": told["peek"], "reasoning": own, "content": content}

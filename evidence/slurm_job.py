@@ -20,7 +20,7 @@ from pathlib import Path
 
 from _lib import ROOT, arguments, verdict
 
-EXTRA_SOURCES = ("src/agon/launch", "src/agon/cli/launch.py")
+EXTRA_SOURCES = ("src/agon/training/launch", "src/agon/cli/launch.py")
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
 SMALL = [
     *("data.train.take=36", "data.dev.take=2", "data.held_out.take=2", "train.problems_per_step=2"),

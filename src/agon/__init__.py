@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agon.algorithm import play
-    from agon.arms import ARMS
     from agon.config import Config, load_config
+    from agon.config.arms import ARMS
     from agon.deploy.ask import Pair
     from agon.deploy.pieces import Answer
     from agon.engine.scripted import ScriptedSampler
@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "ARMS": "arms",
+    "ARMS": "config.arms",
     "AgonError": "errors",
     "Answer": "deploy.pieces",
     "Comparison": "eval.compare",

@@ -72,7 +72,7 @@ def test_a_difference_needs_an_interval_on_one_side() -> None:
 
 
 def test_every_arm_draws_as_many_rollouts_per_problem() -> None:
-    from agon.arms import resolve
+    from agon.config.arms import resolve
     from agon.game.rules import Game
 
     games = [Game(**resolve(arm.name)) for arm in arms.ARMS]

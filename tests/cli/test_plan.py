@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agon.arms import ARMS
 from agon.cli import main
+from agon.config.arms import ARMS
 from agon.engine.published import TEXT
 
 ROOT = Path(__file__).resolve().parents[2]

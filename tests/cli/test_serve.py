@@ -57,8 +57,8 @@ def test_a_gateway_loads_no_torch(pair: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from agon.serve.served_pair import ServedPair\n"
-        "from agon.serve import serving\n"
+        "from agon.deploy.serve.served_pair import ServedPair\n"
+        "from agon.deploy.serve import serving\n"
         "serving.without_torch()\n"
         f"pair = ServedPair.load(Path({str(pair)!r}), weights=False)\n"
         "serving.build_gateway(pair, [], pair.folder.info.versions, serving.GatewaySettings())\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agon.arms import ARMS
 from agon.cli.init import recipes
 from agon.config import diff, load_config
+from agon.config.arms import ARMS
 from agon.config.explain import explain
 from agon.config.read import read
 

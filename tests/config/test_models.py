@@ -9,8 +9,8 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from agon import data
-from agon.arms import ARMS, ROOT, resolve
 from agon.config import PRESETS, Config, GameConfig, diff, json_schema, resolved
+from agon.config.arms import ARMS, ROOT, resolve
 from agon.config.explain import explain, names, sections
 from agon.config.rules import RULES
 from agon.game.rules import Game

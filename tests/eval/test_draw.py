@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agon.arms import ARMS, resolve
+from agon.config.arms import ARMS, resolve
 from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
 from agon.game.cascade import System

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agon.arms import resolve
+from agon.config.arms import resolve
 from agon.errors import InputError
 from agon.eval.systems import deployed, drawn_by, headline, select
 from agon.game.rules import Game, RivalKind

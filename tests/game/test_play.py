@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agon.algorithm import play
-from agon.arms import ARMS, resolve
+from agon.config.arms import ARMS, resolve
 from agon.engine.scripted import ScriptedSampler
 from agon.game.budget import Entry, Ledger
 from agon.game.rules import Game

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agon.arms import ARMS
 from agon.cli import main
+from agon.config.arms import ARMS
 from agon.errors import ConfigError, InputError
 from agon.matrix import local
 from agon.matrix.cells import MatrixCell, Stage, cells

@@ -11,8 +11,8 @@ from pathlib import Path
 import yaml
 
 from agon.algorithm import play
-from agon.arms import resolve
 from agon.config import PRESETS, Config, resolved
+from agon.config.arms import resolve
 from agon.engine.scripted import ScriptedSampler
 from agon.eval.intervals import clopper_pearson
 from agon.eval.systems import drawn_by

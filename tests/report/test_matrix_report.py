@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agon.algorithm import play
-from agon.arms import resolve
+from agon.config.arms import resolve
 from agon.engine.scripted import ScriptedSampler
 from agon.game.rules import Game
 from agon.report.collect import HELD_OUT, read_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agon.arms import ARMS
+from agon.config.arms import ARMS
 from agon.eval.intervals import t_interval
 from agon.report.collect import HELD_OUT, MeasuredRun, collect
 from agon.report.methods import METHODS, cell, limits

@@ -12,7 +12,7 @@ from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.config import Config
-    from agon.launch.job import ClusterJob
+    from agon.training.launch.job import ClusterJob
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?")
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Check the config, then print the file."""
     from agon.config import load_config
-    from agon.launch.job import ClusterJob
+    from agon.training.launch.job import ClusterJob
     from agon.training.run import default_name
 
     config = load_config(args.config, args.overrides)
@@ -50,13 +50,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _slurm(job: ClusterJob) -> str:
-    from agon.launch.slurm_file import slurm_job
+    from agon.training.launch.slurm_file import slurm_job
 
     return slurm_job(job, Path.cwd())
 
 
 def _kubernetes(job: ClusterJob, args: argparse.Namespace, config: Config) -> str:
-    from agon.launch.kubernetes_file import PodPlace, kubernetes_job
+    from agon.training.launch.kubernetes_file import PodPlace, kubernetes_job
 
     if not (args.image and args.claim):
         fix = "add --image IMAGE, with Agon in it (docker/), and --claim NAME, the volume that keeps the runs"

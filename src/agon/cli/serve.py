@@ -11,7 +11,7 @@ from agon.cli.parser import say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
-    from agon.serve.served_pair import ServedPair
+    from agon.deploy.serve.served_pair import ServedPair
 
 KEYS = "AGON_SERVE_KEYS"
 
@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C; running answers are finished."""
-    from agon.serve.served_pair import ServedPair
-    from agon.serve.serving import without_torch
-    from agon.serve.vllm_command import VllmSettings, shown, vllm_command
+    from agon.deploy.serve.served_pair import ServedPair
+    from agon.deploy.serve.serving import without_torch
+    from agon.deploy.serve.vllm_command import VllmSettings, shown, vllm_command
 
     if args.backend and args.print_command:
         raise InputError(
@@ -63,11 +63,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, pair: ServedPair, urls: list[str], command: list[str]) -> None:
     from agon.cli.eval import model_names
-    from agon.serve.admission import Keys
-    from agon.serve.gateway_settings import GatewaySettings
-    from agon.serve.request_log import log_to
-    from agon.serve.serving import Address, build_gateway, check_bind, serve
-    from agon.serve.vllm_command import VllmProcess
+    from agon.deploy.serve.admission import Keys
+    from agon.deploy.serve.gateway_settings import GatewaySettings
+    from agon.deploy.serve.request_log import log_to
+    from agon.deploy.serve.serving import Address, build_gateway, check_bind, serve
+    from agon.deploy.serve.vllm_command import VllmProcess
 
     keys = Keys(word.strip() for word in os.environ.get(KEYS, "").split(","))
     address = Address(args.host, args.port)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agon.arms import ARMS, ROOT
+from agon.config.arms import ARMS, ROOT
 from agon.config.models import Config, json_schema
 from agon.config.rules import RULES
 

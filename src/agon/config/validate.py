@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from agon.arms import ARMS, resolve
+from agon.config.arms import ARMS, resolve
 from agon.config.explain import defaults, did_you_mean, sections, suggest_key
 from agon.config.models import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, anchored, merge, parse, read

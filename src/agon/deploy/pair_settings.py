@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agon.arms import ARMS, resolve
 from agon.config import Eval, Lora, Model, Train
+from agon.config.arms import ARMS, resolve
 from agon.config.rival import kind_of
 from agon.engine.build import EngineName, base_files, default_engine, quieten
 from agon.engine.render import Renderer

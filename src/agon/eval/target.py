@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agon.arms import ARMS
 from agon.config import Config, Model, Source, load_config, resolved
+from agon.config.arms import ARMS
 from agon.config.rival import kind_of, row_name
 from agon.data import load, splits
 from agon.data.generated import is_generated

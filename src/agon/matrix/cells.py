@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agon.arms import ARMS, ROOT, resolve
 from agon.config import Config, flat, load_config, resolved
+from agon.config.arms import ARMS, ROOT, resolve
 from agon.errors import CheckpointError, ConfigError, InputError, RunDirError
 from agon.eval.run import evaluate
 from agon.eval.systems import headline

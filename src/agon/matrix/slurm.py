@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from agon.launch.slurm_file import AGAIN, REQUEUE
 from agon.matrix.cells import MatrixCell
+from agon.training.launch.slurm_file import AGAIN, REQUEUE
 
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=agon-matrix

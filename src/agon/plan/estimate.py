@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from agon.arms import ARMS
 from agon.config import Config, Data, Rival, Source
+from agon.config.arms import ARMS
 from agon.config.rival import LEARNS
 from agon.data import splits
 from agon.engine.base_config import read_base_config

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from agon.arms import resolve
+from agon.config.arms import resolve
 from agon.eval.intervals import t_interval
 from agon.eval.systems import headline
 from agon.game.rules import Game

@@ -15,15 +15,15 @@ from typing import Any
 import httpx2
 import uvicorn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "evidence"))
 from _serve import recording, write_halves
 from _stub_vllm import Stub
-from agon.serve.admission import Keys
-from agon.serve.chat_answer import Gateway
-from agon.serve.gateway import application
-from agon.serve.gateway_settings import GatewaySettings
-from agon.serve.served_pair import ServedPair
-from agon.serve.serving import Address, build_gateway, server_config
+from agon.deploy.serve.admission import Keys
+from agon.deploy.serve.chat_answer import Gateway
+from agon.deploy.serve.gateway import application
+from agon.deploy.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.served_pair import ServedPair
+from agon.deploy.serve.serving import Address, build_gateway, server_config
 
 __all__ = ["Served", "body", "events", "joined", "served", "write_halves"]
 QUICK = GatewaySettings(deadline=20, stall=1.0, first=5.0, first_wait=5.0, slots=16, queue=16)

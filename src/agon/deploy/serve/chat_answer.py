@@ -12,20 +12,20 @@ from fastapi.responses import JSONResponse, Response
 from starlette.types import Receive
 
 from agon.deploy.pair_settings import problem_of
+from agon.deploy.serve.admission import LEFT, Traffic
+from agon.deploy.serve.answering import Answering, Emit, Inquiry
+from agon.deploy.serve.chat_reply import Fields, ReplyHead, closing, draft_text, opening, text_chunk, whole
+from agon.deploy.serve.chat_request import MODELS, ChatRequest
+from agon.deploy.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.meters import Meters
+from agon.deploy.serve.refusals import Refused, bad_request
+from agon.deploy.serve.replicas import Replicas
+from agon.deploy.serve.served_pair import ServedPair
+from agon.deploy.serve.splitter import TextPart
+from agon.deploy.serve.streaming import ClientLeft, EventStream, Put, unless_left
 from agon.errors import EngineError
 from agon.game.cascade import Turn
 from agon.game.prompts import draft_prompt
-from agon.serve.admission import LEFT, Traffic
-from agon.serve.answering import Answering, Emit, Inquiry
-from agon.serve.chat_reply import Fields, ReplyHead, closing, draft_text, opening, text_chunk, whole
-from agon.serve.chat_request import MODELS, ChatRequest
-from agon.serve.gateway_settings import GatewaySettings
-from agon.serve.meters import Meters
-from agon.serve.refusals import Refused, bad_request
-from agon.serve.replicas import Replicas
-from agon.serve.served_pair import ServedPair
-from agon.serve.splitter import TextPart
-from agon.serve.streaming import ClientLeft, EventStream, Put, unless_left
 from agon.types import Policy
 
 

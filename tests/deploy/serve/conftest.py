@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the gateway needs the extra `serve`")
 
-from agon.serve.served_pair import ServedPair
+from agon.deploy.serve.served_pair import ServedPair
 
 from .helpers import write_halves
 

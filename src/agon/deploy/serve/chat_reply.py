@@ -10,8 +10,8 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from agon.serve.answering import Answering, Stage
-from agon.serve.splitter import TextPart
+from agon.deploy.serve.answering import Answering, Stage
+from agon.deploy.serve.splitter import TextPart
 
 Fields = dict[str, object]
 

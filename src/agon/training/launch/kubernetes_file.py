@@ -12,7 +12,7 @@ import yaml
 from agon.config import Config, resolved
 from agon.config.read import with_paths
 from agon.errors import InputError
-from agon.launch.job import ClusterJob
+from agon.training.launch.job import ClusterJob
 
 Manifest = dict[str, Any]
 RUNS = PurePosixPath("/runs")

@@ -11,11 +11,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from agon.serve.admission import Admission, Keys
-from agon.serve.answering import LONG, Inquiry
-from agon.serve.chat_answer import ChatAnswer, Gateway
-from agon.serve.chat_request import MODELS, ChatRequest, parse_request
-from agon.serve.refusals import Refused, unavailable
+from agon.deploy.serve.admission import Admission, Keys
+from agon.deploy.serve.answering import LONG, Inquiry
+from agon.deploy.serve.chat_answer import ChatAnswer, Gateway
+from agon.deploy.serve.chat_request import MODELS, ChatRequest, parse_request
+from agon.deploy.serve.refusals import Refused, unavailable
 
 INSTEAD = "this server answers POST /v1/chat/completions, since the pair needs its own prompts"
 

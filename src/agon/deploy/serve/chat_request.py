@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from agon.serve.refusals import bad_request
+from agon.deploy.serve.refusals import bad_request
 from agon.types import Message, Quote, Role
 
 MODELS = ("agon", "agon-ab", "agon-ba", "a", "b")

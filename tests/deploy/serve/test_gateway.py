@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from agon.serve.answering import SEPARATOR
-from agon.serve.chat_request import MODELS
-from agon.serve.served_pair import ServedPair
-from agon.serve.splitter import Splitter
+from agon.deploy.serve.answering import SEPARATOR
+from agon.deploy.serve.chat_request import MODELS
+from agon.deploy.serve.served_pair import ServedPair
+from agon.deploy.serve.splitter import Splitter
 
 from .helpers import QUESTION, RECORDED, Served, body, joined, served
 
@@ -177,7 +177,7 @@ def test_bodies_are_bounded(pair: ServedPair) -> None:
 
 
 def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon.serve.http_protocol.HEAD_SECONDS", 2.0)
+    monkeypatch.setattr("agon.deploy.serve.http_protocol.HEAD_SECONDS", 2.0)
 
     async def answer(up: Served, data: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
@@ -275,7 +275,7 @@ def test_metrics_count_stages_and_take_no_labels_from_clients(pair: ServedPair) 
 
 
 def test_logs_hold_ids_and_counts_and_no_text(pair: ServedPair, caplog: pytest.LogCaptureFixture) -> None:
-    from agon.serve.request_log import JsonFormatter
+    from agon.deploy.serve.request_log import JsonFormatter
 
     async def scenario() -> None:
         async with served(pair, keys=["secret-key"]) as up:
@@ -288,7 +288,7 @@ def test_logs_hold_ids_and_counts_and_no_text(pair: ServedPair, caplog: pytest.L
             assert odd.headers["X-Request-Id"] != "a b"
             await up.client.get('/nowhere%0A{"event": "forged"}')
 
-    with caplog.at_level(logging.INFO, logger="agon.serve"):
+    with caplog.at_level(logging.INFO, logger="agon.deploy.serve"):
         asyncio.run(scenario())
     lines = [JsonFormatter().format(record) for record in caplog.records]
     assert all("\n" not in line for line in lines)

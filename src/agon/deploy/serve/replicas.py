@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from agon.serve.upstream import Ask, ReplicaFailed, RequestRejected, Upstream
+from agon.deploy.serve.upstream import Ask, ReplicaFailed, RequestRejected, Upstream
 from agon.types import Policy, Sampling
 
 FAILURES = 3
@@ -24,7 +24,7 @@ PROBE = 0.5
 SLOWEST = 5.0
 WATCH = 0.5
 """Seconds between two looks at what waits."""
-log = logging.getLogger("agon.serve")
+log = logging.getLogger("agon.deploy.serve")
 
 
 @dataclass(eq=False, slots=True)

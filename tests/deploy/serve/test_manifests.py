@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from agon.cli import parser_of
-from agon.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.gateway_settings import GatewaySettings
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 
 
 def objects(*names: str) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agon.serve.gateway_settings import GatewaySettings
-from agon.serve.meters import Meters
-from agon.serve.refusals import Refused, overloaded, unavailable
+from agon.deploy.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.meters import Meters
+from agon.deploy.serve.refusals import Refused, overloaded, unavailable
 
 OPEN = ("/health", "/ready")
 """Routes that answer without a key, for load balancers; they say nothing but whether."""
@@ -28,7 +28,7 @@ ANSWERS = "/v1/chat/completions"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LEFT = 499
 """Logged where a client left before its answer; nobody receives it."""
-log = logging.getLogger("agon.serve")
+log = logging.getLogger("agon.deploy.serve")
 
 
 class Keys:

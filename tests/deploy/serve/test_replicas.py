@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from agon.serve.replicas import Replicas
+from agon.deploy.serve.replicas import Replicas
 from agon.types import Policy
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agon.serve.served_pair import ServedPair
+from agon.deploy.serve.served_pair import ServedPair
 from agon.types import Policy
 
 from .helpers import Served, body, events, joined, served

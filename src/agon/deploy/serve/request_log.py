@@ -30,7 +30,7 @@ def log_to(stream: TextIO = sys.stderr) -> None:
     """Send the logs of the gateway and of uvicorn to a stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
-    for name, level in ("agon.serve", logging.INFO), ("uvicorn", logging.WARNING):
+    for name, level in ("agon.deploy.serve", logging.INFO), ("uvicorn", logging.WARNING):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

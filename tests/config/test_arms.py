@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agon.arms import ARMS, ROOT, resolve
+from agon.config.arms import ARMS, ROOT, resolve
 from agon.errors import ConfigError
 
 DESIGN = {

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from agon.serve.refusals import Refused
+from agon.deploy.serve.refusals import Refused
 
 BUFFER = 32
 """Events that may wait for a slow client; then the servers wait too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from agon.launch.job import ClusterJob
+from agon.training.launch.job import ClusterJob
 
 NOTICE = 300
 """Seconds before the time limit at which Slurm sends SIGTERM: the step that is under way is given up, and saved."""

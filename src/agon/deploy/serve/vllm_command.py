@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from agon.deploy.serve.served_pair import ServedPair
 from agon.engine.build import PROMPT_ROOM
 from agon.engine.vllm.local import QUIET, RANKS, longest, text_config
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.errors import InputError, install
-from agon.serve.served_pair import ServedPair
 from agon.types import Policy
 
 PAUSES = (1.0, 2.0, 5.0, 15.0)
 """Seconds before a server that ended is started again."""
 GRACE = 20.0
 """Seconds that a server gets to end by itself."""
-log = logging.getLogger("agon.serve")
+log = logging.getLogger("agon.deploy.serve")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from agon.deploy.serve.refusals import Refused, bad_request, failed, too_late, unavailable
+from agon.deploy.serve.replicas import Replica, Replicas
+from agon.deploy.serve.served_pair import ServedPair
+from agon.deploy.serve.splitter import Splitter, TextPart
+from agon.deploy.serve.upstream import Ask, ReplicaFailed, RequestRejected
 from agon.engine.render import Rendered
 from agon.engine.watch import IncrementalText
 from agon.eval.draw import seed_of
 from agon.game.cascade import Peeks, System, Turn, follow, peeks_in, turns
-from agon.serve.refusals import Refused, bad_request, failed, too_late, unavailable
-from agon.serve.replicas import Replica, Replicas
-from agon.serve.served_pair import ServedPair
-from agon.serve.splitter import Splitter, TextPart
-from agon.serve.upstream import Ask, ReplicaFailed, RequestRejected
 from agon.types import Completion, Finish, Message, Policy, Problem, Sampling, seed_for
 
 TRIES = 5

@@ -13,11 +13,11 @@ import yaml
 from agon.cli import main
 from agon.config import load_config
 from agon.errors import InputError
-from agon.launch.job import ClusterJob
-from agon.launch.kubernetes_file import PodPlace, kubernetes_job
-from agon.launch.slurm_file import slurm_job
+from agon.training.launch.job import ClusterJob
+from agon.training.launch.kubernetes_file import PodPlace, kubernetes_job
+from agon.training.launch.slurm_file import slurm_job
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "paper" / "main" / "agon.yaml"
+CONFIG = Path(__file__).resolve().parents[3] / "configs" / "paper" / "main" / "agon.yaml"
 PLACE = PodPlace("registry/agon:1", "claim")
 
 

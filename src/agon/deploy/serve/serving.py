@@ -19,21 +19,21 @@ from dataclasses import dataclass
 import uvicorn
 from starlette.types import ASGIApp
 
+from agon.deploy.serve.admission import Keys, Traffic
+from agon.deploy.serve.chat_answer import Gateway
+from agon.deploy.serve.gateway import application
+from agon.deploy.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.http_protocol import BoundedHead
+from agon.deploy.serve.meters import Meters
+from agon.deploy.serve.replicas import Replicas
+from agon.deploy.serve.served_pair import ServedPair
+from agon.deploy.serve.upstream import Upstream
+from agon.deploy.serve.vllm_command import VllmProcess
 from agon.errors import InputError
-from agon.serve.admission import Keys, Traffic
-from agon.serve.chat_answer import Gateway
-from agon.serve.gateway import application
-from agon.serve.gateway_settings import GatewaySettings
-from agon.serve.http_protocol import BoundedHead
-from agon.serve.meters import Meters
-from agon.serve.replicas import Replicas
-from agon.serve.served_pair import ServedPair
-from agon.serve.upstream import Upstream
-from agon.serve.vllm_command import VllmProcess
 from agon.types import Policy
 
 LOCAL = ("127.0.0.1", "::1", "localhost")
-log = logging.getLogger("agon.serve")
+log = logging.getLogger("agon.deploy.serve")
 
 
 def without_torch() -> None:

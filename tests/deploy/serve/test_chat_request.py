@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from agon.serve.chat_request import NEUTRAL, ChatRequest, parse_request
-from agon.serve.refusals import Refused
+from agon.deploy.serve.chat_request import NEUTRAL, ChatRequest, parse_request
+from agon.deploy.serve.refusals import Refused
 from agon.types import Quote
 
 

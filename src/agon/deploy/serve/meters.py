@@ -5,9 +5,9 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
-from agon.serve.answering import Stage
-from agon.serve.chat_request import MODELS
-from agon.serve.replicas import Replica
+from agon.deploy.serve.answering import Stage
+from agon.deploy.serve.chat_request import MODELS
+from agon.deploy.serve.replicas import Replica
 
 SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600)
 

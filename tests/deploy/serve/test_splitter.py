@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agon.serve.splitter import Splitter
+from agon.deploy.serve.splitter import Splitter
 
 PIECES = st.lists(st.sampled_from(["<think>", "</think>", "<", "th", "ink>", "</", "a", "b", "ab", "\n", "<answer>"]))
 STOPS = st.lists(st.sampled_from(["ab", "b", "aba", "</answer>", "<a"]), max_size=3).map(tuple)
