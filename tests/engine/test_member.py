@@ -15,18 +15,10 @@ from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
 from agon.types import Version
-from tests.engine.helpers.engines import FakeEngine, adapter_folders
+from tests.engine.helpers.engines import FakeEngine
 from tests.engine.helpers.fleets import A, B, draw, run
 
-
-@pytest.fixture(autouse=True)
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "GRACE", 0.0)
-
-
-@pytest.fixture
-def adapters(tmp_path: Path) -> Path:
-    return adapter_folders(tmp_path, "one", "two", "three")
+pytestmark = pytest.mark.usefixtures("no_grace")
 
 
 @pytest.mark.parametrize("fault", ["die", "hang", "crawl"])

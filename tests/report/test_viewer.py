@@ -179,7 +179,7 @@ def test_the_page_opens_on_the_best_conversion(page: str) -> None:
         and not {"leak", "empty peek"} & names(columns["marks"][k], MARKS)
     ]
     assert (columns["challenge_advantage"][best] or 0.0) == max(others)
-    assert "choose(store.best, false)" in asset("main.js")
+    assert "choose(store.best, false)" in asset("frame.js")
 
 
 def test_an_answer_without_a_challenge_is_right_or_wrong() -> None:

@@ -306,7 +306,7 @@ def test_checking_data_answers_in_a_few_lines(desk: Path, capsys: pytest.Capture
 
 
 def test_leaks_are_said_to_happen_by_chance() -> None:
-    page = (ROOT / "src/agon/report/assets/page.html").read_text()
+    page = (ROOT / "src/agon/report/assets/match.html").read_text()
     assert "a short number may do so by chance" in page
 
 

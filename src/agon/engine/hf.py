@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agon.engine.protocol import DrawResult
 from agon.engine.render import Rendered, Renderer
 from agon.engine.safe_load import add_adapter, base_digest, load_model
 from agon.engine.versions import Versions
 from agon.engine.watch import watched
 from agon.errors import AgonError, EngineError
-from agon.protocols import Tokens
-from agon.types import BASE, Completion, Request, Sampling, Version
+from agon.types import BASE, Completion, Finish, Request, Sampling, Version
 
 TOKENS = 1 << 15
 """Most tokens of one `generate`, prompts and completions: what its cache holds."""
@@ -161,16 +161,9 @@ class HFSampler:
         room = min(self._room(job), len(drawn))
         end = next((n for n, token in enumerate(drawn[:room]) if token in self.renderer.stop), None)
         length = room if end is None else end + 1
-        ids = tuple(drawn[:length])
-        return Completion(
-            text=self.renderer.text(ids),
-            version=job.version,
-            prompt_tokens=len(job.rendered.ids),
-            generated_tokens=length,
-            finish="length" if end is None else "stop",
-            opened=job.rendered.opened,
-            tokens=Tokens(job.rendered.ids, ids, tuple(logprobs[:length])),
-        )
+        finish: Finish = "length" if end is None else "stop"
+        result = DrawResult(tuple(drawn[:length]), tuple(logprobs[:length]), finish)
+        return self.renderer.completion(job.rendered, job.version, result)
 
 
 class _Adapters:

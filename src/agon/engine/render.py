@@ -19,9 +19,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from agon.engine.protocol import DrawResult
 from agon.engine.safe_load import cannot_load
 from agon.errors import EngineError
-from agon.types import THINK_CLOSE, THINK_OPEN, Message, Prompt, Quote, Role, content_id
+from agon.protocols import Tokens
+from agon.types import THINK_CLOSE, THINK_OPEN, Completion, Message, Prompt, Quote, Role, Version, content_id
 
 GEMMA_OPEN, GEMMA_CLOSE = "<|channel>thought", "<channel|>"
 WITHOUT_MARKERS = {f"inside {THINK_OPEN} and {THINK_CLOSE}": "first", f"After {THINK_CLOSE},": "After that,"}
@@ -132,6 +134,18 @@ class Renderer:
             text.replace(self._open + "\n", THINK_OPEN)
             .replace(self._open, THINK_OPEN)
             .replace(self._close, THINK_CLOSE)
+        )
+
+    def completion(self, rendered: Rendered, version: Version, drawn: DrawResult) -> Completion:
+        """What an engine drew for a prompt, with its text and its tokens."""
+        return Completion(
+            text=self.text(drawn.ids),
+            version=version,
+            prompt_tokens=len(rendered.ids),
+            generated_tokens=len(drawn.ids),
+            finish=drawn.finish,
+            opened=rendered.opened,
+            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs, drawn.member),
         )
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -19,10 +19,12 @@ from agon.report.payload import Packed, pack
 from agon.report.rows import BoutSource
 from agon.rundir.files import output_errors_as, write
 
-TEXT_SCRIPTS = ("dom.js", "program.js", "tex.js", "text.js", "list.js", "controls.js")
+TEXT_SCRIPTS = ("dom.js", "program.js", "tex.js", "text.js", "list.js", "controls.js", "frame.js")
 """What every page with texts of models is made of."""
 SCRIPTS = (*TEXT_SCRIPTS, "store.js", "bout.js", "main.js")
 SLOT = re.compile(r"\{\{([a-z-]+)\}\}")
+PART = re.compile(r"<!-- ([a-z-]+) -->\n")
+"""What fills a slot of the frame, in the file of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +51,15 @@ def write_page_file(out: Path, page: str) -> None:
 def render(source: BoutSource, packed: Packed | None = None) -> str:
     """The page as HTML."""
     packed = packed or pack(source)
-    return fill_page("page.html", source.name, SCRIPTS, asset("page.css"), packed.index, packed.blocks)
+    return fill_page("match.html", source.name, SCRIPTS, asset("page.css"), packed.index, packed.blocks)
 
 
-def fill_page(template: str, name: str, scripts: Sequence[str], style: str, index: str, blocks: Sequence[str]) -> str:
-    """A page with its one style, its one script and its data."""
+def fill_page(parts: str, name: str, scripts: Sequence[str], style: str, index: str, blocks: Sequence[str]) -> str:
+    """The frame of all pages with the parts of one, its one style, its one script and its data."""
     script = one_script(scripts)
+    _, *named = PART.split(asset(parts))
     data = [("index", index), *((f"block-{n}", block) for n, block in enumerate(blocks))]
-    values = {
+    values = dict(zip(named[::2], map(str.strip, named[1::2]), strict=True)) | {
         "title": html.escape(f"{name} · Agon"),
         "style": style,
         "style-hash": sha256_source(style),
@@ -64,7 +67,7 @@ def fill_page(template: str, name: str, scripts: Sequence[str], style: str, inde
         "script-hash": sha256_source(script),
         "data": "\n".join(f'<script type="application/gzip" id="{name}">{text}</script>' for name, text in data),
     }
-    return SLOT.sub(lambda match: values[match.group(1)], asset(template))
+    return SLOT.sub(lambda match: values[match.group(1)], asset("page.html"))
 
 
 def asset(name: str) -> str:

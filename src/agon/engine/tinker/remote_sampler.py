@@ -15,7 +15,6 @@ from agon.engine.tinker.client import DrawClient, TinkerClient
 from agon.engine.tinker.saved import REFERENCE, SavedWeights
 from agon.engine.versions import Versions
 from agon.errors import EngineError
-from agon.protocols import Tokens
 from agon.types import BASE, Completion, Request, Version
 
 
@@ -47,15 +46,7 @@ class TinkerSampler:
             raise EngineError(
                 f"{error} ({version})", fix="see the server's log, then: agon train RUN --resume"
             ) from error
-        return Completion(
-            text=self.renderer.text(drawn.ids),
-            version=version,
-            prompt_tokens=len(rendered.ids),
-            generated_tokens=len(drawn.ids),
-            finish=drawn.finish,
-            opened=rendered.opened,
-            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs),
-        )
+        return self.renderer.completion(rendered, version, drawn)
 
     def publish(self, version: Version, folder: Path) -> None:
         """Make what the service saved the latest version of its policy."""

@@ -21,7 +21,6 @@ from agon.engine.render import Renderer
 from agon.engine.versions import Versions
 from agon.engine.watch import watched
 from agon.errors import EngineError
-from agon.protocols import Tokens
 from agon.types import Completion, Request, Version
 
 T = TypeVar("T")
@@ -47,15 +46,7 @@ class VLLMSampler:
         rendered = self.renderer.render(request.prompt)
         watch = watched(request, self.renderer)
         drawn = await self.draw(Draw(rendered.ids, version, request.seed, request.sampling, watch))
-        return Completion(
-            text=self.renderer.text(drawn.ids),
-            version=version,
-            prompt_tokens=len(rendered.ids),
-            generated_tokens=len(drawn.ids),
-            finish=drawn.finish,
-            opened=rendered.opened,
-            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs, drawn.member),
-        )
+        return self.renderer.completion(rendered, version, drawn)
 
     async def draw(self, draw: Draw, on: int | None = None) -> DrawResult:
         """Draw from token ids, as many tokens as fit in the context; with `on`, from that member of the fleet."""
