@@ -32,8 +32,10 @@ def kilo(value: float | None) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes: `0.53 GiB`, `12.0 MiB`."""
-    return f"{number / 2**30:,.2f} GiB" if number >= 2**28 else f"{number / 2**20:,.1f} MiB"
+    """Bytes: `0.53 GiB`, `12.0 MiB`, `1.4 KiB`."""
+    if number >= 2**28:
+        return f"{number / 2**30:,.2f} GiB"
+    return f"{number / 2**20:,.1f} MiB" if number >= 2**17 else f"{number / 2**10:,.1f} KiB"
 
 
 def rate(value: float | None) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
 import agon
+import agon.diagnose
 
-from .tree import SOURCE
+from .tree import ROOT, SOURCE
 
 
 @pytest.mark.parametrize("name", agon.__all__)
@@ -34,3 +37,18 @@ def test_a_public_function_is_typed_throughout(name: str) -> None:
     bare = [p.name for p in signature.parameters.values() if p.annotation is p.empty]
     assert not bare
     assert signature.return_annotation is not signature.empty
+
+
+def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
+    titles = re.findall(r"^### (\w+)$", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE)
+    assert sorted(titles) == sorted(agon.__all__), "add it to GROUPS of scripts/generate_python_docs"
+
+
+def test_paths_may_be_written_as_text(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text(
+        '{"step": 1, "prompt": "p", "reward": 0}\n{"step": 1, "prompt": "p", "reward": 1}\n'
+    )
+    (log,) = agon.diagnose.read(str(tmp_path / "log.jsonl"))
+    assert len(log.groups) == 1
+    with pytest.raises(agon.AgonError, match="there is no run"):
+        agon.RunDir.open(str(tmp_path / "none"))

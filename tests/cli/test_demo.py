@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,30 @@ def test_an_arm_that_fails_is_named_with_its_log(tmp_path: Path, monkeypatch: py
     with pytest.raises(RunError, match="no-such-arm of the demo failed") as failed:
         arms.run_arms(tmp_path / "demo", 0, lambda line: None)
     assert "demo.log" in failed.value.fix
+
+
+def test_the_progress_says_what_an_arm_does_and_how_much_is_left(tmp_path: Path) -> None:
+    pair, root = arms.ARMS[0], tmp_path / "demo"
+    assert pair.progress(root) == "loading"
+    (root / "evals" / "held_out").mkdir(parents=True)
+    (root / "steps.jsonl").write_text("{}\n")
+    assert pair.progress(root) == "step 1/16"
+    (root / "steps.jsonl").write_text("{}\n" * 16)
+    (root / "evals" / "held_out" / "a.jsonl").write_text("{}\n" * 120)
+    assert pair.progress(root) == "answer 120/1560"
+    assert [arm.answers for arm in arms.ARMS] == [1560, 240, 720]
+
+
+def test_the_line_of_progress_fits_a_terminal_and_is_erased(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    longest = "  ".join(f"{arm.name} answer {arm.answers}/{arm.answers}" for arm in arms.ARMS)
+    with demo.Ticker() as ticker:
+        ticker(longest)
+        ticker("x" * 200)
+    drawn = capsys.readouterr().err.split(demo.ERASE)
+    assert drawn[1].endswith(longest)
+    assert len(drawn[2]) == 79
+    assert drawn[3] == ""

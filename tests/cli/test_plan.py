@@ -191,6 +191,16 @@ def test_hours_and_the_price_of_several_gpus(capsys: pytest.CaptureFixture[str])
     assert "NVIDIA H100 datasheet" in plan["assumptions"]["bandwidth"]
 
 
+def test_a_plan_on_a_gpu_ends_with_its_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "--gpu", "4090", "--price", "0.5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    time = next(line for line in lines if line.startswith("  run  "))
+    hours = time.split()[1]
+    assert lines[-1].startswith(f"fits on 1 x RTX 4090; about {hours} h, $")
+    assert main(["plan", AGON, "--gpu", "96"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("fits on 1 x a GPU of 96 GB; how long it takes is not")
+
+
 def test_what_cannot_fit_is_refused_with_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", AGON, "--gpu", "4090", "train.tokens_per_pass=400000", "--json"]) == 1
     shown = capsys.readouterr()

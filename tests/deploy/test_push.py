@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_a_dry_run_shows_files_and_card_and_needs_no_network(folder: Path, capsy
     assert "stays here: notes.txt" in told
     assert "| cascade |" in told
     assert "One training run, one seed" in told
+
+
+def test_small_files_have_a_size(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "README.md").write_text((folder / "README.md").read_text().ljust(2048))
+    capsys.readouterr()
+    assert main(["push", str(folder), "me/pair", "--dry-run"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^README\.md +2\.[0-9] KiB$", told, re.MULTILINE)
+    assert "0.0 MiB" not in told
 
 
 @pytest.mark.parametrize("public", [False, True])

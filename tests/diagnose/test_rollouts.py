@@ -128,6 +128,6 @@ def test_logs_of_others_are_told_from_our_own(tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text("{")
     result = study / "evals" / "held_out" / "cascade.json"
     ours = [run, run / "bouts", next((run / "bouts").glob("*.parquet")), result, tmp_path / "nowhere"]
-    nobodys = [tmp_path / name for name in ("notes.md", "broken.parquet", "broken.jsonl")]
-    assert all(map(is_foreign, theirs))
-    assert not any(map(is_foreign, [*ours, *nobodys]))
+    damaged = [tmp_path / name for name in ("broken.parquet", "broken.jsonl")]
+    assert all(map(is_foreign, [*theirs, *damaged])), "nothing says that a damaged file is ours"
+    assert not any(map(is_foreign, [*ours, tmp_path / "notes.md"]))

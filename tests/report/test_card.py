@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_the_card_states_what_was_measured(run: MeasuredRun) -> None:
     assert "| direction, chosen on dev | B drafts, A answers |" in text
     assert "One training run, one seed" in text
     assert "a toy" in text
-    assert text.startswith("---\nbase_model: agon:tiny\n")
+    assert text.startswith("---\nlibrary_name: ")
 
 
 @pytest.mark.parametrize(
@@ -95,3 +96,14 @@ def test_a_card_without_results_says_so(run: MeasuredRun) -> None:
     bare = replace(run, results={})
     assert "Nothing has been evaluated" in results(bare)
     assert "nothing above says how good the pair is" in card(bare, INFO, "merged")
+
+
+def test_the_card_names_a_base_of_the_hub_only(
+    run: MeasuredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "models" / "mine").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert card(run, NAMED, "peft").startswith("---\nbase_model: Qwen/Qwen3-0.6B\nlibrary_name: peft\n")
+    for base in ("agon:halves", "models/mine", str(tmp_path), "mine"):
+        text = card(run, INFO.model_copy(update={"base": base}), "peft")
+        assert "base_model" not in text.split("---")[1]

@@ -50,7 +50,11 @@ CASES = (
         "fix: train with log_completions=True, then name OUTPUT_DIR/completions",
     ),
     Case(
-        1, "view notes.md", 2, "error: notes.md is no run, result or log", "fix: name a run directory, a result of ..."
+        1,
+        "view notes.md",
+        2,
+        "error: notes.md is not a run, a result or a log",
+        "fix: name a run directory, a result of ...",
     ),
     Case(
         1,
@@ -106,7 +110,7 @@ CASES = (
         13,
         "diagnose table.json",
         0,
-        "table.json: 1 groups of 2, 2 rows; normalised by group mean ...",
+        "table.json: 1 group of 2, 2 rows; normalised by group mean ...",
     ),
     Case(
         17,
@@ -129,6 +133,26 @@ CASES = (
     Case(
         33, "init", 2, "error: no recipe is named", "fix: choose one of: codecontests-easy, custom, deepmath-hard, ..."
     ),
+    Case(
+        36, f"diagnose {LOG} out/completions/rollouts.html", 0, "completions_00001.parquet: 4 groups of 4, 16 rows; ..."
+    ),
+    Case(36, f"view {LOG} out/completions/rollouts.html", 0, f"{LOG.removesuffix('parquet')}html  (0.1 MB; ..."),
+    Case(
+        37,
+        "view broken.parquet",
+        2,
+        "error: cannot read broken.parquet as parquet: ...",
+        "fix: copy the file again if it is damaged, or name a different .parquet or .jsonl file",
+    ),
+    Case(38, "view empty.jsonl", 2, "error: empty.jsonl holds no rows", "fix: log at least one step, or name a ..."),
+    Case(
+        39,
+        "view nope.parquet",
+        2,
+        "error: nope.parquet does not exist",
+        "fix: name a parquet or JSONL file, a folder of them, or a run directory",
+    ),
+    Case(40, "runs nope", 2, "error: nope is not a folder", "fix: name a folder of runs, such as: agon runs runs"),
     Case(30, "explain peek", 0, "peek  (word)", "  What the rival sees: the summary, escaped, the answer withheld."),
 )
 ELSEWHERE = {
@@ -151,8 +175,13 @@ ELSEWHERE = {
     29: ("examples/test_examples.py", "test_the_docs_show_the_game_without_a_model"),
     31: ("cli/test_matrix.py", "test_the_terminal_gets_text_and_the_file_markdown"),
     35: ("stumbles/test_stumbles.py", "test_checking_data_answers_in_a_few_lines"),
+    41: ("cli/test_plan.py", "test_a_plan_on_a_gpu_ends_with_its_verdict"),
+    42: ("cli/test_demo.py", "test_the_progress_says_what_an_arm_does_and_how_much_is_left"),
+    43: ("cli/test_demo.py", "test_the_line_of_progress_fits_a_terminal_and_is_erased"),
+    44: ("report/test_card.py", "test_the_card_names_a_base_of_the_hub_only"),
+    45: ("deploy/test_push.py", "test_small_files_have_a_size"),
 }
-LAST = 35
+LAST = 45
 DECIDED = {3: "agon plan --gpu is a capability of its own, not part of this table"}
 
 
@@ -178,6 +207,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "out" / "trainer_state.json").write_text(json.dumps(history))
     table = {"columns": ["step", "prompt", "completion", "right"], "data": [[1, "p", "a", 1.0], [1, "p", "b", 0.0]]}
     (folder / "table.json").write_text(json.dumps(table))
+    (folder / "out" / "completions" / "rollouts.html").write_text("a page of `agon view`")
+    (folder / "broken.parquet").write_bytes(b"PAR1")
+    (folder / "empty.jsonl").touch()
     (folder / "notes.md").write_text("# notes\n" * 9)
     (folder / "judge.py").write_text(
         "def correct(problem, completion):\n    return problem.answer in completion.text\n"

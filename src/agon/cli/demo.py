@@ -6,6 +6,7 @@ It is `agon.train` and `agon.evaluate` on a small recipe, three arms side by sid
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import textwrap
 import time
@@ -21,6 +22,8 @@ At every step one drafts; the other reads the draft's summary, its answer withhe
 was wrong; then they swap. Beside them train GRPO and a pair that never meets, on as many rollouts. No download.
 About two minutes on two free cores.
 """
+ERASE = "\r\x1b[K"
+"""Back to the start of the line, and clear it."""
 CAVEAT = (
     "One seed, a base of a million parameters, arithmetic: it shows a mechanism, and says nothing about large models."
 )
@@ -38,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     print(STORY, flush=True)
     from agon.matrix.demo import run_arms
 
-    run_arms(path, args.seed, Ticker())
+    with Ticker() as ticker:
+        run_arms(path, args.seed, ticker)
     print("\n".join(closing(path)))
     return 0
 
@@ -84,19 +88,28 @@ def commands(path: Path) -> str:
 
 
 class Ticker:
-    """Progress on stderr: one line that moves on a terminal, a line now and then elsewhere."""
+    """Progress on stderr: one line that is replaced on a terminal, a line now and then elsewhere."""
 
     def __init__(self) -> None:
         self.live = sys.stderr.isatty()
         self.began = self.last = time.monotonic()
 
+    def __enter__(self) -> Ticker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.live:
+            print(ERASE, end="", file=sys.stderr, flush=True)
+
     def __call__(self, line: str) -> None:
         now = time.monotonic()
+        line = f"{now - self.began:4.0f} s  {line}"
         if self.live:
-            print(f"\r{now - self.began:4.0f} s   {line}".ljust(100), end="", file=sys.stderr, flush=True)
+            width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and stay
+            print(f"{ERASE}{line[:width]}", end="", file=sys.stderr, flush=True)
         elif now - self.last > 10:
             self.last = now
-            print(f"{now - self.began:4.0f} s   {line}", file=sys.stderr, flush=True)
+            print(line, file=sys.stderr, flush=True)
 
 
 def _check() -> None:

@@ -23,7 +23,9 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"reading {args.logs[0]}")
     from agon.diagnose import diagnose, read
     from agon.diagnose.findings import findings, summary
+    from agon.diagnose.lines import without_pages
 
+    args.logs = without_pages(args.logs)
     diagnoses = [diagnose(log, args.scale) for log in read(args.logs, columns_of(args))]
     if args.html:
         from agon.report.diagnose_page import write_diagnose_page

@@ -19,7 +19,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
-    parser.add_argument("--to", choices=("slurm", "k8s"), required=True, help="the cluster's language")
+    parser.add_argument("--to", choices=("slurm", "k8s"), required=True, help="what schedules jobs on the cluster")
     parser.add_argument("--name", help="name of the run; by default made of arm, model and seed")
     parser.add_argument("--out", default="runs", metavar="DIR", help="where runs live on the cluster (default: runs)")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines; several need Ray (default: 1)")
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--network", metavar="CIDR", help="what connects several machines, such as 10.0.0.0/8")
     parser.add_argument("--image", metavar="IMAGE", help="k8s: an image with Agon in it (docker/)")
     parser.add_argument("--claim", metavar="NAME", help="k8s: the PersistentVolumeClaim that runs are kept in")
-    parser.add_argument("--namespace", default="default", metavar="NAME", help="k8s: default: default")
+    parser.add_argument("--namespace", default="default", metavar="NAME", help="k8s: the namespace (default: default)")
 
 
 def run(args: argparse.Namespace) -> int:

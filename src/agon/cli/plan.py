@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
-    help = "lay the run out on a GPU: a name such as 4090, a100, h100, or its memory in GB"
+    help = "lay the run out on a GPU: a name such as 4090, a100, h100, or its memory in GB (24 stands for a 4090)"
     parser.add_argument("--gpu", metavar="GPU", help=help)
     parser.add_argument("--gpus", metavar="N", type=int, default=1, help="how many of them, on one node (default: 1)")
     parser.add_argument("--price", metavar="USD", type=float, help="dollars per GPU and hour, for the cost of the run")
@@ -29,16 +29,16 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"planning {args.config}")
     from agon.plan.estimate import plan  # after the config is known to be valid: a mistake is reported sooner
 
-    sections, refusal = plan(config), None
+    sections, refusal, verdict = plan(config), None, ""
     if hardware:
         from agon.plan.hardware import plan_on
 
         laid = plan_on(config, hardware)
-        sections, refusal = [*sections, *laid.sections], laid.refusal
+        sections, refusal, verdict = [*sections, *laid.sections], laid.refusal, laid.verdict
     if args.json:
         print_json({"plan": {section.title: section.as_dict() for section in sections}, "config": resolved(config)})
     else:
-        print("\n\n".join(map(_table, sections)))
+        print("\n\n".join([*map(_table, sections), *filter(None, [verdict])]))
     if refusal:
         raise refusal
     return 0

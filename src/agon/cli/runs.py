@@ -7,11 +7,14 @@ from dataclasses import asdict
 from pathlib import Path
 
 from agon.cli.parser import json_argument, print_json
+from agon.errors import InputError
+
+DEFAULT = Path("runs")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "a folder of runs (default: runs)"
-    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs"), metavar="DIR", help=help)
+    parser.add_argument("folder", type=Path, nargs="?", default=DEFAULT, metavar="DIR", help=help)
     json_argument(parser)
 
 
@@ -20,6 +23,8 @@ def run(args: argparse.Namespace) -> int:
     from agon.formatting import show_hidden, table
     from agon.report.overview import overview
 
+    if not args.folder.is_dir() and args.folder != DEFAULT:
+        raise InputError(f"{args.folder} is not a folder", fix="name a folder of runs, such as: agon runs runs")
     runs = overview(args.folder)
     if args.json:
         print_json([asdict(one) for one in runs])

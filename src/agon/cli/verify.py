@@ -23,7 +23,9 @@ An answer without an <answer> block is put into one, after empty reasoning, as a
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     parser.add_argument("verifier", metavar="VERIFIER", help="math, FILE.py:function or package.module:function")
-    parser.add_argument("answers", metavar="ANSWER", nargs="*", help="what a model wrote (default: standard input)")
+    parser.add_argument(
+        "answers", metavar="ANSWER", nargs="*", default=[], help="what a model wrote (default: standard input)"
+    )
     parser.add_argument("--gold", default="", metavar="TEXT", help="the right answer")
     parser.add_argument("--question", default="", metavar="TEXT", help="the problem, for verifiers that read it")
     json_argument(parser)

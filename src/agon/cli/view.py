@@ -39,10 +39,11 @@ def default_page(sources: Sequence[Path], steps: StepRange | None, folder_page: 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it is."""
     say_waiting(f"reading {args.sources[0]}")
-    from agon.diagnose.lines import is_foreign
+    from agon.diagnose.lines import is_foreign, without_pages
     from agon.formatting import show_hidden
     from agon.report.rows import StepRange
 
+    args.sources = without_pages(args.sources)
     steps = StepRange.parse(args.steps) if args.steps else None
     path = _log(args, steps) if any(map(is_foreign, args.sources)) else _bouts(args, steps)
     print(f"{show_hidden(str(path))}  ({path.stat().st_size / 1e6:.1f} MB; open it in a browser, it needs no network)")
@@ -56,7 +57,7 @@ def _bouts(args: argparse.Namespace, steps: StepRange | None) -> Path:
 
     odd = [path for path in args.sources if path.is_file() and path.suffix not in {".parquet", *JSON_FILES}]
     if odd:
-        raise InputError(f"{odd[0]} is no run, result or log", fix=NAMED)
+        raise InputError(f"{odd[0]} is not a run, a result or a log", fix=NAMED)
     if len(args.sources) > 1:
         fix = "name one of them; for many runs: agon report RUN..."
         raise InputError("bouts of one run at a time can be shown", fix=fix)

@@ -57,7 +57,7 @@ def _check_file(path: Path) -> None:
     if path.is_file() or (path.exists() and not path.is_dir()):
         return
     folder = path if path.is_dir() else path.parent
-    here = sorted(str(file) for file in folder.glob("*.y*ml")) if folder.is_dir() else []
+    here = sorted(str(file) for file in folder.glob("[!.]*.y*ml")) if folder.is_dir() else []
     listed = f"name one of: {', '.join(here[:LISTED])}" if here else "write one first: agon init tabletop"
     what = "is a folder, not a config" if path.is_dir() else "does not exist"
     raise InputError(f"{path} {what}", fix=listed)

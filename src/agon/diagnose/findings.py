@@ -145,7 +145,7 @@ def _head(diagnosis: Diagnosis) -> str:
     size = f"{low}" if low == high else f"{low} to {high}"
     norm = "group mean and standard deviation" if diagnosis.scale == "group" else "group mean only"
     ungraded = f", {diagnosis.ungraded_rows} ungraded" if diagnosis.ungraded_rows else ""
-    counts = f"{diagnosis.groups} groups of {size}, {diagnosis.rows} rows{ungraded}"
+    counts = f"{diagnosis.groups} group{'s' * (diagnosis.groups != 1)} of {size}, {diagnosis.rows} rows{ungraded}"
     return f"{diagnosis.name}: {counts}; normalised by {norm}"
 
 

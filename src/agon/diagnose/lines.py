@@ -19,6 +19,7 @@ OURS = {"system", "draft_text"}
 JSON_FILES = {".jsonl", ".json", ".ndjson"}
 JSONL = "write one JSON object per line"
 LONG = ("_text", "_detail", "_prompt", "peek", "question")
+DAMAGED = "copy the file again if it is damaged, or name a different .parquet or .jsonl file"
 FIX = "name a parquet or JSONL file, a folder of them, or a run directory"
 
 
@@ -28,6 +29,11 @@ def read_lines(paths: Sequence[Path]) -> list[LogLine]:
     if not lines:
         raise DataError(f"{paths[0]} holds no rows", fix="log at least one step, or name a different file")
     return lines
+
+
+def without_pages(paths: Sequence[Path]) -> list[Path]:
+    """Paths as a shell expands FOLDER/*: without the pages that `agon view` wrote there."""
+    return [path for path in paths if path.suffix != ".html"] or list(paths)
 
 
 def log_files(path: Path) -> list[Path]:
@@ -49,7 +55,7 @@ def _found(path: Path) -> list[Path]:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a path is a log of a different trainer: neither bouts of Agon nor a result of `agon eval`."""
+    """Whether a path is to be read as a log of any trainer: neither bouts of Agon nor a result of `agon eval`."""
     if path.is_dir():
         ours = (path / "config.yaml").is_file() or (path / "bouts").is_dir()
         return not ours and bool(files := _found(path)) and is_foreign(files[0])
@@ -57,7 +63,7 @@ def is_foreign(path: Path) -> bool:
         return not _schema(path) >= AGON
     if path.suffix in JSON_FILES and path.is_file():
         first = (json_object(path) if path.suffix == ".json" else None) or _first_line(path)
-        return first is not None and not OURS & first.keys()
+        return first is None or not OURS & first.keys()
     return False
 
 
@@ -68,7 +74,7 @@ def _schema(path: Path) -> set[str]:
     try:
         return set(pq.read_schema(path).names)
     except (pa.ArrowException, OSError):
-        return AGON  # whatever it is, it is nobody's log
+        return set()
 
 
 def _first_line(path: Path) -> LogLine | None:
@@ -98,7 +104,7 @@ def _lines(path: Path) -> list[LogLine]:
         wanted = [name for name in names if not (set(names) >= AGON and name.endswith(LONG))]
         lines: list[LogLine] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path} as parquet: {error}", fix="name a parquet or .jsonl file") from error
+        raise DataError(f"cannot read {path} as parquet: {error}", fix=DAMAGED) from error
     return lines
 
 

@@ -53,9 +53,9 @@ class Columns:
         return [*self.group, *self.terms, *self.weights, *(name for name in optional if name)]
 
 
-def read(paths: Path | Sequence[Path], columns: Columns | None = None) -> list[GroupLog]:
+def read(paths: str | Path | Sequence[str | Path], columns: Columns | None = None) -> list[GroupLog]:
     """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
-    given = [paths] if isinstance(paths, Path) else list(paths)
+    given = [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))
     lines = read_lines(given)
     if columns is None and set[str]().union(*lines) >= AGON:
         return _agon(lines)

@@ -30,6 +30,7 @@ SAME = (
     "prompts", "engine",
 )  # fmt: skip
 """Settings in which a difference is reported."""
+SECOND = "name a second run, or two results, such as RUN/evals/held_out/a.json RUN/evals/held_out/cascade.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def compare_results(results: Sequence[EvalResult]) -> Comparison:
     sides = grouped(results)
     if len(sides) < 2:
         message = "the results are seeds of one arm and system" if len(results) > 1 else "there is one result"
-        raise InputError(f"{message}: nothing to compare with", fix="name results of at least two arms or systems")
+        raise InputError(f"{message}: nothing to compare with", fix=SECOND)
     problems, notes = common(results)
     pairs = [_pair(sides[0], other, problems) for other in sides[1:]]
     adjusted = intervals.holm([1.0 if pair.p is None else pair.p for pair in pairs])

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from agon.errors import RunError
 
-STEPS = 16
+STEPS, HELD_OUT = 16, 120
 SETTINGS = (
     *("model.name=agon:halves", "model.init.a=agon:halves/a", "model.init.b=agon:halves/b"),
-    *("data.dev.take=32", "data.held_out.take=120", "game.group_size=4", "train.problems_per_step=16"),
+    *("data.dev.take=32", f"data.held_out.take={HELD_OUT}", "game.group_size=4", "train.problems_per_step=16"),
     *(f"train.max_steps={STEPS}", "train.learning_rate=2e-3", "train.tokens_per_pass=8192"),
     *("train.max_completion_tokens=48", "train.max_peek_tokens=48", "eval.max_completion_tokens=48", "save.every=100"),
 )
@@ -63,10 +63,17 @@ class DemoArm:
         """How far it is, from its files."""
         path = self.folder(root)
         steps = _lines(path / "steps.jsonl")
+        if not steps:
+            return "loading"
         if steps < STEPS:
             return f"step {steps}/{STEPS}"
         answers = sum(_lines(file) for file in path.glob("evals/*/*.jsonl"))
-        return f"trained, {answers} answers"
+        return f"answer {answers}/{self.answers}"
+
+    @property
+    def answers(self) -> int:
+        """How many it gives on held-out problems; a cascade is measured in both directions."""
+        return HELD_OUT * sum(2 if system == "cascade" else 1 for system in (*self.after, *self.before))
 
 
 ARMS = (
@@ -83,14 +90,14 @@ def run_arms(root: Path, seed: int, show: Callable[[str], None]) -> None:
     try:
         while any(process.poll() is None for process in running.values()):
             time.sleep(POLL)
-            show("   ".join(f"{arm.name}: {arm.progress(root)}" for arm in ARMS))
+            show("  ".join(f"{arm.name} {arm.progress(root)}" for arm in ARMS))
     finally:
         for process in running.values():
             process.terminate() if process.poll() is None else None
     for arm, process in running.items():
         if process.wait():
             log = _log(arm, root)
-            fix = f"see {log}; delete the folders of this demo, then run `agon demo` again"
+            fix = f"see {log} and `agon doctor`, then run `agon demo` again: it takes a new name"
             raise RunError(f"{arm.name} of the demo failed: {_last(log)}", fix=fix)
 
 

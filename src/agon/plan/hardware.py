@@ -37,6 +37,8 @@ class HardwarePlan:
 
     sections: tuple[Section, ...]
     refusal: EngineError | None
+    verdict: str = ""
+    """Whether it fits, for how long and at what price, in one line; empty if it is refused."""
 
 
 def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) -> HardwarePlan:
@@ -50,11 +52,31 @@ def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) 
     shape = shape_of(read_base_config(config.model))
     laid = fit(config, shape, hardware.gpu)
     refusal = _refusal(config, shape, laid)
-    sections = [_memory(laid, config)]
-    if refusal is None:
-        slots = in_flight(laid, shape, config, assumed)
-        sections += [_drawing(laid, shape, config, hardware, assumed), *_time(config, shape, hardware, slots, assumed)]
-    return HardwarePlan((*sections, _assumptions(hardware.gpu, assumed)), refusal)
+    memory, assumptions = _memory(laid, config), _assumptions(hardware.gpu, assumed)
+    if refusal:
+        return HardwarePlan((memory, assumptions), refusal)
+    found = hours(config, shape, hardware, in_flight(laid, shape, config, assumed), assumed)
+    drawing = _drawing(laid, shape, config, hardware, assumed)
+    time = _time(config, hardware, found, assumed)
+    return HardwarePlan((memory, drawing, time, assumptions), None, _verdict(hardware, found))
+
+
+def _verdict(hardware: Node, found: Hours | None) -> str:
+    fits = f"fits on {_gpus(hardware)}"
+    if found is None:
+        return f"{fits}; how long it takes is not known: name the GPU, such as --gpu h100"
+    if found.run is None:
+        return f"{fits}; about {found.step.total:,.0f} s per step"
+    cost = _cost(hardware, found.run)
+    return f"{fits}; about {found.run / 3600:,.1f} h{f', {cost}' if cost else ''}, estimated and never measured"
+
+
+def _gpus(hardware: Node) -> str:
+    return f"{hardware.gpus} x {hardware.gpu.name}"
+
+
+def _cost(hardware: Node, seconds: float) -> str | None:
+    return None if hardware.price is None else f"${seconds / 3600 * hardware.gpus * hardware.price:,.0f}"
 
 
 def _refusal(config: Config, shape: Shape, laid: Fit) -> EngineError | None:
@@ -155,11 +177,9 @@ def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots:
     return points, points * speed.draw(bouts.share(hardware.gpus), slots)
 
 
-def _time(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Assumptions) -> list[Section]:
-    found = hours(config, shape, hardware, slots, assumed)
-    gpus = f"{hardware.gpus} x {hardware.gpu.name}"
+def _time(config: Config, hardware: Node, found: Hours | None, assumed: Assumptions) -> Section:
     if found is None:
-        return [Section("time", {"not known": ("name the GPU and not only its size, such as --gpu h100",)})]
+        return Section("time", {"not known": ("name the GPU and not only its size, such as --gpu h100",)})
     step, longest = found.step, step_bouts(config, assumed).longest
     rows: dict[str, tuple[Cell, ...]] = {
         "play": (f"{step.play:,.0f} s",),
@@ -174,9 +194,9 @@ def _time(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Ass
     }
     if found.run is not None:
         rows["run"] = (f"{found.run / 3600:,.1f} h",)
-        if hardware.price is not None:
-            rows["cost"] = (f"${found.run / 3600 * hardware.gpus * hardware.price:,.0f}",)
-    return [Section(f"time on {gpus}, estimated", rows)]
+        if cost := _cost(hardware, found.run):
+            rows["cost"] = (cost,)
+    return Section(f"time on {_gpus(hardware)}, estimated", rows)
 
 
 def _assumptions(gpu: Gpu, assumed: Assumptions) -> Section:

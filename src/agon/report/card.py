@@ -5,8 +5,10 @@ Every number comes from a file.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from agon.config.rival import kind_of
 from agon.eval.systems import TITLES
@@ -47,6 +49,8 @@ The prompts that were measured are those of `agon.game.prompts`.""",
 TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
 """`agon:tiny` and its like are not on the Hub; they ship with the package."""
 OURS = "agon:"
+HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+"""What the Hub takes as `base_model`; it refuses a card that names a path there."""
 ABOUT = """\
 Two policies over one base, trained head to head: one drafts; the other reads the draft's summary, without its answer,
 and answers. Alone, a policy is half of what was measured: the pair answers in two passes."""
@@ -58,7 +62,9 @@ def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
 
     run = replace(run, results={key: one for key, one in run.results.items() if one.run.step in (None, info.step)})
     library = "peft" if form == "peft" else "transformers"
-    head = {"base_model": info.base, "library_name": library, "tags": ["agon", "lora", "reasoning"]}
+    head = {"library_name": library, "tags": ["agon", "lora", "reasoning"]}
+    if HUB_ID.fullmatch(info.base) and not Path(info.base).exists():
+        head = {"base_model": info.base} | head
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
     parts = [f"---\n{front}---", f"# {escape_markdown(run.name)}", ABOUT, _facts(run, info)]
     parts += ["## Results", results(run)]

@@ -76,7 +76,7 @@ def _facts(found: Diagnosis, logged: bool) -> list[str]:
     size = f"{low}" if low == high else f"{low} to {high}"
     norm = "mean and standard deviation" if found.scale == "group" else "mean"
     advantages = "as logged" if logged else f"computed from the group's {norm}: the log has none"
-    return [f"{found.groups} groups of {size}", f"advantages {advantages}"]
+    return [f"{found.groups} group{'s' * (found.groups != 1)} of {size}", f"advantages {advantages}"]
 
 
 def _advantages(group: Group, scale: Scale, log: GroupLog) -> list[float | None]:

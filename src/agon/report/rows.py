@@ -17,7 +17,7 @@ from agon.rundir.results import EvalResult
 from agon.types import Bout
 
 BATCH = 512
-FIX = "name a run that has bouts/, a parquet file in it, or a result such as runs/NAME/evals/held_out/cascade.json"
+FIX = "name a run, a result such as runs/NAME/evals/held_out/cascade.json, or a log: .parquet, .jsonl, or their folder"
 
 
 @dataclass(frozen=True, slots=True)

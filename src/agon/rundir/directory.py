@@ -101,8 +101,9 @@ class RunDir:
         return cls(root / name)
 
     @classmethod
-    def open(cls, path: Path) -> RunDir:
+    def open(cls, path: str | Path) -> RunDir:
         """An existing run directory."""
+        path = Path(path)
         if not path.exists():
             raise no_run(path)
         missing = [name for name in (CONFIG, MANIFEST) if not (path / name).is_file()]
