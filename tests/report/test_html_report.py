@@ -7,6 +7,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,10 +81,21 @@ def test_a_hostile_name_is_shown_as_text(tmp_path: Path) -> None:
 def test_many_runs_are_side_by_side_with_their_price(tmp_path: Path) -> None:
     paths = make_study(tmp_path, {"agon": 1, "grpo": 1})
     body = render_page([RunStory.read(path) for path in paths]).split("<main>")[1]
-    assert body.index("is ahead") < body.index("<h2>Runs</h2>")
+    assert body.index("has the highest rate") < body.index("Against grpo, seed 0, A alone in one pass: ")
+    assert body.index("Against grpo") < body.index("<h2>Runs</h2>")
     table = body.split("</table>")[0]
     assert "two passes" in table
     assert "one pass" in table
+
+
+def test_a_run_that_answers_in_one_pass_is_also_compared_in_two(tmp_path: Path) -> None:
+    best, other = (RunStory.read(path) for path in make_study(tmp_path, {"agon": 1, "coop": 1}))
+    one = replace(other.measured, headline="a")
+    told = list(best.against(replace(other, measured=one)))
+    assert len(told) == 2
+    assert told[0].startswith("Against coop, seed 0, A alone in one pass: ")
+    assert "answers in two passes: " in told[1]
+    assert [line.count("two passes") for line in best.against(other)] == [1]
 
 
 def test_the_command_writes_page_tables_and_csv(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,6 +127,8 @@ def test_a_chart_needs_two_points_and_stays_small() -> None:
     assert "<b>" not in drawn
     assert "a&amp;b" in drawn
     assert "100%" in drawn
+    noise = Chart("tokens", {"a": [(0, 33.1), (1, 32.9)]}).svg()
+    assert ">0</text>" in noise, "an axis that begins at 32.9 would make noise look like a trend"
 
 
 def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +141,7 @@ def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytes
     assert overview(tmp_path)[0].state == "damaged"
     assert main(["runs", str(tmp_path)]) == 0
     assert "damaged" in capsys.readouterr().out
+    (tmp_path / "none").mkdir()
     assert main(["runs", str(tmp_path / "none")]) == 0
     assert "start one: agon train CONFIG" in capsys.readouterr().out
 

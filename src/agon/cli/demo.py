@@ -80,6 +80,7 @@ def commands(path: Path) -> str:
     named = {
         f"agon ask {quote(str(path))} --held-out 0": "put a problem to the pair, and watch both stages write",
         f"agon report {quote(str(path))}": "one page: result, curves, health",
+        f"agon report {quote(str(path.parent))}": "all arms on one page, compared",
         f"agon diagnose {quote(str(path))}": "which reward terms taught something",
         "agon init tabletop": "a config of your own to start from",
     }

@@ -29,7 +29,7 @@ class Chart:
             return ""
         xs = [x for points in drawn.values() for x, _ in points]
         ys = [y for points in drawn.values() for _, y in points]
-        frame = _Frame(min(xs), max(xs), *_range(min(ys), max(ys), self.percent))
+        frame = _Frame(min(xs), max(xs), *_range(min(ys), max(ys)))
         lines = [_line(number, points, frame) for number, points in enumerate(drawn.values())]
         named = (f'<li class="s{n}">{html.escape(name)}</li>' for n, name in enumerate(drawn))
         label = html.escape(f"{self.title}: {', '.join(drawn)}")
@@ -80,9 +80,9 @@ def _line(number: int, points: Series, frame: _Frame) -> str:
     return f'<g class="s{number}"><polyline points="{path}"/>{dots if len(points) <= 30 else ""}</g>'
 
 
-def _range(low: float, high: float, percent: bool) -> tuple[float, float]:
-    """A little more than the values; a share starts at 0."""
-    low = 0.0 if percent or low < 0.5 * high else low
+def _range(low: float, high: float) -> tuple[float, float]:
+    """From 0, or from the least value below it: small changes look small."""
+    low = min(low, 0.0)
     return low, high if high > low else low + 1.0
 
 

@@ -20,6 +20,10 @@ from agon.rundir.files import output_errors_as, write
 from agon.rundir.results import EvalResult
 
 PAGE = "report.html"
+NOTE = (
+    "Bars are pass@1 with its 95% interval. An answer in two passes costs both. "
+    "Converts: wrong drafts that the second pass made right; loses: right drafts that it made wrong."
+)
 TABLE = "results.csv"
 
 
@@ -55,7 +59,9 @@ def _summary(stories: Sequence[RunStory]) -> Iterator[str]:
     measured = sorted((s for s in stories if _rate(s) is not None), key=lambda story: -(_rate(story) or 0.0))
     if measured:
         best = measured[0]
-        yield f'<p class="verdict"><b>{text(best.name)}</b> is ahead: {text(best.verdict())}</p>'
+        yield f'<p class="verdict"><b>{text(best.name)}</b> has the highest rate: {text(best.verdict())}</p>'
+        if told := [f"<li>{text(line)}</li>" for other in measured[1:] for line in best.against(other)]:
+            yield f"<ul>{''.join(told)}</ul>"
     rows = [[text(s.path), text(s.line.state), text(s.line.progress), text(s.line.score), *_cells(s)] for s in stories]
     head = ("run", "state", "steps", "dev", "held-out", "passes", "tokens per answer")
     yield f"<h2>Runs</h2>{table(head, rows)}"
@@ -78,7 +84,8 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
     """One run: result, health, what was measured, curves, spending."""
     measured = story.measured
     facts = (
-        f"{measured.arm} on {measured.setting}, seed {measured.seed}, {story.line.state}, {story.line.progress} steps"
+        f"arm {measured.arm}, base {measured.setting.base}, problems: {measured.setting.data}; seed {measured.seed}; "
+        f"{story.line.state}, {story.line.progress} steps"
     )
     heading = f"<h2 class='run'>{text(story.path)}</h2>" if many else ""
     first, _, rest = story.verdict().partition(". ")
@@ -87,7 +94,7 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
     yield _health(story)
     if results := story.held_out:
         yield f"<h3>Held-out problems</h3>{table(HEAD, [_result(result) for result in results])}"
-        yield '<p class="note">Bars are pass@1 with its 95% interval. An answer in two passes costs both.</p>'
+        yield f'<p class="note">{NOTE}</p>'
     if charts := "".join(chart.svg() for chart in story.charts()):
         yield f'<h3>Over training</h3><div class="charts">{charts}</div>'
     if measured.spending.steps:
@@ -133,7 +140,8 @@ def _health(story: RunStory) -> str:
     found = story.health
     if not found:
         return '<p class="good">Nothing looks wrong with this run.</p>' if story.steps else ""
-    items = (f"<li><b>{text(one.message)}</b> {text(one.fix.replace('RUN', str(story.path)))}</li>" for one in found)
+    told = ((one.message[:1].upper() + one.message[1:], one.fix.replace("RUN", str(story.path))) for one in found)
+    items = (f"<li><b>{text(message)}</b> {text(fix)}</li>" for message, fix in told)
     return f'<h3>Health</h3><ul class="health">{"".join(items)}</ul>'
 
 

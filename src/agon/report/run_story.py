@@ -68,6 +68,18 @@ class RunStory:
         beside = f" In one pass: {'; '.join(others)}." if others and passes != "one pass" else ""
         return f"{told}{beside}{self._gain()}{on_dev}"
 
+    def against(self, other: RunStory) -> Iterator[str]:
+        """What this run solves more than another on the problems that both answered: as the other is deployed, and the
+        best that it does in two passes."""
+        twice = [result for result in other.held_out if passes_of(result.measured) > 1 and result.measured.trials]
+        twice.sort(key=lambda result: -result.measured.correct / result.measured.trials)
+        deployed = other.headline
+        two = [] if deployed and passes_of(deployed.measured) > 1 else twice[:1]
+        for result in filter(None, [deployed, *two]):
+            if self.headline and (gained := paired_difference(self.headline, result)):
+                tail = ": no difference is shown" if _unclear(gained) else ""
+                yield f"Against {other.name}, {title(result)} in {cost(result)[0]}: {points(gained)}{tail}."
+
     def _one_pass(self) -> list[EvalResult]:
         return [result for result in self.held_out if result.measured.tokens.draft is None]
 
@@ -81,8 +93,7 @@ class RunStory:
         gained = paired_difference(result, best)
         if gained is None:
             return ""
-        unclear = gained.low is not None and gained.high is not None and gained.low <= 0 <= gained.high
-        tail = ": no difference is shown" if unclear else ""
+        tail = ": no difference is shown" if _unclear(gained) else ""
         return f" The second pass is worth {points(gained)} over {title(best)}, on the same problems{tail}."
 
     def charts(self) -> Iterator[Chart]:
@@ -135,6 +146,10 @@ def title(result: EvalResult) -> str:
 def cost(result: EvalResult) -> tuple[str, float]:
     """Passes in words, and tokens generated for one answer in all of them."""
     return "one pass" if passes_of(result.measured) == 1 else "two passes", tokens_of(result.measured)
+
+
+def _unclear(difference: Interval) -> bool:
+    return difference.low is not None and difference.high is not None and difference.low <= 0 <= difference.high
 
 
 def paired_difference(one: EvalResult, two: EvalResult) -> Interval | None:

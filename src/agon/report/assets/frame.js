@@ -42,8 +42,8 @@ function setMath(on) {
   showAgain();
 }
 
-function tallyItem(name, value, note, kind) {
-  return h("div", { class: kind || "" }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
+function tallyItem(name, value, note, kind, about) {
+  return h("div", { class: kind || "", title: about || "" }, h("dt", {}, name), h("dd", {}, value, note ? h("small", {}, note) : null));
 }
 
 const COMMON_KEYS = {

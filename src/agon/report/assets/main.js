@@ -37,7 +37,7 @@ function tally(rows) {
     cells.push(tallyItem("challenges right", percent(t.challengesRight, t.challenges), count(t.challenges), "wide"),
       tallyItem("converted", percent(t.converted, t.wrong), `of ${count(t.wrong)} wrong`, "good"),
       tallyItem("regressed", percent(t.regressed, t.right), `of ${count(t.right)} right`, "bad"),
-      tallyItem("leaks", percent(t.leaks, t.shown), "", "wide"), tallyItem("empty peeks", percent(t.empty, t.shown)));
+      tallyItem("leaks", percent(t.leaks, t.shown), "", "wide", "the answer occurs in what the challenger read; a short number may do so by chance"), tallyItem("empty peeks", percent(t.empty, t.shown)));
   }
   byId("tally").replaceChildren(...cells);
 }
