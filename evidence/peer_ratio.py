@@ -87,10 +87,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._ours, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
-
-    def wait(self, turn: threading.Semaphore) -> None:
-        if not turn.acquire(timeout=PATIENCE):
-            raise TimeoutError("the other trainer did not finish its step")
+        self._over = False
 
     def let_stock_step(self, stock: Future[None]) -> None:
         self._theirs.release()
@@ -100,10 +97,16 @@ class Turns:
                 raise RuntimeError("the stock trainer ended early")
 
     def stock_begins(self) -> None:
-        self.wait(self._theirs)
+        if not self._theirs.acquire(timeout=PATIENCE) or self._over:
+            raise TimeoutError("our trainer did not finish its step")
 
     def stock_ends(self) -> None:
         self._ours.release()
+
+    def end(self) -> None:
+        """Ours has ended: a stock trainer that still waits would wait in vain."""
+        self._over = True
+        self._theirs.release()
 
 
 def main() -> None:
@@ -140,7 +143,9 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
 
         def build(config: Config, total: int) -> Machines:
             machines = make(config, total)
-            stock.append(pool.submit(train_stock, base, work, machines, root / "stock", theirs, turns))
+            peer = Stock(base, work, machines, root / "stock", theirs)  # here: it resets a state that both share
+            peer.trainer.add_callback(Clock(theirs, turns))
+            stock.append(pool.submit(peer.train))
             return machines
 
         make = training_run.build
@@ -148,6 +153,7 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
             patches.enter_context(patch.object(training_run, "build", build))
             for patched in watched(ours, lambda: turns.let_stock_step(stock[0])):
                 patches.enter_context(patched)
+            patches.callback(turns.end)
             training_run.train(config_of(base, work), out=root / "runs", show="nothing")
         stock[0].result()
     return ours, theirs
@@ -217,16 +223,8 @@ def config_of(base: Path, work: Work) -> Config:
     return Config.model_validate(raw)
 
 
-def train_stock(base: Path, work: Work, machines: Machines, folder: Path, times: Times, turns: Turns) -> None:
-    """A plain GRPOTrainer whose completions come from the same engine, in a thread."""
-    torch.set_num_threads(1)
-    stock = Stock(base, work, machines, folder, times)
-    stock.trainer.add_callback(Clock(times, turns))
-    stock.trainer.train()
-
-
 class Stock:
-    """A GRPOTrainer with one adapter that it hands over as a folder before each step."""
+    """A plain GRPOTrainer on the same engine, with one adapter that it hands over as a folder before each step."""
 
     def __init__(self, base: Path, work: Work, machines: Machines, folder: Path, times: Times) -> None:
         assert isinstance(machines.sampler, VLLMSampler)
@@ -240,6 +238,10 @@ class Stock:
         # TRL corrects what vLLM drew, and hands weights over before it draws
         self.trainer.use_vllm, self.trainer._last_loaded_step = True, -1
         self.trainer.vllm_generation = SimpleNamespace(sync_weights=self._publish)
+
+    def train(self) -> None:
+        torch.set_num_threads(1)  # holds for the thread that says it
+        self.trainer.train()
 
     def _trainer(self, base: Path) -> Any:
         from datasets import Dataset
