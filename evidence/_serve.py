@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _lib import ROOT
+from _lib import ROOT, smollm2
 from _server import free_port
 from agon.engine.shipped import folder_of
 from agon.game.prompts import PROMPTS_HASH
@@ -49,6 +49,34 @@ def write_halves(folder: Path) -> Path:
         arm="agon",
     )
     return write_pair(folder, base / "a", base / "b", info)
+
+
+def smollm2_pair(folder: Path) -> Path:
+    """Two adapters of random weights over SmolLM2."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from agon.engine.render import Renderer
+
+    base = smollm2(folder / "base")
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, policy in enumerate(Policy):
+        torch.manual_seed(number)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.005)
+        adapted.save_pretrained(folder / policy.value)
+    info = PairInfo(
+        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
+        base=str(base),
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=Renderer.load(str(base)).hash,
+        arm="agon",
+    )
+    return write_pair(folder, folder / "a", folder / "b", info)
 
 
 def questions(count: int) -> list[str]:

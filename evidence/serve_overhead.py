@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx2
 
-from _lib import arguments, hardware, percentile, ratio_interval, smollm2, verdict
-from _serve import KEY, Process, recording, serving, stubs, write_halves
+from _lib import arguments, hardware, percentile, ratio_interval, verdict
+from _serve import KEY, Process, recording, serving, smollm2_pair, stubs, write_halves
 from agon.deploy.pair_settings import problem_of
 from agon.deploy.serve.served_pair import ServedPair
 from agon.game.cascade import Turn, follow, turns
@@ -233,37 +233,6 @@ def at_size(folder: Path) -> dict[str, Any]:
 
         ratio, low, high = ratio_interval(*asyncio.run(compare()))
     return {"ratio": round(ratio, 3), "interval": [round(low, 3), round(high, 3)], "at once": at_once}
-
-
-def smollm2_pair(folder: Path) -> Path:
-    """Two adapters of random weights over SmolLM2."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
-    from agon.engine.render import Renderer
-    from agon.game.prompts import PROMPTS_HASH
-    from agon.rundir.pair import PairInfo, write_pair
-    from agon.types import Version
-
-    base = smollm2(folder / "base")
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, policy in enumerate(Policy):
-        torch.manual_seed(number)
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
-        for name, parameter in adapted.named_parameters():
-            if "lora_B" in name:
-                torch.nn.init.normal_(parameter, std=0.005)
-        adapted.save_pretrained(folder / policy.value)
-    info = PairInfo(
-        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
-        base=str(base),
-        prompts_hash=PROMPTS_HASH,
-        chat_template_hash=Renderer.load(str(base)).hash,
-        arm="agon",
-    )
-    return write_pair(folder, folder / "a", folder / "b", info)
 
 
 if __name__ == "__main__":
