@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,12 +98,16 @@ class Process:
     command: list[str]
     url: str
     log: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables beside our own."""
     child: subprocess.Popen[bytes] | None = None
 
     def start(self, path: str, seconds: float = 300.0) -> None:
         """Start it and wait until a path answers 200."""
         with self.log.open("ab") as log:
-            self.child = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+            self.child = subprocess.Popen(
+                self.command, stdout=log, stderr=log, start_new_session=True, env=os.environ | self.environment
+            )
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.child.poll() is None:
             with suppress(OSError, urllib.error.URLError):
@@ -153,17 +157,32 @@ def control(url: str, **fields: Any) -> dict[str, Any]:
         return found
 
 
+def plugin_environment(folder: Path, pair: Path) -> dict[str, str]:
+    """Variables with which a vLLM loads examples/vllm_plugin as if it were installed."""
+    facts = folder / "agon_vllm_plugin-0.1.0.dist-info"
+    facts.mkdir(exist_ok=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: agon-vllm-plugin\nVersion: 0.1.0\n")
+    (facts / "entry_points.txt").write_text("[vllm.endpoint_plugins]\nagon = agon_vllm_plugin:AgonPlugin\n")
+    places = (folder, ROOT / "examples" / "vllm_plugin", ROOT / "src", os.environ.get("PYTHONPATH", ""))
+    return {"PYTHONPATH": os.pathsep.join(map(str, places)), "VLLM_PLUGINS": "agon", "AGON_PAIR": str(pair)}
+
+
 @contextmanager
 def serving(
-    pair: Path, backends: list[str], folder: Path, *options: str, key: str = KEY, seconds: float = 300.0
+    pair: Path,
+    backends: list[str],
+    folder: Path,
+    *options: str,
+    seconds: float = 300.0,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[Process]:
     """`agon serve` over some backends; ended at the end."""
     port = free_port()
     command = [sys.executable, "-m", "agon", "serve", str(pair), "--port", str(port), *options]
     for url in backends:
         command += ["--backend", url]
-    gateway = Process(command, f"http://127.0.0.1:{port}", folder / f"gateway-{port}.log")
-    os.environ["AGON_SERVE_KEYS"] = key
+    variables = {"AGON_SERVE_KEYS": KEY, **(environment or {})}
+    gateway = Process(command, f"http://127.0.0.1:{port}", folder / f"gateway-{port}.log", variables)
     try:
         gateway.start("/ready", seconds)
         yield gateway

@@ -3,8 +3,9 @@
 The same questions go through the evaluation's cascade (transformers), `Pair.answer`, `agon ask`, and the gateway, asked
 by the unchanged `openai` client, streamed and not. Full: `agon serve` starts a real vLLM, once with the pair that comes
 with the package and once with two adapters of random weights over SmolLM2-135M. Then the connection to that vLLM is cut
-in both stages after every few ids: the gateway continues from the ids in hand, and the text must be the same. Last,
-inspect-ai scores some rows of GSM8K through the gateway; AGON_INSPECT names a Python that has it.
+in both stages after every few ids: the gateway continues from the ids in hand, and the text must be the same. The same
+vLLM also answers through examples/vllm_plugin. Last, inspect-ai scores some rows of GSM8K through the gateway;
+AGON_INSPECT names a Python that has it.
 Quick: the gateway runs over answers that were recorded from that vLLM.
 """
 
@@ -17,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from _cut_proxy import CutProxy
 from _lib import ROOT, arguments, data_dir, hardware, verdict
-from _serve import KEY, recording, serving, smollm2_pair, stubs, write_halves
+from _serve import KEY, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves
 from _server import free_port
 from agon.types import Completion, Policy, Reason, Verdict
 
@@ -39,6 +41,7 @@ EXTRA_SOURCES = [
     "src/agon/cli",
     "evidence/_stub_vllm.py",
     "evidence/_inspect_task.py",
+    "examples/vllm_plugin",
     "tests/fixtures/serve",
 ]
 Compared = dict[str, str | None]
@@ -100,6 +103,8 @@ def compare(case: Case, folder: Path, *, real: bool, rows: list[dict[str, str]] 
             answers = [ask(url, question, case.cap)[0] for question in case.questions]
             found[f"{kind} differ"] = sum(row != wanted for row, wanted in zip(answers, expected, strict=True))
         if backend:
+            answers = [inside(backend, question, case.cap) for question in case.questions]
+            found["plugin differ"] = sum(row != wanted for row, wanted in zip(answers, expected, strict=True))
             found |= continued(case, folder, backend, expected)
         if rows is not None:
             found |= scores(url, rows, expected, folder)
@@ -162,7 +167,8 @@ def gateway(case: Case, folder: Path, *, real: bool) -> Iterator[tuple[str, str 
         return
     port = free_port()
     options = ("--dtype", "float32", "--vllm-port", str(port), *case.options)
-    with serving(case.pair, [], folder, *options, seconds=900) as served:
+    variables = plugin_environment(folder, case.pair)
+    with serving(case.pair, [], folder, *options, seconds=900, environment=variables) as served:
         yield served.url, f"http://127.0.0.1:{port}"
 
 
@@ -205,6 +211,15 @@ def streamed(url: str, question: str, cap: int) -> tuple[Compared, int]:
             content += choice.delta.content or ""
             reasoning += (choice.delta.model_extra or {}).get("reasoning") or ""
     return compared(told, reasoning, content)
+
+
+def inside(backend: str, question: str, cap: int) -> Compared:
+    """An answer of the plugin inside vLLM's own server."""
+    body = json.dumps({"question": question, "temperature": 0, "max_tokens": cap}).encode()
+    asked = urllib.request.Request(f"{backend}/v1/agon/answers", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(asked, timeout=600) as reply:
+        found = json.load(reply)
+    return parts(found["draft"], found["peek"], found["answer"])
 
 
 def continued(case: Case, folder: Path, backend: str, expected: list[Compared]) -> dict[str, int]:
