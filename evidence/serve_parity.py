@@ -79,7 +79,7 @@ def main() -> None:
                 "SmolLM2 pair",
                 smollm2_pair(folder / "smollm2"),
                 [row["question"] for row in rows] or asked[:4],
-                48,
+                32,
                 every=5,
                 options=("--max-model-len", "1024"),
             )
@@ -102,12 +102,14 @@ def compare(case: Case, folder: Path, *, real: bool, rows: list[dict[str, str]] 
         for kind, ask in {"whole": whole, "streamed": streamed}.items():
             answers = [ask(url, question, case.cap)[0] for question in case.questions]
             found[f"{kind} differ"] = sum(row != wanted for row, wanted in zip(answers, expected, strict=True))
+            print(f"{case.name}: {found}", file=sys.stderr, flush=True)
         if backend:
             answers = [inside(backend, question, case.cap) for question in case.questions]
             found["plugin differ"] = sum(row != wanted for row, wanted in zip(answers, expected, strict=True))
             found |= continued(case, folder, backend, expected)
+            print(f"{case.name}: {found}", file=sys.stderr, flush=True)
         if rows is not None:
-            found |= scores(url, rows, expected, folder)
+            found |= scores(url, rows, case.cap, expected, folder)
     return found
 
 
@@ -247,14 +249,14 @@ def gsm8k(count: int) -> list[dict[str, str]]:
         return [json.loads(line) for line, _ in zip(lines, range(count), strict=False)]
 
 
-def scores(url: str, rows: list[dict[str, str]], expected: list[Compared], folder: Path) -> dict[str, Any]:
+def scores(url: str, rows: list[dict[str, str]], cap: int, expected: list[Compared], folder: Path) -> dict[str, Any]:
     """How many rows inspect-ai scored, and how many of the texts that it scored are not the evaluation's."""
     python = os.environ.get(INSPECT)
     if not python or not rows:
         print(f"inspect-ai: {MISSING}", file=sys.stderr)
         return {"scored by inspect-ai": MISSING}
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [python, str(ROOT / "evidence" / "_inspect_task.py"), str(folder / "rows.jsonl"), "48"]
+    command = [python, str(ROOT / "evidence" / "_inspect_task.py"), str(folder / "rows.jsonl"), str(cap)]
     named = {"AGON_BASE_URL": f"{url}/v1", "AGON_API_KEY": KEY, "INSPECT_LOG_DIR": str(folder / "logs")}
     done = subprocess.run(command, env=os.environ | named, capture_output=True, text=True, cwd=folder)
     if done.returncode:
