@@ -35,6 +35,8 @@ EXTRA_SOURCES = [
 DELAY = 0.004
 """Seconds per event of a stub."""
 DEADLINE = 60
+SHORT = 10
+"""Seconds for an answer, the second where both servers fail."""
 LIMITS = ("--stall", "2", "--deadline", str(DEADLINE))
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 QUESTIONS: list[str] = recording()["questions"]
@@ -75,8 +77,9 @@ def over_stubs(pair: Path, folder: Path, size: int, *, quick: bool) -> dict[str,
         serving(pair, [each.url for each in started], folder, *LIMITS, *slots(size)) as up,
     ):
         expected = asyncio.run(texts(up.url))
-        found["kills"] = asyncio.run(kills(up.url, started, expected, count, Chaos(1, 1)))
-        found["faults"] = asyncio.run(faults(up.url, started, expected))
+        asked = count if quick else 2 * count  # half of them are streamed
+        found["kills"] = asyncio.run(kills(up.url, started, expected, asked, Chaos(1, 1)))
+        found["faults"] = each_fault(pair, folder, up, started, expected, quick=quick)
         found["disconnects"] = asyncio.run(disconnects(up.url, started, count))
         found["overload"] = asyncio.run(overload(up, size, 3 if quick else 10))
         found["drain"] = asyncio.run(drain(up, 40))
@@ -152,7 +155,7 @@ async def kills(url: str, servers: list[Process], expected: list[str], count: in
     async with client(url) as http:
 
         async def worker() -> None:
-            while numbers["requests"] < count or numbers["kills"] < chaos.at_least:
+            while not killing.done() and (numbers["requests"] < count or numbers["kills"] < chaos.at_least):
                 number = numbers["requests"]
                 numbers["requests"] += 1
                 numbers[await (streamed if number % 2 else whole)(http, number, expected)] += 1
@@ -175,8 +178,8 @@ async def _kill(servers: list[Process], over: asyncio.Event, numbers: Counter[st
             return
 
 
-def real_kills(path: Path, folder: Path) -> dict[str, int]:
-    """Two real vLLM servers in float32, of which one at a time is killed, ten times in all."""
+def real_kills(path: Path, folder: Path, times: int = 10) -> dict[str, int]:
+    """Two real vLLM servers in float32, of which one at a time is killed."""
     from agon.deploy.serve.served_pair import ServedPair
 
     pair = ServedPair.load(path, weights=True)
@@ -186,7 +189,7 @@ def real_kills(path: Path, folder: Path) -> dict[str, int]:
             server.start("/health", 900)
         with serving(path, [server.url for server in servers], folder, "--deadline", "300", "--stall", "60") as up:
             expected = asyncio.run(texts(up.url))
-            return asyncio.run(kills(up.url, servers, expected, 0, Chaos(0, 60, at_least=10, at_once=8)))
+            return asyncio.run(kills(up.url, servers, expected, 0, Chaos(0, 60, at_least=times, at_once=8)))
     finally:
         for server in servers:
             server.kill()
@@ -218,19 +221,30 @@ async def streamed(http: httpx2.AsyncClient, number: int, expected: list[str]) -
     return "right" if content == expected[number % len(expected)] else "wrong"
 
 
-async def faults(url: str, servers: list[Process], expected: list[str]) -> dict[str, str]:
-    """Each fault on one server, then on both: right, or an error, within the deadline and one second."""
+def each_fault(
+    pair: Path, folder: Path, up: Process, servers: list[Process], expected: list[str], *, quick: bool
+) -> dict[str, str]:
+    """Each fault on one server, then on both. Quick: without those that take a whole deadline."""
+    if quick:
+        return asyncio.run(faults(up.url, servers, expected, DEADLINE, slow=False))
+    urls = [server.url for server in servers]
+    with serving(pair, urls, folder, "--stall", "2", "--deadline", str(SHORT)) as short:
+        return asyncio.run(faults(short.url, servers, expected, SHORT, slow=True))
+
+
+async def faults(url: str, servers: list[Process], expected: list[str], deadline: float, slow: bool) -> dict[str, str]:
+    """Right, or an error, within the deadline and one second."""
     outcomes = {}
     async with client(url) as http:
         for name in FAULTS:
             for broken in (1, 2):
-                if name in ("silent", "half-close") and broken == 2:
-                    continue  # waits for the whole deadline; tests/deploy/serve/test_faults.py does it with a short one
+                if name in ("silent", "half-close") and broken == 2 and not slow:
+                    continue
                 for server in servers[:broken]:
                     control(server.url, mode=name, times=-1)
                 began = time.monotonic()
                 reply = await http.post("/v1/chat/completions", json=body(0))
-                late = time.monotonic() - began > DEADLINE + 1
+                late = time.monotonic() - began > deadline + 1
                 right = reply.status_code == 200 and reply.json()["choices"][0]["message"]["content"] == expected[0]
                 explained = reply.status_code >= 500 and "error" in reply.json()
                 outcomes[f"{name}, {broken}"] = (
