@@ -187,7 +187,7 @@ def real_kills(path: Path, folder: Path, times: int = 10) -> dict[str, int]:
     try:
         for server in servers:
             server.start("/health", 900)
-        with serving(path, [server.url for server in servers], folder, "--deadline", "300", "--stall", "60") as up:
+        with serving(path, [server.url for server in servers], folder, "--deadline", "300", "--stall", "120") as up:
             expected = asyncio.run(texts(up.url))
             return asyncio.run(kills(up.url, servers, expected, 0, Chaos(0, 60, at_least=times, at_once=8)))
     finally:
