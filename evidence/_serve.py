@@ -12,11 +12,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _lib import ROOT
+from _lib import ROOT, smollm2
 from _server import free_port
 from agon.engine.shipped import folder_of
 from agon.game.prompts import PROMPTS_HASH
@@ -51,6 +51,34 @@ def write_halves(folder: Path) -> Path:
     return write_pair(folder, base / "a", base / "b", info)
 
 
+def smollm2_pair(folder: Path) -> Path:
+    """Two adapters of random weights over SmolLM2."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    from agon.engine.render import Renderer
+
+    base = smollm2(folder / "base")
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, policy in enumerate(Policy):
+        torch.manual_seed(number)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+        adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+        for name, parameter in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.005)
+        adapted.save_pretrained(folder / policy.value)
+    info = PairInfo(
+        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
+        base=str(base),
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=Renderer.load(str(base)).hash,
+        arm="agon",
+    )
+    return write_pair(folder, folder / "a", folder / "b", info)
+
+
 def questions(count: int) -> list[str]:
     """Problems that the pair knows something about."""
     from agon.data.generated import generate
@@ -70,12 +98,16 @@ class Process:
     command: list[str]
     url: str
     log: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables beside our own."""
     child: subprocess.Popen[bytes] | None = None
 
     def start(self, path: str, seconds: float = 300.0) -> None:
         """Start it and wait until a path answers 200."""
         with self.log.open("ab") as log:
-            self.child = subprocess.Popen(self.command, stdout=log, stderr=log, start_new_session=True)
+            self.child = subprocess.Popen(
+                self.command, stdout=log, stderr=log, start_new_session=True, env=os.environ | self.environment
+            )
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self.child.poll() is None:
             with suppress(OSError, urllib.error.URLError):
@@ -125,17 +157,32 @@ def control(url: str, **fields: Any) -> dict[str, Any]:
         return found
 
 
+def plugin_environment(folder: Path, pair: Path) -> dict[str, str]:
+    """Variables with which a vLLM loads examples/vllm_plugin as if it were installed."""
+    facts = folder / "agon_vllm_plugin-0.1.0.dist-info"
+    facts.mkdir(exist_ok=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: agon-vllm-plugin\nVersion: 0.1.0\n")
+    (facts / "entry_points.txt").write_text("[vllm.endpoint_plugins]\nagon = agon_vllm_plugin:AgonPlugin\n")
+    places = (folder, ROOT / "examples" / "vllm_plugin", ROOT / "src", os.environ.get("PYTHONPATH", ""))
+    return {"PYTHONPATH": os.pathsep.join(map(str, places)), "VLLM_PLUGINS": "agon", "AGON_PAIR": str(pair)}
+
+
 @contextmanager
 def serving(
-    pair: Path, backends: list[str], folder: Path, *options: str, key: str = KEY, seconds: float = 300.0
+    pair: Path,
+    backends: list[str],
+    folder: Path,
+    *options: str,
+    seconds: float = 300.0,
+    environment: dict[str, str] | None = None,
 ) -> Iterator[Process]:
     """`agon serve` over some backends; ended at the end."""
     port = free_port()
     command = [sys.executable, "-m", "agon", "serve", str(pair), "--port", str(port), *options]
     for url in backends:
         command += ["--backend", url]
-    gateway = Process(command, f"http://127.0.0.1:{port}", folder / f"gateway-{port}.log")
-    os.environ["AGON_SERVE_KEYS"] = key
+    variables = {"AGON_SERVE_KEYS": KEY, **(environment or {})}
+    gateway = Process(command, f"http://127.0.0.1:{port}", folder / f"gateway-{port}.log", variables)
     try:
         gateway.start("/ready", seconds)
         yield gateway

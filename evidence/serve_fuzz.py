@@ -1,17 +1,21 @@
 """Hostile requests: generated from the gateway's own OpenAPI schema, and written by hand.
 
 No client may cause a 5xx or a traceback, and nobody is answered without a key. By hand: keys, bodies, JSON, limits,
-control tokens, connections that break or crawl, request ids and labels that inject, URLs to other hosts.
+control tokens, connections that break or crawl or are too many, request ids and labels that inject, URLs to other
+hosts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +42,7 @@ def main() -> None:
         folder = Path(scratch)
         with stubs(folder, 1) as started, serving(write_halves(folder), [started[0].url], folder) as up:
             surprises = [*asyncio.run(by_hand(up.url)), *raw(up.url)]
+            surprises += [] if args.quick else starved(up)
             generated = schema_fuzz(up, folder, 15 if args.quick else 200)
             alive = up.child is not None and up.child.poll() is None
             log = up.log.read_text()
@@ -178,6 +183,29 @@ def raw(url: str) -> list[str]:
             if status and not status[0].startswith(b"4"):
                 wrong.append(f"{name}: {answer[:60]!r}")
     return wrong
+
+
+def starved(up: Process) -> list[str]:
+    """More connections than the gateway may open files, none of which says a word: it must answer again afterwards."""
+    assert up.child is not None
+    host, port = up.url.removeprefix("http://").split(":")
+    before = resource.prlimit(up.child.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(up.child.pid, resource.RLIMIT_NOFILE, (64, before[1]))
+    idle = [socket.create_connection((host, int(port)), timeout=15) for _ in range(100)]
+    time.sleep(2)
+    for each in idle[:50]:
+        each.close()
+    status = 0
+    for _ in range(30):  # heads that do not come are given up after some seconds
+        with suppress(httpx2.HTTPError):
+            status = httpx2.post(up.url + CHAT, json=body(), headers=AUTH, timeout=5, trust_env=False).status_code
+        if status == 200:
+            break
+        time.sleep(1)
+    for each in idle[50:]:
+        each.close()
+    resource.prlimit(up.child.pid, resource.RLIMIT_NOFILE, before)
+    return [] if status == 200 else [f"no answer after too many connections: {status}"]
 
 
 def schema_fuzz(up: Process, folder: Path, examples: int) -> dict[str, Any]:

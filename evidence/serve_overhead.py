@@ -2,13 +2,15 @@
 
 Over stub servers: added p50 and p99 at 1, 16 and 64 at once, interleaved; CPU seconds of the gateway per request;
 answers per second of one gateway and of two; 1,000 streams at once. Full adds a real vLLM at the size of SmolLM2-135M:
-tokens per second through the gateway, over those of the hand-made calls.
+tokens per second through the gateway and through examples/vllm_plugin, over those of the hand-made calls. Times are
+worth something only if nothing else runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -18,8 +20,8 @@ from typing import Any
 
 import httpx2
 
-from _lib import arguments, hardware, percentile, ratio_interval, smollm2, verdict
-from _serve import KEY, Process, recording, serving, stubs, write_halves
+from _lib import arguments, hardware, percentile, ratio_interval, verdict
+from _serve import KEY, Process, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves
 from agon.deploy.pair_settings import problem_of
 from agon.deploy.serve.served_pair import ServedPair
 from agon.game.cascade import Turn, follow, turns
@@ -30,6 +32,7 @@ EXTRA_SOURCES = [
     "src/agon/deploy",
     "src/agon/cli",
     "evidence/_stub_vllm.py",
+    "examples/vllm_plugin",
     "tests/fixtures/serve",
 ]
 AIM = 0.97
@@ -142,24 +145,40 @@ async def timed(one: One, at_once: int) -> tuple[list[float], float, int]:
     return [seconds for seconds, _ in done], time.perf_counter() - began, sum(tokens for _, tokens in done)
 
 
-async def added(up: Process, direct: Direct, at_once: int, rounds: int) -> dict[str, float]:
+Rounds = list[tuple[list[float], list[float]]]
+"""Latencies of each round: by hand, through the gateway."""
+
+
+async def added(up: Process, direct: Direct, at_once: int, rounds: int) -> dict[str, Any]:
     """Milliseconds at the median and at the 99th percentile beyond two hand-made calls, and CPU per request."""
-    by_hand: list[float] = []
-    gateway: list[float] = []
+    measured: Rounds = []
     cpu = 0.0
     async with client() as http, direct:
         await timed(through(up, http), at_once)
         await timed(direct.answer, at_once)
         for _ in range(rounds):
-            by_hand += (await timed(direct.answer, at_once))[0]
+            by_hand = (await timed(direct.answer, at_once))[0]
             before = cpu_seconds(up)
-            gateway += (await timed(through(up, http), at_once))[0]
+            gateway = (await timed(through(up, http), at_once))[0]
             cpu += cpu_seconds(up) - before
+            measured.append((by_hand, gateway))
     return {
-        "added p50 ms": round(1000 * (percentile(gateway, 50) - percentile(by_hand, 50)), 2),
-        "added p99 ms": round(1000 * (percentile(gateway, 99) - percentile(by_hand, 99)), 2),
+        "added p50 ms": difference(measured, 50),
+        "added p99 ms": difference(measured, 99),
         "cpu ms per request": round(1000 * cpu / (rounds * at_once), 2),
     }
+
+
+def difference(measured: Rounds, q: float, draws: int = 500) -> list[float]:
+    """[milliseconds, low, high] between the q-th percentiles, with an interval by the bootstrap over rounds."""
+
+    def between(rounds: Rounds) -> float:
+        by_hand, gateway = ([each for one in side for each in one] for side in zip(*rounds, strict=True))
+        return 1000 * (percentile(gateway, q) - percentile(by_hand, q))
+
+    rng = random.Random(0)
+    drawn = [between(rng.choices(measured, k=len(measured))) for _ in range(draws)]
+    return [round(each, 2) for each in (between(measured), percentile(drawn, 2.5), percentile(drawn, 97.5))]
 
 
 async def throughput(gateways: list[Process], total: int) -> dict[str, float]:
@@ -212,58 +231,45 @@ def cpu_seconds(up: Process) -> float:
 
 
 def at_size(folder: Path) -> dict[str, Any]:
-    """Tokens per second at the size of SmolLM2, through the gateway and by hand, interleaved."""
+    """Tokens per second at the size of SmolLM2: through the gateway, through the plugin and by hand, interleaved."""
     from _server import free_port
 
     pair = smollm2_pair(folder / "smollm2")
     served = ServedPair.load(pair, weights=True)
     port, at_once, cap = free_port(), 16, 64
-    with serving(pair, [], folder, "--max-model-len", "1024", "--vllm-port", str(port), seconds=1200) as up:
-        direct = Direct(served, f"http://127.0.0.1:{port}", cap)
-
-        async def compare() -> tuple[list[float], list[float]]:
-            by_hand, gateway = [], []
-            async with client() as http, direct:
-                for _ in range(7):
-                    _, seconds, tokens = await timed(direct.answer, at_once)
-                    by_hand.append(tokens / seconds)
-                    _, seconds, tokens = await timed(through(up, http, cap), at_once)
-                    gateway.append(tokens / seconds)
-            return gateway[1:], by_hand[1:]
-
-        ratio, low, high = ratio_interval(*asyncio.run(compare()))
-    return {"ratio": round(ratio, 3), "interval": [round(low, 3), round(high, 3)], "at once": at_once}
+    options, variables = ("--max-model-len", "1024", "--vllm-port", str(port)), plugin_environment(folder, pair)
+    with serving(pair, [], folder, *options, seconds=1200, environment=variables) as up:
+        url = f"http://127.0.0.1:{port}"
+        rates = asyncio.run(compare(up, Direct(served, url, cap), url, at_once, cap))
+    found: dict[str, Any] = {"at once": at_once, "tokens per second by hand": round(sum(rates[0]) / len(rates[0]), 1)}
+    for name, own in (("ratio", rates[1]), ("ratio of the plugin", rates[2])):
+        found[name], *interval = (round(each, 3) for each in ratio_interval(own, rates[0]))
+        found[f"{name}, interval"] = interval
+    return found
 
 
-def smollm2_pair(folder: Path) -> Path:
-    """Two adapters of random weights over SmolLM2."""
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
+async def compare(up: Process, direct: Direct, url: str, at_once: int, cap: int) -> list[list[float]]:
+    """Tokens per second of six rounds by hand, through the gateway, and through the plugin, after one to warm up."""
+    rates: list[list[float]] = [[], [], []]
+    async with client() as http, direct:
+        ways = (direct.answer, through(up, http, cap), inside(url, http, cap))
+        for _ in range(7):
+            for rate, way in zip(rates, ways, strict=True):
+                _, seconds, tokens = await timed(way, at_once)
+                rate.append(tokens / seconds)
+    return [rate[1:] for rate in rates]
 
-    from agon.engine.render import Renderer
-    from agon.game.prompts import PROMPTS_HASH
-    from agon.rundir.pair import PairInfo, write_pair
-    from agon.types import Version
 
-    base = smollm2(folder / "base")
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, policy in enumerate(Policy):
-        torch.manual_seed(number)
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
-        for name, parameter in adapted.named_parameters():
-            if "lora_B" in name:
-                torch.nn.init.normal_(parameter, std=0.005)
-        adapted.save_pretrained(folder / policy.value)
-    info = PairInfo(
-        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
-        base=str(base),
-        prompts_hash=PROMPTS_HASH,
-        chat_template_hash=Renderer.load(str(base)).hash,
-        arm="agon",
-    )
-    return write_pair(folder, folder / "a", folder / "b", info)
+def inside(url: str, http: httpx2.AsyncClient, cap: int) -> One:
+    """One answer of the plugin inside vLLM's own server."""
+
+    async def answer(number: int) -> int:
+        asked = {"question": QUESTIONS[number % len(QUESTIONS)], "temperature": 0, "max_tokens": cap}
+        reply = await http.post(f"{url}/v1/agon/answers", json=asked)
+        reply.raise_for_status()
+        return int(reply.json()["completion_tokens"])
+
+    return answer
 
 
 if __name__ == "__main__":

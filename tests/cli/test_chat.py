@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
-from agon.cli.chat import pieces
+from agon.cli import chat, main
+from agon.cli.chat import base_url, pieces
 from agon.errors import RunError
 
 
@@ -23,3 +25,52 @@ def test_reasoning_and_content_come_as_they_are_written() -> None:
 def test_a_stream_that_breaks_off_is_an_error(last: list[str]) -> None:
     with pytest.raises(RunError):
         list(pieces([event(content="4"), *last]))
+
+
+def test_the_address_may_leave_v1_out() -> None:
+    assert {base_url(url) for url in ("http://gpu:8000", "http://gpu:8000/", "http://gpu:8000/v1/")} == {
+        "http://gpu:8000/v1"
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "piped", "said"),
+    [
+        (["gpu:8000"], "hi", "gpu:8000 is not a URL"),
+        ([], " ", "there is no question"),
+        (["http://127.0.0.1:9"], "hi", "http://127.0.0.1:9/v1 does not answer"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(
+    words: list[str], piped: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(piped))
+    assert main(["chat", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_question_that_fails_does_not_end_a_conversation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ask(url: str, model: str, question: str) -> list[tuple[str, str]]:
+        if question == "first":
+            raise RunError("all servers are busy", fix="ask again")
+        if question == "second":
+            raise KeyboardInterrupt
+        return [("reasoning", "so "), ("content", "4")]
+
+    lines = iter(["first", "second", " ", "third"])
+
+    def typed(prompt: str) -> str:
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", typed)
+    monkeypatch.setattr(chat, "ask", ask)
+    assert main(["chat"]) == 0
+    shown = capsys.readouterr()
+    assert "all servers are busy" in shown.err
+    assert "so 4" in shown.out

@@ -15,6 +15,7 @@ pytest.importorskip("fastapi", reason="the gateway needs the extra `serve`")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
 from _serve import write_halves
+from agon.cli import main
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.types import Problem
 
@@ -51,6 +52,27 @@ def test_listening_to_others_needs_a_key(pair: Path) -> None:
     assert done.returncode == 2
     assert "needs an API key" in done.stderr
     assert "AGON_SERVE_KEYS" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--backend", "gpu1:8001"], "--backend gpu1:8001 is not the URL of a server"),
+        (["--backend", "http://gpu1:port"], "is not the URL of a server"),
+        (["--port", "99999"], "'99999' is not a whole number from 1 to 65535"),
+        (["--port", "65535"], "vLLM cannot listen on port 65536"),
+        (["--vllm-port", "8000"], "vLLM cannot listen on port 8000"),
+        (["--slots", "0"], "'0' is not a whole number of at least 1"),
+        (["--queue", "-1"], "'-1' is not a whole number of at least 0"),
+        (["--deadline", "nan"], "'nan' is not a number of seconds above 0"),
+        (["--stall", "soon"], "'soon' is not a number of seconds above 0"),
+    ],
+)
+def test_what_cannot_be_served_with_is_refused_before_loading(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", "nowhere", *words]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_gateway_loads_no_torch(pair: Path) -> None:

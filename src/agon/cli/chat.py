@@ -8,9 +8,10 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from agon.errors import InputError, RunError
+from agon.errors import AgonError, InputError, RunError
 
 KEY = "AGON_API_KEY"
+AGAIN = "ask again; the gateway's log has the reason"
 FAINT, PLAIN = "\033[2m", "\033[0m"
 
 
@@ -21,30 +22,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read questions until the end of the input; the key is read from AGON_API_KEY."""
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for question in _questions():
-        for kind, text in ask(args.url.rstrip("/"), args.model, question):
-            if kind == "content" or not args.hide_reasoning:
-                print(f"{FAINT}{text}{PLAIN}" if colour and kind == "reasoning" else text, end="", flush=True)
-        print()
+    """Answer a pipe, or a person until Ctrl-D; the key is read from AGON_API_KEY."""
+    url = base_url(args.url)
+    if sys.stdin.isatty():
+        _talk(url, args.model, args.hide_reasoning)
+        return 0
+    question = sys.stdin.read()
+    if not question.strip():
+        raise InputError("there is no question on standard input", fix="echo 'What is 7 times 8?' | agon chat")
+    _show(url, args.model, question, args.hide_reasoning)
     return 0
 
 
-def _questions() -> Iterator[str]:
-    """Lines of a person; a pipe is one question."""
-    if not sys.stdin.isatty():
-        yield sys.stdin.read()
-        return
-    print("one question per line; Ctrl-D ends", file=sys.stderr)
+def base_url(url: str) -> str:
+    """The address of the API, for one that is given with or without its `/v1`."""
+    if not url.startswith(("http://", "https://")):
+        raise InputError(f"{url} is not a URL", fix="write http://HOST:PORT/v1, as `agon serve` prints it")
+    return url.rstrip("/").removesuffix("/v1") + "/v1"
+
+
+def _talk(url: str, model: str, hide_reasoning: bool) -> None:
+    """One question after the other; one that fails or is interrupted does not end the conversation."""
+    from agon.cli import tell
+
+    print("one question per line; Ctrl-C stops an answer, Ctrl-D ends", file=sys.stderr)
     while True:
         try:
-            line = input("> ")
+            question = input("> ")
         except EOFError:
             print()
             return
-        if line.strip():
-            yield line
+        try:
+            if question.strip():
+                _show(url, model, question, hide_reasoning)
+        except AgonError as error:
+            print()
+            tell(error)
+        except KeyboardInterrupt:
+            print()
+
+
+def _show(url: str, model: str, question: str, hide_reasoning: bool) -> None:
+    """Print an answer as it arrives."""
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for kind, text in ask(url, model, question):
+        if kind == "content" or not hide_reasoning:
+            print(f"{FAINT}{text}{PLAIN}" if colour and kind == "reasoning" else text, end="", flush=True)
+    print()
 
 
 def ask(url: str, model: str, question: str) -> Iterator[tuple[str, str]]:
@@ -60,7 +84,9 @@ def ask(url: str, model: str, question: str) -> Iterator[tuple[str, str]]:
                 raise _refused(response.status_code, response.read())
             yield from pieces(response.iter_lines())
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        raise InputError(f"{url} does not answer: {error}", fix="start it: agon serve RUN") from error
+        raise InputError(
+            f"{url} does not answer: {error}", fix="check the address, or start it: agon serve RUN"
+        ) from error
 
 
 def pieces(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -73,17 +99,19 @@ def pieces(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
             return
         event = json.loads(data) if data else {}
         if "error" in event:
-            raise RunError(str(event["error"].get("message")), fix="ask again; the gateway's log has the reason")
+            raise RunError(show_hidden(str(event["error"].get("message"))), fix=AGAIN)
         for choice in event.get("choices", ()):
             for kind in ("reasoning", "content"):
                 if text := choice["delta"].get(kind):
                     yield kind, "\n".join(show_hidden(part) for part in text.split("\n"))
-    raise RunError("the answer broke off", fix="ask again; the gateway's log has the reason")
+    raise RunError("the answer broke off", fix=AGAIN)
 
 
 def _refused(status: int, body: bytes) -> InputError:
+    from agon.formatting import show_hidden
+
     try:
-        message = json.loads(body)["error"]["message"]
+        message = show_hidden(str(json.loads(body)["error"]["message"]))
     except (ValueError, KeyError, TypeError):
         message = "no reason given"
     fix = f"put the key in {KEY}" if status == 401 else "ask again" if status >= 429 else "see docs/serving.md"

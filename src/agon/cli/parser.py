@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from agon.errors import InputError
@@ -42,6 +43,29 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{self.prog}: {message}", fix=f"`{self.prog} --help` lists its arguments")
+
+
+def whole_number(least: int, most: float = math.inf) -> Callable[[str], int]:
+    """The type of an argument that is a whole number within bounds."""
+    wanted = f"a whole number of at least {least}" if most == math.inf else f"a whole number from {least} to {most}"
+
+    def parse(text: str) -> int:
+        if not text.lstrip("-").isdecimal() or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {wanted}")
+        return int(text)
+
+    return parse
+
+
+def seconds(text: str) -> float:
+    """The type of an argument that is a time."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return found
 
 
 def config_arguments(parser: argparse.ArgumentParser, about: str = "a YAML file") -> None:

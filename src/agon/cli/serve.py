@@ -7,13 +7,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import say_waiting
+from agon.cli.parser import say_waiting, seconds, whole_number
 from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
 
 KEYS = "AGON_SERVE_KEYS"
+PORT = whole_number(1, 65535)
+COUNT = whole_number(1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,18 +25,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "with --backend: what the servers call the adapters (default: their versions)"
     parser.add_argument("--names", metavar="a=M,b=M", default="", help=help)
     parser.add_argument("--host", default="127.0.0.1", help=f"beyond 127.0.0.1 keys are required, in {KEYS}")
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="port to listen on (default: 8000)")
+    parser.add_argument("--port", type=PORT, default=8000, metavar="N", help="port to listen on (default: 8000)")
     help = "seconds for a whole answer, both stages (default: 600)"
-    parser.add_argument("--deadline", type=float, default=600.0, metavar="S", help=help)
+    parser.add_argument("--deadline", type=seconds, default=600.0, metavar="S", help=help)
     help = "seconds of silence after which a server that has work is given up (default: 20)"
-    parser.add_argument("--stall", type=float, default=20.0, metavar="S", help=help)
-    parser.add_argument("--slots", type=int, default=64, metavar="N", help="stages at once per server (default: 64)")
+    parser.add_argument("--stall", type=seconds, default=20.0, metavar="S", help=help)
+    parser.add_argument("--slots", type=COUNT, default=64, metavar="N", help="stages at once per server (default: 64)")
     help = "answers that may wait beyond the slots; more get 429 (default: 256)"
-    parser.add_argument("--queue", type=int, default=256, metavar="N", help=help)
-    parser.add_argument("--per-key", type=int, metavar="N", help="answers at once for one API key (default: no limit)")
+    parser.add_argument("--queue", type=whole_number(0), default=256, metavar="N", help=help)
+    parser.add_argument(
+        "--per-key", type=COUNT, metavar="N", help="answers at once for one API key (default: no limit)"
+    )
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of the vLLM that is started")
-    parser.add_argument("--max-model-len", type=int, metavar="N", help="tokens of context of the vLLM that is started")
-    parser.add_argument("--vllm-port", type=int, metavar="N", help="its port (default: the gateway's plus 1)")
+    parser.add_argument(
+        "--max-model-len", type=COUNT, metavar="N", help="tokens of context of the vLLM that is started"
+    )
+    parser.add_argument("--vllm-port", type=PORT, metavar="N", help="its port (default: the gateway's plus 1)")
     parser.add_argument("--print-command", action="store_true", help="print the `vllm serve` command and exit")
 
 
@@ -48,10 +54,14 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(
             "--backend uses servers that run already", fix="leave one of --backend and --print-command out"
         )
+    for url in args.backend:
+        _check_url(url)
+    port = args.vllm_port or args.port + 1
+    if port in (args.port, 65536):
+        raise InputError(f"vLLM cannot listen on port {port}", fix="choose another with --vllm-port")
     say_waiting(f"loading {args.pair}")
     without_torch()
     pair = ServedPair.load(args.pair, weights=not args.backend)
-    port = args.vllm_port or args.port + 1
     vllm = VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)
     if args.print_command:
         print(shown(vllm_command(pair, vllm)))
@@ -59,6 +69,18 @@ def run(args: argparse.Namespace) -> int:
     command = [] if args.backend else vllm_command(pair, vllm)
     _serve(args, pair, args.backend or [f"http://127.0.0.1:{port}"], command)
     return 0
+
+
+def _check_url(url: str) -> None:
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is none
+        usable = False
+    if not usable:
+        raise InputError(f"--backend {url} is not the URL of a server", fix="write --backend http://HOST:PORT")
 
 
 def _serve(args: argparse.Namespace, pair: ServedPair, urls: list[str], command: list[str]) -> None:

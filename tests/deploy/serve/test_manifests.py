@@ -1,10 +1,15 @@
-"""The compose file and the Kubernetes manifests: names that fit together, and vLLM reachable from the gateway only."""
+"""The compose file and the Kubernetes manifests: valid by their schemas, names that fit together, vLLM reachable from
+the gateway only."""
 
 from __future__ import annotations
 
+import copy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -12,6 +17,8 @@ from agon.cli import parser_of
 from agon.deploy.serve.gateway_settings import GatewaySettings
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+KUBERNETES = ("1.30", "1.37")
+"""The oldest and the newest version that the manifests are for."""
 
 
 def objects(*names: str) -> dict[str, Any]:
@@ -22,7 +29,7 @@ def objects(*names: str) -> dict[str, Any]:
 
 @pytest.fixture
 def cluster() -> dict[str, Any]:
-    return objects("vllm.yaml", "gateway.yaml")
+    return objects("vllm.yaml", "gateway.yaml", "prometheus.yaml")
 
 
 @pytest.fixture
@@ -34,6 +41,44 @@ def compose() -> dict[str, Any]:
 def container(cluster: dict[str, Any], name: str) -> dict[str, Any]:
     found: dict[str, Any] = cluster[name]["spec"]["template"]["spec"]["containers"][0]
     return found
+
+
+@pytest.mark.parametrize("version", KUBERNETES)
+def test_kubernetes_accepts_every_object(cluster: dict[str, Any], version: str) -> None:
+    assert len(list((DEPLOY / "kubernetes").iterdir())) == 3
+    for each in cluster.values():
+        kubernetes_validate.validate(each, version, strict=True)
+
+
+def test_kubernetes_refuses_a_field_that_it_does_not_know(cluster: dict[str, Any]) -> None:
+    wrong = copy.deepcopy(cluster["Deployment/agon-gateway"])
+    wrong["spec"]["template"]["spec"]["containers"][0]["readyProbe"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError, match="readyProbe"):
+        kubernetes_validate.validate(wrong, KUBERNETES[-1], strict=True)
+
+
+def compose_check(path: Path) -> int:
+    """The exit code of a validation by the schema of the Compose specification."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
+    return subprocess.run(command, capture_output=True).returncode
+
+
+def test_the_compose_file_is_one_by_the_specification(tmp_path: Path) -> None:
+    assert compose_check(DEPLOY / "compose.yaml") == 0
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text((DEPLOY / "compose.yaml").read_text().replace("stop_grace_period", "stop_grace"))
+    assert compose_check(wrong) == 1
+
+
+def test_prometheus_finds_gateways_and_servers(cluster: dict[str, Any]) -> None:
+    config = yaml.safe_load(cluster["ConfigMap/prometheus"]["data"]["prometheus.yaml"])
+    found = {job["job_name"]: job["dns_sd_configs"][0] for job in config["scrape_configs"]}
+    for job, service in {"gateway": "agon-gateways", "vllm": "vllm"}.items():
+        spec = cluster[f"Service/{service}"]["spec"]
+        assert spec["clusterIP"] == "None", "a headless service has the address of every pod"
+        assert found[job] == {"names": [service], "type": "A", "port": spec["ports"][0]["port"]}
+    keys = cluster["Deployment/prometheus"]["spec"]["template"]["spec"]["containers"][0]["volumeMounts"][1]
+    assert config["scrape_configs"][0]["authorization"]["credentials_file"].startswith(keys["mountPath"])
 
 
 def test_backends_are_the_pods_of_the_set(cluster: dict[str, Any]) -> None:

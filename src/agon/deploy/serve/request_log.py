@@ -21,16 +21,18 @@ class JsonFormatter(logging.Formatter):
             "event": record.getMessage(),
         }
         line |= {name: value for name, value in vars(record).items() if name not in PLAIN}
-        if record.exc_info:
+        if record.exc_info and isinstance(record.exc_info[1], OSError):
+            line["reason"] = str(record.exc_info[1])  # of the machine, such as too many open files: no trace helps
+        elif record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str)
 
 
 def log_to(stream: TextIO = sys.stderr) -> None:
-    """Send the logs of the gateway and of uvicorn to a stream."""
+    """Send the logs of the gateway, of uvicorn and of the event loop to a stream."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())
-    for name, level in ("agon.deploy.serve", logging.INFO), ("uvicorn", logging.WARNING):
-        logger = logging.getLogger(name)
+    for name in ("agon.deploy.serve", "uvicorn", "asyncio"):
+        logger, level = logging.getLogger(name), logging.INFO if name.startswith("agon") else logging.WARNING
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
