@@ -340,6 +340,8 @@ class Played:
     bouts: tuple[Bout, ...]
     standalone: Stream
     competitive: Stream | None
+    staleness: int = 0
+    """Updates between the versions that drew it and those that learn from it."""
 
     @property
     def streams(self) -> tuple[Stream, ...]:
