@@ -210,24 +210,24 @@ def wall_holds(found: dict[str, Any]) -> bool:
 
 
 def timed(out: Path, name: str, k: int, base: Path, steps: int) -> dict[str, float]:
-    """Mean seconds per step by part, of one run with its engine on the last core and everything else on the first."""
-    words = [str(CONFIG), *TIMING, f"model.name={base}", f"train.max_steps={steps}", f"train.staleness={k}"]
+    """Mean seconds per step by part."""
+    run = train_pinned(out, name, [f"model.name={base}", f"train.max_steps={steps}", f"train.staleness={k}"])
+    timings = run.timings.records()[FIRST:]
+    names = {part for timing in timings for part in timing.seconds}
+    return {part: fmean(timing.seconds.get(part, 0.0) for timing in timings) for part in sorted(names)}
+
+
+def train_pinned(out: Path, name: str, words: Sequence[str]) -> RunDir:
+    """A run with its engine on the last core and everything else on the first; one of the same name is replaced."""
+    shutil.rmtree(out / name, ignore_errors=True)
+    command = [sys.executable, "-m", "agon", "train", str(CONFIG), *TIMING, *words, "--out", str(out), "--name", name]
     environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "agon", "train", *words, "--out", str(out), "--name", name],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    pinning = threading.Thread(target=pin, args=(process,), daemon=True)
-    pinning.start()
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    threading.Thread(target=pin, args=(process,), daemon=True).start()
     _, errors = process.communicate()
     if process.returncode:
         raise RuntimeError(errors[-2000:])
-    timings = RunDir.open(out / name).timings.records()[FIRST:]
-    shutil.rmtree(out / name)
-    names = {part for timing in timings for part in timing.seconds}
-    return {part: fmean(timing.seconds.get(part, 0.0) for timing in timings) for part in sorted(names)}
+    return RunDir.open(out / name)
 
 
 def pin(process: subprocess.Popen[str]) -> None:
