@@ -14,9 +14,6 @@ from typing import Any
 
 import simpy
 
-STRIDE = 64
-"""Most tokens that an engine draws before it looks for new requests: real ones look after each."""
-
 
 @dataclass(frozen=True)
 class Costs:
@@ -51,6 +48,8 @@ class Layout:
     """Verifiers."""
     learners: int = 1
     staleness: int = 0
+    stride: int = 1
+    """Tokens that an engine draws before it looks for new requests: real ones look after each."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +93,8 @@ class Outcome:
 class _Engine:
     """Draws what it is asked for, a batch at a time."""
 
-    def __init__(self, env: simpy.Environment, costs: Costs, slots: int) -> None:
-        self.env, self.costs, self.slots = env, costs, slots
+    def __init__(self, env: simpy.Environment, costs: Costs, layout: Layout) -> None:
+        self.env, self.costs, self.layout = env, costs, layout
         self.waiting: deque[list[Any]] = deque()
         self.active: list[list[Any]] = []
         self.busy, self.asked = 0.0, env.event()
@@ -117,11 +116,12 @@ class _Engine:
             if not self.load:
                 self.asked = self.env.event()
                 yield self.asked
+                yield self.env.timeout(0)  # what comes at the same time is drawn together
             began, prefilled = self.env.now, 0
-            while self.waiting and len(self.active) < self.slots:
+            while self.waiting and len(self.active) < self.layout.slots:
                 self.active.append(self.waiting.popleft())
                 prefilled += self.active[-1][1]
-            tokens = min(STRIDE, *(row[0] for row in self.active), STRIDE)
+            tokens = min(self.layout.stride, *(row[0] for row in self.active))
             per_token = self.costs.step + self.costs.row * len(self.active)
             yield self.env.timeout(prefilled * self.costs.prefill + tokens * per_token)
             self.busy += self.env.now - began
@@ -137,7 +137,7 @@ class _Run:
 
     def __init__(self, costs: Costs, layout: Layout, steps: Sequence[Sequence[Lengths]]) -> None:
         self.env, self.costs, self.layout, self.steps = simpy.Environment(), costs, layout, steps
-        self.engines = [_Engine(self.env, costs, layout.slots) for _ in range(layout.engines)]
+        self.engines = [_Engine(self.env, costs, layout) for _ in range(layout.engines)]
         self.workers = simpy.Resource(self.env, layout.workers)
         self.feeder = simpy.Resource(self.env, 1)
         self.flights: dict[int, simpy.Event] = {}

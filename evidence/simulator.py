@@ -55,6 +55,8 @@ RUNS, STEPS, FIRST, WITHIN = 5, 12, 3, 0.15
 """Runs of each configuration, their steps, those that warm up, and how far a prediction may be off."""
 GPU, BASE, PRICE = "h100", "Qwen/Qwen3-4B", 2.5
 GPU_COUNTS, FAR = (2, 4, 8, 16, 32, 64), 1024
+STRIDE = 64
+"""Tokens that a simulated engine draws at once: of thousands, so this is fine enough."""
 FEED = 0.0015
 """Seconds of a row in the process that feeds engines on other nodes: measured, 1 to 2 ms."""
 
@@ -245,7 +247,7 @@ def best_split(config: Config, costs: Costs, gpus: int, problems: int, k: int, s
     played = [random.Random(step).sample(pairs, len(pairs)) for step in range(steps)]
     found = {}
     for learners in sorted({max(1, round(gpus * share)) for share in (0.06, 0.12, 0.25, 0.5)}):
-        layout = Layout(gpus - learners, slots_of(config), workers=32, learners=learners, staleness=k)
+        layout = Layout(gpus - learners, slots_of(config), 32, learners, staleness=k, stride=STRIDE)
         found[learners] = simulate(costs, layout, played)
     learners, outcome = min(found.items(), key=lambda item: item[1].steady(k))
     return described(gpus, problems, k, outcome.steady(k), bouts.tokens, bouts.completions) | {

@@ -1,6 +1,6 @@
 """Steps that are played ahead of the learner: nothing changes at 0, and what 1 and 2 gain in time and lose in learning.
 
-Each part runs alone with `--part`; the quick form is the first two, on a few small steps.
+Each part runs alone with `--part`; the quick form is the first, on a few small steps.
 
 - equal: `train.staleness=0` against a loop written here that plays, learns and publishes in turn: records of every step
   and the adapters at the end, to the bit.
@@ -288,7 +288,7 @@ def main() -> None:
         "learning": (learning, learning_holds),
     }
     found, held = dict[str, dict[str, Any]](), dict[str, bool]()
-    for name in args.part or (PARTS[:2] if args.quick else PARTS):
+    for name in args.part or (PARTS[:1] if args.quick else PARTS):
         run, holds = work[name]
         found[name] = run(args.quick)
         held[name] = holds(found[name]) or (args.quick and name in ("wall", "learning"))
