@@ -225,8 +225,8 @@ class _Adapters:
         self._slots[version] = slot
 
 
-def _kind(job: _Job) -> tuple[Version, Sampling]:
-    return job.version, job.request.sampling
+def _kind(job: _Job) -> tuple[Version, Sampling, int]:
+    return job.version, job.request.sampling, job.request.batch
 
 
 def _deliver(jobs: Sequence[_Job], completions: Sequence[Completion]) -> None:

@@ -193,7 +193,7 @@ class Training:
         """One step of the game by the versions of its flight, whatever is published meanwhile."""
         batch = self.batch(flight.step)
         game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
-        sampler: Sampler = Seated(self.machines.sampler, flight.versions)
+        sampler: Sampler = Seated(self.machines.sampler, flight.versions, flight.step)
         if self.machines.endpoint:
             sampler = WithRival(sampler, self.machines.endpoint.sample)
         played = await play(batch, flight.step, game, sampler, masking(self.machines.verify))

@@ -49,14 +49,18 @@ class WithRival:
 
 @dataclass(frozen=True, slots=True)
 class Seated:
-    """Implements `agon.protocols.Sampler`: each policy is played by one version, whatever is published meanwhile."""
+    """Implements `agon.protocols.Sampler`: each policy is played by one version, whatever is published meanwhile.
+
+    The step is the batch: with several in flight, timing must not decide what is rounded together.
+    """
 
     engine: Sampler
     versions: Mapping[Policy, Version]
+    step: int = 0
 
     async def sample(self, request: Request) -> Completion:
         seat = self.versions[request.seat] if isinstance(request.seat, Policy) else request.seat
-        return await self.engine.sample(replace(request, seat=seat))
+        return await self.engine.sample(replace(request, seat=seat, batch=self.step))
 
     def publish(self, version: Version, folder: Path) -> None:
         self.engine.publish(version, folder)
