@@ -16,8 +16,12 @@ from agon.cluster.connection import Connection, connect
 NETWORK = "0.0.0.0/0"
 """The nodes have this machine's own address, which is not loopback."""
 STORE = 100 << 20
-PATIENT = {"RAY_raylet_start_wait_time_s": "600", "RAY_health_check_timeout_ms": "30000"}
-"""A busy machine is not a dead node."""
+PATIENT = {
+    "RAY_raylet_start_wait_time_s": "120",
+    "RAY_health_check_timeout_ms": "30000",
+    "RAY_worker_niceness": "0",
+}
+"""A busy machine is not a dead node; and workers get as much of it as the process that waits for them."""
 
 
 @dataclass

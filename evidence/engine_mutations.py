@@ -53,7 +53,7 @@ LIGHT: list[Mutation] = [
         ("rows of the version before are learnt from", "if row.completion.version != versions[stream.policy]:",
          "if row.completion.version.policy != stream.policy:"),
         ("versions of rows are not compared", "        check_versions(streams, versions)\n", ""),
-        ("samples of a step are not checked", "self.canary.check_samples(streams) if self.canary else []", "[]"),
+        ("samples of a step are not checked", "self.canary.check_samples(streams, versions) if self.canary else []", "[]"),
         ("a restart is not checked", "(self.canary.attend(work, versions) if self.canary else work)", "work"),
     ),
     *edits(
@@ -90,7 +90,7 @@ LIGHT: list[Mutation] = [
     *edits(
         "training/loop.py", [CHECKS],
         ("a restarted engine is trusted", "self.processes.watching(self.machines.attend(work, self.state.versions))", "self.processes.watching(work)"),
-        ("samples are not checked before the update", "for warning in self.machines.check_samples(played.streams, self.state.versions):", "for warning in ():"),
+        ("samples are not checked before the update", "for warning in self.machines.check_samples(streams, flight.versions):", "for warning in ():"),
     ),
     *edits(
         "training/loop.py", [f"{RUNS}::test_{name}" for name in (

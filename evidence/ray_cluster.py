@@ -51,6 +51,7 @@ FAULTS = {1: "actor", 3: "raylet alone", 5: "node", 6: "node added", 7: "node, a
 """By step; each is made when so many completions of the step are there."""
 DRAWN = 5
 ROWS, POISON = 2000, 0.05
+PROGRAM_TRIES = 5
 PAIRS, DRAWS, TOKENS = 40, 32, 48
 SIZES = [
     "data.train.take=16", "data.dev.take=4", "data.held_out.take=8", "train.problems_per_step=2", "game.group_size=2",
@@ -187,12 +188,16 @@ def verifiers(quick: bool) -> dict[str, Any]:
 
 
 def _programs(cluster: Any) -> str | list[str]:
-    """What an actor with the code verifier gets wrong about known programs."""
+    """What an actor with the code verifier gets wrong about known programs; on a busy machine it is asked again."""
     if not shutil.which("bwrap"):
         return "bubblewrap is not here"
     sandbox = SandboxSettings(workers=1, memory="per_process")
     with NodeVerifier(partial(cluster.place, VerifierHost, "code", sandbox), 1) as verifier:
-        return verifier.self_test()
+        for _ in range(PROGRAM_TRIES):
+            wrong = verifier.self_test()
+            if not any(" is infra" in sentence for sentence in wrong):
+                break
+        return wrong
 
 
 def verifiers_hold(found: dict[str, Any]) -> bool:

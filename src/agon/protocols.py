@@ -38,6 +38,8 @@ class Stretch:
 
     origin: Path | None
     factor: float
+    own: Path | None = None
+    """Weights in a folder that stand for the policy's own: those of an earlier version."""
 
 
 class Sampler(Protocol):

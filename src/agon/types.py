@@ -170,6 +170,8 @@ class Request:
     sampling: Sampling = field(default_factory=Sampling)
     watch: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
     """Called with the text so far while it is written, from any thread, by samplers that can."""
+    batch: int = field(default=0, compare=False)
+    """Requests of a different number are not drawn in one batch by samplers whose rounding depends on what is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +342,8 @@ class Played:
     bouts: tuple[Bout, ...]
     standalone: Stream
     competitive: Stream | None
+    staleness: int = 0
+    """Updates between the versions that drew it and those that learn from it."""
 
     @property
     def streams(self) -> tuple[Stream, ...]:

@@ -216,6 +216,19 @@ def test_a_stretched_policy_is_on_the_line_through_its_origin(tmp_path: Path, fa
             assert torch.allclose(found, start + factor * (end - start), atol=1e-6)
 
 
+@pytest.mark.parametrize("origin", [None, "earlier", "further"])
+def test_a_stretch_may_take_earlier_weights_for_the_policys_own(tmp_path: Path, origin: str | None) -> None:
+    pair, other = pair_of(), pair_of(seed=1)
+    other.export(Policy.B, tmp_path / "earlier")
+    pair_of(seed=2).export(Policy.B, tmp_path / "further")
+    own, earlier = exact(pair, Policy.B), exact(other, Policy.B)
+    with pair.stretched(Policy.B, Stretch(tmp_path / origin if origin else None, 1.0, own=tmp_path / "earlier")):
+        found = exact(pair, Policy.B)
+    assert all(torch.allclose(one, two, atol=1e-6) for one, two in zip(found, earlier, strict=True))
+    assert not all(torch.allclose(one, two, atol=1e-3) for one, two in zip(found, own, strict=True))
+    assert all(torch.equal(one, two) for one, two in zip(exact(pair, Policy.B), own, strict=True))
+
+
 def test_without_an_origin_a_stretch_multiplies_the_effect_of_the_adapter() -> None:
     pair = pair_of()
     before = dict(pair.named_parameters(Policy.B))

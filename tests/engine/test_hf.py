@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -74,6 +76,21 @@ def test_the_same_seed_gives_the_same_completion_whatever_shares_the_batch(sampl
     together = draw(sampler, *crowd, *map(request, range(4)))[6:]
     assert [one.tokens.completion_ids for one in alone] == [one.tokens.completion_ids for one in together]
     assert len({one.text for one in alone}) == 4
+
+
+def test_requests_of_different_batches_are_not_drawn_together(
+    sampler: HFSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With steps in flight, what is rounded together must not depend on timing."""
+    drawn, generate = list[list[int]](), sampler._generate
+
+    def noting(jobs: Sequence[Any]) -> list[Completion]:
+        drawn.append([job.request.batch for job in jobs])
+        return generate(jobs)
+
+    monkeypatch.setattr(sampler, "_generate", noting)
+    draw(sampler, *(replace(request(seed), batch=seed % 2) for seed in range(4)))
+    assert drawn == [[0, 0], [1, 1]]
 
 
 def plain_logprobs(folder: Path, adapter: str | None, completion: Completion, temperature: float) -> torch.Tensor:

@@ -95,6 +95,12 @@ def test_suspicious_wins_have_a_table_where_there_are_any(runs: list[MeasuredRun
     assert [line.split("|")[-2].strip() for line in lines] == ["2", "5"]
 
 
+def test_runs_that_were_played_ahead_have_a_table(runs: list[MeasuredRun]) -> None:
+    assert extra_tables.staleness_table(runs) == ""
+    (line,) = extra_tables.staleness_table([replace(runs[0], staleness=[0, 1, 2, 2]), *runs[1:]]).splitlines()[2:]
+    assert [cell.strip() for cell in line.split("|")[-4:-1]] == ["4", "1.25", "2"]
+
+
 @pytest.mark.parametrize("table", [extra_tables.exchange_table, extra_tables.direction_table, extra_tables.pair_table,
                                    extra_tables.distance_table, extra_tables.cost_table])  # fmt: skip
 def test_a_table_without_results_says_what_is_missing(table) -> None:  # type: ignore[no-untyped-def]

@@ -41,7 +41,7 @@ class Restarts:
     def slopes(self) -> dict[str, Slope]:
         return {}
 
-    def check_samples(self, streams: Sequence[Stream]) -> list[str]:
+    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> list[str]:
         return ["a token of A is off"]
 
     def rest(self) -> None: ...

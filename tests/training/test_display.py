@@ -56,6 +56,16 @@ def test_a_line_and_the_board_say_where_the_bonus_bites() -> None:
     assert "bonus bites      3 of 8     38%  groups whose advantages it changes" in shown(file)
 
 
+def test_a_line_and_the_board_say_how_old_samples_were() -> None:
+    assert step_line(record(11, staleness=2), 375).endswith("empty peeks 1/64  staleness 2")
+    panel, file = board()
+    panel.step(record(11), timing(11))
+    assert "staleness" not in shown(file)
+    panel.step(record(12, staleness=2), timing(12))
+    panel.close()
+    assert "staleness        2           updates since they were drawn" in shown(file)
+
+
 def test_plain_lines_go_to_stderr_one_per_step(capsys: pytest.CaptureFixture[str]) -> None:
     lines = Lines(12)
     for step in range(3):

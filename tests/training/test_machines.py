@@ -32,7 +32,7 @@ def drawn_by(version: Version, policy: Policy) -> Rollout:
 def test_a_row_of_a_different_version_stops_the_run_by_name(foreign: Version) -> None:
     right = drawn_by(VERSIONS[Policy.A], Policy.A)
     check_versions([stream(Policy.A, [[right]])], VERSIONS)
-    with pytest.raises(EngineError, match=f"drawn by {foreign}, and {VERSIONS[Policy.A]} would learn from it"):
+    with pytest.raises(EngineError, match=f"drawn by {foreign}, and {VERSIONS[Policy.A]} plays this step"):
         check_versions([stream(Policy.A, [[right, drawn_by(foreign, Policy.A)]])], VERSIONS)
 
 
@@ -73,6 +73,6 @@ def test_a_run_stops_before_it_learns_from_a_late_row(tmp_path: Path) -> None:
         return version
 
     sampler._version = late  # type: ignore[method-assign]
-    with pytest.raises(EngineError, match=r"drawn by b@000000-\w+, and b@00000\d-\w+ would learn from it"):
+    with pytest.raises(EngineError, match=r"drawn by b@000000-\w+, and b@00000\d-\w+ plays this step"):
         work.go()
     assert len(run.steps.records()) == work.machines.learner.step >= 1

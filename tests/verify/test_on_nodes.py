@@ -113,3 +113,24 @@ def test_the_math_verifier_judges_in_an_actor_as_it_does_here() -> None:
         verdicts = verifier.verify_many(rows)
         cluster.handles[0].shell._object._verifier.close()
     assert [verdict.reason for verdict in verdicts] == [Reason.CORRECT, Reason.WRONG, Reason.UNPARSABLE]
+
+
+def test_an_actor_that_is_lost_before_it_is_loaded_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray may place the new actor on the node that has just died."""
+
+    class Dead(FakeCluster):
+        def place(self, *args: object, **more: object) -> Actor:
+            actor = super().place(FakeHost)
+            if len(self.handles) == 3:
+                self.handles[-1].lose()
+            return actor
+
+    monkeypatch.setattr("agon.verify.on_nodes.AGAIN", 0.0)
+    cluster = Dead()
+    with verifier_on(cluster) as verifier:
+        verifier.verify_many([problem("0")] * 2)
+        cluster.handles[0].lose()
+        for _ in range(3):
+            assert verifier.verify_many([problem("0.05")] * 4) == [RIGHT] * 4
+        assert len(cluster.handles) == 4
+        assert "judge" in cluster.handles[3].calls

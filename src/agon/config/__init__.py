@@ -1,8 +1,8 @@
 """The config of a run: read a YAML file with `load_config`, get a frozen, validated `Config`."""
 
+from agon.config.cluster import ClusterConfig
 from agon.config.models import (
     PRESETS,
-    ClusterConfig,
     Config,
     Data,
     Eval,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from agon.config.arms import ARMS, resolve
+from agon.config.cluster import ClusterConfig
 from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
 from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
@@ -177,6 +178,9 @@ class Train(Frozen):
     clip_norm: Number | None = Field(default=1.0, gt=0)
     """Our choice: gradient clipping, each adapter by itself, so that one policy cannot slow the other; null turns it
     off."""
+    staleness: Natural = 0
+    """Our choice: steps that are played ahead of the learner, while it computes. A step then learns from samples that
+    are so many updates old, with one clipped ratio: learner now over sampler then. 0: play, then learn."""
     temperature: Number = Field(default=1.0, gt=0)
     """Our choice: sampling temperature in training; 1 draws from the policy itself. top_p is always 1, as less would
     bias the ratios."""
@@ -221,22 +225,6 @@ class SamplerConfig(Frozen):
     options: dict[str, Scalar] = Field(default={})
     """Further arguments of vLLM's AsyncEngineArgs, such as `{kv_cache_dtype: fp8}`; those that a run depends on are
     refused."""
-
-
-class ClusterConfig(Frozen):
-    """Where a run's machines stand, if not all on this one: none of these keys changes what is drawn or learnt."""
-
-    engine: Literal["none", "ray"] = "none"
-    """Our choice: `ray` places engines and verifiers on the nodes of a Ray cluster; docs/scale.md says when it pays."""
-    address: str | None = None
-    """Our choice: the cluster, as HOST:PORT, or `local` to start one on this machine. Never guessed: RAY_ADDRESS is not
-    read and `auto` is refused. Outside this machine it must be in `sampler.network`."""
-    samplers: Natural = 1
-    """Our choice: vLLM engines on the cluster, an actor each; 0 leaves them on the learner's machine."""
-    gpus: Natural = Field(default=1, le=1)
-    """Our choice: GPUs of each sampler, and of each cell of `agon matrix --launcher ray`; 0 for nodes without one."""
-    verifiers: Natural = 0
-    """Our choice: verifiers on the cluster, an actor each; 0 leaves them on the learner's machine."""
 
 
 class SandboxConfig(Frozen):

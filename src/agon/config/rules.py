@@ -87,6 +87,24 @@ def _source_rules(split: str) -> tuple[Rule, ...]:
     )
 
 
+STALENESS_RULES = (
+    Rule(
+        ("train.staleness", "sampler.engine"),
+        lambda steps, engine: not steps or engine != "tinker",
+        "must be 0 with engine tinker: the loss on a service has no clipped ratio of ours",
+    ),
+    Rule(
+        ("train.staleness", "sampler.sleep"),
+        lambda steps, sleep: not steps or sleep is not True,
+        "plays while the learner computes, and an engine that sleeps then cannot: write sampler.sleep false",
+    ),
+    Rule(
+        ("train.staleness", "train.importance"),
+        lambda steps, importance: not steps or importance != "none",
+        "makes samples older than the weights that learn from them, which only a ratio corrects: "
+        "write train.importance token_truncate",
+    ),
+)
 RIVAL_RULES = (
     Rule(
         ("rival.kind", "game.opponent"),
@@ -129,6 +147,7 @@ RIVAL_RULES = (
 
 RULES = (
     *RIVAL_RULES,
+    *STALENESS_RULES,
     Rule(
         ("game.show_draft", "game.opponent"),
         lambda show, opponent: show or opponent != "self",

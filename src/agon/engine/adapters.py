@@ -74,13 +74,15 @@ class AdapterPair:
     @contextmanager
     def stretched(self, policy: Policy, stretch: Stretch) -> Iterator[None]:
         """The policy with weights further along a line; its own are back afterwards, to the bit."""
-        own = {name: parameter.detach().clone() for name, parameter in self._named[policy].items()}
+        now = {name: parameter.detach().clone() for name, parameter in self._named[policy].items()}
+        own = now if stretch.own is None else self._origin(policy, stretch.own)
         origin = self._origin(policy, stretch.origin)
+        stretched = {name: start + stretch.factor * (own[name] - start) for name, start in origin.items()}
         try:
-            self._set(policy, {name: start + stretch.factor * (own[name] - start) for name, start in origin.items()})
+            self._set(policy, own | stretched)
             yield
         finally:
-            self._set(policy, own)
+            self._set(policy, now)
 
     def _origin(self, policy: Policy, folder: Path | None) -> dict[str, torch.Tensor]:
         """Weights in a folder; without one, those of lora_B at zero."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.devices import engine_devices, learners_here, visible_devices
 from agon.engine.shipped import SHIPPED, folder_of
+from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
 from agon.errors import ConfigError
 from agon.protocols import Sampler
@@ -77,22 +78,26 @@ def context_of(config: Config, peeks: int = 1) -> int:
     return length or PROMPT_ROOM + needed
 
 
-def _vllm(settings: SamplerConfig, model: Model, path: str, context: int, beside: GpuMemory | None) -> Sampler:
+def _vllm(
+    settings: SamplerConfig, model: Model, path: str, context: int, beside: GpuMemory | None, staleness: int
+) -> Sampler:
     from agon.engine.fleet import Fleet
     from agon.engine.vllm.sampler import VLLMSampler
     from agon.engine.vllm.server import ServerEngine
 
     if settings.urls:
-        return VLLMSampler(path, Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls)))
+        servers = Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls))
+        return VLLMSampler(path, servers, kept=KEPT + staleness)
     devices, learners = visible_devices(), learners_here()
     usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
     chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
     places = [placement_of(settings, beside if device in devices[:learners] else None) for device in chosen]
     engines = [
-        local_engine(settings, model, path, context, place, device)
+        local_engine(settings, model, path, context, place, device, staleness)
         for device, place in zip(chosen, places, strict=True)
     ]
-    return VLLMSampler(path, Fleet(*engines), sleeps=any(place.sleeps for place in places))
+    sleeps = any(place.sleeps for place in places)
+    return VLLMSampler(path, Fleet(*engines), sleeps=sleeps, kept=KEPT + staleness)
 
 
 def local_engine(
@@ -102,9 +107,10 @@ def local_engine(
     context: int,
     place: Placement | None = None,
     device: str | None = None,
+    staleness: int = 0,
 ) -> LocalEngine:
     """An engine that this process starts; by default alone on what the process sees."""
-    from agon.engine.vllm.local import LocalEngine
+    from agon.engine.vllm.local import CACHED, LocalEngine
 
     place = place or placement_of(settings, None)
     return LocalEngine(
@@ -113,6 +119,7 @@ def local_engine(
         context=context,
         rank=model.lora.rank,
         max_loras=settings.max_loras,
+        cached=CACHED + 2 * staleness,
         memory=place.memory,
         sleeps=place.sleeps,
         options=settings.options,
@@ -128,15 +135,24 @@ def default_engine() -> EngineName:
 
 
 def build_sampler(
-    settings: SamplerConfig, model: Model, path: str, context: int, *, beside: GpuMemory | None = None
+    settings: SamplerConfig,
+    model: Model,
+    path: str,
+    context: int,
+    *,
+    beside: GpuMemory | None = None,
+    staleness: int = 0,
 ) -> Sampler:
-    """The sampler that a config names; `context` is the longest sequence it must hold, `beside` a learner's GPU."""
+    """The sampler that a config names; `context` is the longest sequence it must hold, `beside` a learner's GPU.
+
+    It keeps a version of each policy more for every step of `staleness`.
+    """
     if settings.engine == "hf":
         from agon.engine.hf import HFSampler
 
-        return HFSampler(path, dtype=model.dtype)
+        return HFSampler(path, dtype=model.dtype, kept=KEPT + staleness)
     if settings.engine == "vllm":
-        return _vllm(settings, model, path, context, beside)
+        return _vllm(settings, model, path, context, beside, staleness)
     raise ConfigError(
         f"sampler.engine {settings.engine} cannot load adapters from disk",
         fix="add sampler.engine=vllm (or hf for a tiny model on a CPU) and sampler.urls=[]",

@@ -20,7 +20,7 @@ from typing import Any
 from agon.engine.protocol import DrawResult
 from agon.engine.render import Rendered, Renderer
 from agon.engine.safe_load import add_adapter, base_digest, load_model
-from agon.engine.versions import Versions
+from agon.engine.versions import KEPT, Versions
 from agon.engine.watch import watched
 from agon.errors import AgonError, EngineError
 from agon.types import BASE, Completion, Finish, Request, Sampling, Version
@@ -48,13 +48,13 @@ class _Job:
 class HFSampler:
     """Implements `agon.protocols.Sampler`."""
 
-    def __init__(self, base_path: str, *, dtype: str = "float32", device: str = "cpu") -> None:
+    def __init__(self, base_path: str, *, dtype: str = "float32", device: str = "cpu", kept: int = KEPT) -> None:
         self.renderer = Renderer.load(base_path)
         self._model = load_model(base_path, dtype).to(device)
         self._model.eval()
         self._model.generation_config = _greedy(self.renderer.stop)
         self._adapters = _Adapters(self._model, device)
-        self._versions = Versions(self._adapters.load, self._adapters.unload)
+        self._versions = Versions(self._adapters.load, self._adapters.unload, kept=kept)
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="agon-hf")
         self._pending: list[_Job] = []
@@ -218,8 +218,8 @@ class _Adapters:
         self._slots[version] = slot
 
 
-def _kind(job: _Job) -> tuple[Version, Sampling]:
-    return job.version, job.request.sampling
+def _kind(job: _Job) -> tuple[Version, Sampling, int]:
+    return job.version, job.request.sampling, job.request.batch
 
 
 def _deliver(jobs: Sequence[_Job], completions: Sequence[Completion]) -> None:

@@ -8,6 +8,7 @@ from agon.cluster.actor import Actor
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.build import base_files, build_sampler, local_engine, quieten
 from agon.engine.protocol import Engine
+from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory
 from agon.protocols import Sampler, Verifier
 from agon.sandbox.settings import SandboxSettings
@@ -17,10 +18,12 @@ from agon.verify import load_verifier
 def sampler_for(config: Config, path: str, context: int, beside: GpuMemory | None = None) -> Sampler:
     """The sampler that a config names, with room for sequences of `context` tokens; `path` is the base here.
 
-    `beside` is the memory of a learner's GPU, if one is in this process.
+    `beside` is the memory of a learner's GPU, if one is in this process. Where steps are played ahead, none sleeps.
     """
+    staleness = config.train.staleness
+    settings = config.sampler.model_copy(update={"sleep": False}) if staleness else config.sampler
     if config.cluster.engine == "none" or not config.cluster.samplers:
-        return build_sampler(config.sampler, config.model, path, context, beside=beside)
+        return build_sampler(settings, config.model, path, context, beside=beside, staleness=staleness)
     from agon.cluster.connection import connect
     from agon.engine.fleet import Fleet
     from agon.engine.vllm.on_node import AdapterStore, NodeEngine
@@ -29,9 +32,10 @@ def sampler_for(config: Config, path: str, context: int, beside: GpuMemory | Non
     count, gpus = config.cluster.samplers, config.cluster.gpus
     cluster = connect(config.cluster.address, config.sampler.network)
     cluster.check_room(count + config.cluster.verifiers, count * gpus)
-    make = partial(_engine_here, config.model, config.sampler.model_copy(update={"sleep": False}), context)
+    make = partial(_engine_here, config.model, settings.model_copy(update={"sleep": False}), context, staleness)
     adapters = AdapterStore(cluster)
-    return VLLMSampler(path, Fleet(*(NodeEngine(cluster, make, adapters, gpus) for _ in range(count))))
+    fleet = Fleet(*(NodeEngine(cluster, make, adapters, gpus) for _ in range(count)))
+    return VLLMSampler(path, fleet, kept=KEPT + staleness)
 
 
 def verifier_for(config: Config, sandbox: SandboxSettings) -> Verifier:
@@ -48,8 +52,8 @@ def verifier_for(config: Config, sandbox: SandboxSettings) -> Verifier:
     return NodeVerifier(place, config.cluster.verifiers)
 
 
-def _engine_here(model: Model, settings: SamplerConfig, context: int) -> Engine:
+def _engine_here(model: Model, settings: SamplerConfig, context: int, staleness: int) -> Engine:
     """On a node: an engine over the base as this node has it."""
     path = base_files(model)
     quieten(path)
-    return local_engine(settings, model, path, context)
+    return local_engine(settings, model, path, context, staleness=staleness)

@@ -13,7 +13,8 @@ from agon.errors import EngineError
 from agon.types import BASE, Policy, Seat, Version
 
 KEPT = 2
-"""Versions of each policy that stay live besides the pinned ones: the latest, and the one of the step before."""
+"""Versions of each policy that stay live besides the pinned ones: the latest, and the one of the step before. Every
+step that is played ahead of the learner needs one more."""
 
 
 class Versions:
@@ -24,9 +25,10 @@ class Versions:
         load: Callable[[Version, Path], None],
         unload: Callable[[Version], None],
         needs: str = "adapter_config.json",
+        kept: int = KEPT,
     ) -> None:
         self.live: dict[Version, Path] = {}
-        self._load, self._unload, self._needs = load, unload, needs
+        self._load, self._unload, self._needs, self._kept = load, unload, needs, kept
         self._used: dict[Path, Version] = {}
         self._history: dict[Policy | None, list[Version]] = {policy: [] for policy in Policy}
         self._pinned: set[Version] = set()
@@ -44,6 +46,12 @@ class Versions:
     def _latest(self, policy: Policy) -> Version | None:
         return self._history[policy][-1] if self._history[policy] else None
 
+    def before(self, version: Version) -> Version | None:
+        """The version of the same policy that was published before this one."""
+        past = self._history.get(version.policy, [])
+        place = past.index(version) if version in past else 0
+        return past[place - 1] if place else None
+
     def publish(self, version: Version, folder: Path, in_use: Collection[Version] = ()) -> None:
         """Load a version as the latest of its policy; unload what is neither recent, nor pinned, nor in use."""
         folder = folder.resolve()
@@ -54,7 +62,9 @@ class Versions:
             )
         self._enter(version, folder)
         self._history[version.policy].append(version)
-        kept = self._pinned | {*in_use} | {version for past in self._history.values() for version in past[-KEPT:]}
+        kept = (
+            self._pinned | {*in_use} | {version for past in self._history.values() for version in past[-self._kept :]}
+        )
         for old in [version for version in self.live if version not in kept]:
             del self.live[old]
             self._unload(old)

@@ -77,6 +77,8 @@ class MeasuredRun:
     """Share of the groups of challenges whose advantages the bonus changed; None where none was paid."""
     suspicious: int = 0
     """Right programs of training that look as if they cheat."""
+    staleness: Sequence[int] = ()
+    """Of every step, the updates between the versions that drew it and those that learnt from it."""
     problems_per_step: int = 0
     format_weight: float = 0.0
     notes: Sequence[str] = ()
@@ -147,6 +149,7 @@ def read_run(path: Path) -> MeasuredRun:
         spending=spent(steps),
         bonus_bites=bonus_bites(steps),
         suspicious=sum(record.suspicious for record in steps),
+        staleness=[record.staleness for record in steps],
         problems_per_step=config.train.problems_per_step,
         format_weight=config.game.format_weight,
         notes=notes,

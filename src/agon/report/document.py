@@ -21,6 +21,10 @@ problems; `agon compare` runs the paired test. Pairs are reported in the directi
 has both. A number that no run has measured is `missing`. Columns headed "the paper" hold its own numbers (one run per
 method, 300 problems, direction chosen on those), and appear only where base and data are the paper's."""
 
+STALENESS = """\
+Updates between the weights that drew a step and those that learnt from it (`train.staleness`). A difference between
+runs of different staleness is also one of the age of their samples."""
+
 SUSPICIOUS = """\
 Right programs that read files, end early, print many candidates, hard-code tests, or look outside the program. They
 count as right everywhere else; `agon view` shows them under the mark "suspicious"."""
@@ -90,6 +94,8 @@ def _ours(here: Sequence[MeasuredRun]) -> Iterator[str]:
     yield f"### Shared errors of A and B\n\n{extra_tables.pair_table(here)}"
     yield f"### Distance between A and B\n\n{extra_tables.distance_table(here)}"
     yield f"### Tokens per right answer\n\n{extra_tables.cost_table(here)}"
+    if staleness := extra_tables.staleness_table(here):
+        yield f"### Steps played ahead\n\n{STALENESS}\n\n{staleness}"
     if suspicious := extra_tables.suspicious_table(here):
         yield f"### Suspicious wins\n\n{SUSPICIOUS}\n\n{suspicious}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import fmean
 
 from agon.formatting import MISSING, count, interval, kilo, markdown_table, rate, share, significant
 from agon.report.collect import MeasuredRun
@@ -105,6 +106,16 @@ def suspicious_table(runs: Sequence[MeasuredRun]) -> str:
     ]
     rows += [[run.name, run.seed, "training", "", run.suspicious] for run in runs if run.suspicious]
     return markdown_table(["run", "seed", "problems, system", "right", "suspicious"], rows) if rows else ""
+
+
+def staleness_table(runs: Sequence[MeasuredRun]) -> str:
+    """How old samples were when they were learnt from, in updates; empty where none was."""
+    rows: list[list[object]] = [
+        [run.name, run.seed, len(run.staleness), f"{fmean(run.staleness):.2f}", max(run.staleness)]
+        for run in runs
+        if any(run.staleness)
+    ]
+    return markdown_table(["run", "seed", "steps", "staleness, mean", "most"], rows) if rows else ""
 
 
 def budget_table(runs: Sequence[MeasuredRun]) -> str:

@@ -20,6 +20,7 @@ OTHER_FILE = "name a run, or a parquet file in its bouts/ (copy it again if it i
 
 HEAD = {
     "step": "int64",
+    "staleness": "int32",
     "arm": "string",
     "problem_id": "string",
     "question": "string",
@@ -67,12 +68,13 @@ def files_in(folder: Path) -> dict[int, Path]:
     return dict(sorted((int(match.group(1)), path) for match, path in named if match))
 
 
-def write(folder: Path, step: int, bouts: Sequence[Bout], arm: str) -> Path:
+def write(folder: Path, step: int, bouts: Sequence[Bout], arm: str, staleness: int = 0) -> Path:
     """Write the bouts of one step atomically; a second write of the same step replaces the first."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pylist([row(bout, step=step, arm=arm) for bout in bouts], schema=schema())
+    rows = [row(bout, step=step, staleness=staleness, arm=arm) for bout in bouts]
+    table = pa.Table.from_pylist(rows, schema=schema())
     path = file_of(folder, step)
     with disk_errors_as(f"{path.name} was not written"):
         make_folder(folder)

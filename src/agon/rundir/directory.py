@@ -190,9 +190,9 @@ class RunDir:
             raise RunDirError(message, fix=fix)
         return [f"changed since the start, so the last bits may differ: {', '.join(changed)}"] if changed else []
 
-    def write_bouts(self, step: int, bouts: Sequence[Bout], arm: str) -> Path:
+    def write_bouts(self, step: int, bouts: Sequence[Bout], arm: str, staleness: int = 0) -> Path:
         """Write every bout of a step to `bouts/` atomically."""
-        return bouts_file.write(self.bouts, step, bouts, arm)
+        return bouts_file.write(self.bouts, step, bouts, arm, staleness)
 
     def write_pair(self, a: Path, b: Path, info: PairInfo) -> Path:
         """Put two adapters in `pair/` atomically."""

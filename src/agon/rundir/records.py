@@ -81,6 +81,8 @@ class StepRecord(Record):
     """Rollouts without a verdict, in both streams."""
     suspicious: int = 0
     """Right programs that look as if they cheat, in both streams; `detail` of their verdicts says how."""
+    staleness: int = 0
+    """Updates between the versions that drew the step and those that learnt from it; at most `train.staleness`."""
 
     @property
     def streams(self) -> tuple[StreamStats, ...]:
@@ -111,9 +113,9 @@ class Timing(Record):
     """As in `steps.jsonl`."""
     seconds: dict[str, float]
     """Seconds by part: `play`, `check` (of the samples), `update`, `publish`, `write`, `eval`, `save`; before the first
-    step also `rehearse`."""
+    step also `rehearse`. With `train.staleness`, `play` is what the learner waited for it."""
     tokens_per_second: float | None
-    """Generated tokens per second of `play`."""
+    """Generated tokens per second of `play`; with `train.staleness`, of the whole step."""
     memory: dict[str, int]
     """Bytes in use by part, as the learner reports them."""
     canary: dict[str, float]
@@ -217,6 +219,22 @@ class Mark(Record):
     """The last step; null when the log was empty."""
 
 
+class Flight(Record):
+    """A step that is played, and not learnt from yet."""
+
+    step: int
+    """Which step."""
+    began: int
+    """Updates that were done when it began."""
+    versions: dict[Policy, VersionName]
+    """Who plays each policy in it, to its end."""
+
+    @property
+    def staleness(self) -> int:
+        """Updates between the versions that play it and those that will learn from it."""
+        return self.step - self.began
+
+
 class RunState(Record):
     """What a checkpoint remembers of a run besides the learner's own state."""
 
@@ -228,6 +246,9 @@ class RunState(Record):
     """Versions of A that may play the rival, oldest first; empty unless `rival.kind` is `league`."""
     points: tuple[Point, ...] = ()
     """Evaluation points so far."""
+    flights: tuple[Flight, ...] = ()
+    """Steps that were in flight; a resumed run plays them again, by the same versions. Empty unless `train.staleness`
+    is above 0."""
 
 
 class SavedState(Record):

@@ -149,7 +149,7 @@ class Board:
 
         done = record.step + 1
         title = Text(f" {self.name}  step {done} of {self.total}  {done / self.total:.0%}  {left} left ", style="bold")
-        notes = [*exchange_lines(record), *self._rewards(), parts(timing), *self.dev]
+        notes = [*exchange_lines(record), *staleness_lines(record), *self._rewards(), parts(timing), *self.dev]
         told = [Text(f"! {symptom}", style="bold") for symptom in self.symptoms]
         body = Group(self._table(record), "", *map(Text, notes), *told)
         return Panel(body, title=title, title_align="left", expand=False)
@@ -233,6 +233,8 @@ def step_line(record: StepRecord, total: int) -> str:
         words.append(f"empty peeks {exchange.empty_peeks}/{exchange.shown}")
     if record.bonus_groups is not None and record.competitive:
         words.append(f"bonus bites {record.bonus_groups}/{record.competitive.groups}")
+    if record.staleness:
+        words.append(f"staleness {record.staleness}")
     return "  ".join(words)
 
 
@@ -251,6 +253,11 @@ def exchange_lines(record: StepRecord) -> list[str]:
         biting = part(record.bonus_groups, record.competitive.groups)
         lines.append(f"bonus bites   {biting}  groups whose advantages it changes")
     return lines
+
+
+def staleness_lines(record: StepRecord) -> list[str]:
+    """How old the samples were, where they were."""
+    return [f"staleness     {record.staleness:>4}           updates since they were drawn"] if record.staleness else []
 
 
 def point_line(point: Point) -> str:

@@ -78,8 +78,12 @@ class Stopwatch:
 class TrainingLog:
     """Writes the step, its bouts and its timing; warns once about what looks wrong."""
 
-    def __init__(self, run: RunDir, machines: Machines, display: Display, arm: str, pays_bonus: bool) -> None:
+    def __init__(
+        self, run: RunDir, machines: Machines, display: Display, arm: str, pays_bonus: bool, ahead: bool = False
+    ) -> None:
+        """`ahead`: steps are played while the learner computes."""
         self.run, self.machines, self.display, self.arm, self.pays_bonus = run, machines, display, arm, pays_bonus
+        self.ahead = ahead
         self.timed = Stopwatch()
         self._plays: list[Played] = []
         self._warned: set[str] = set()
@@ -96,7 +100,8 @@ class TrainingLog:
         record = step_record(plays, update.metrics, self.pays_bonus)
         timing = self._timing(record)
         with self.timed("write"):
-            self.run.write_bouts(update.step, [bout for part in plays for bout in part.bouts], self.arm)
+            bouts = [bout for part in plays for bout in part.bouts]
+            self.run.write_bouts(update.step, bouts, self.arm, record.staleness)
             self.run.steps.append(record)
             self.run.timings.append(timing)
         history.append(record)
@@ -115,10 +120,11 @@ class TrainingLog:
     def _timing(self, record: StepRecord) -> Timing:
         spent = self.timed.take()
         tokens = sum(entry.generated for entry in record.ledger.values())
+        playing = sum(spent.values()) if self.ahead else spent.get("play")
         return Timing(
             step=record.step,
             seconds={name: round(value, 4) for name, value in spent.items()},
-            tokens_per_second=round(tokens / spent["play"], 1) if spent.get("play") else None,
+            tokens_per_second=round(tokens / playing, 1) if playing else None,
             memory=dict(self.machines.learner.memory()),
             canary=self.machines.gaps(),
             slopes=self.machines.slopes(),

@@ -13,7 +13,8 @@ import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from agon.algorithm import play
@@ -30,17 +31,20 @@ from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
 from agon.rundir.pair import PairInfo
-from agon.rundir.records import Point, RunState, SystemCounts
+from agon.rundir.records import Flight, Point, RunState, SystemCounts
 from agon.rundir.step_choice import best_point, facts_at
+from agon.training.flights import Flights
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
-from agon.training.rivals import WithRival, check_answered, from_league, grown, masking, taught
+from agon.training.rivals import Seated, WithRival, check_answered, from_league, grown, masking, taught
 from agon.training.schedule import Schedule
-from agon.types import Policy, Problem, Sampling, Stream, Version, seed_for
+from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
+FLIGHTS = "flights"
+"""The folder of a checkpoint with the adapters that play steps in flight."""
 
 
 class Training:
@@ -59,14 +63,16 @@ class Training:
         self.game = config.rules()
         self.schedule = Schedule.of(config, len(data.train))
         self.state = RunState()
-        self.log = TrainingLog(run, machines, display, config.arm, config.rules().pays_bonus)
+        self.ahead = config.train.staleness
+        self.flights = Flights(self.ahead)
+        self.log = TrainingLog(run, machines, display, config.arm, config.rules().pays_bonus, self.ahead > 0)
         self._runner = asyncio.Runner()
         self._interrupt = Interrupt(then=machines.give_up)
         learner = machines.learner
         self.processes = Processes(learner.rank, learner.processes, self._interrupt, learner.store())
         self.drawing = [rank for rank, draws in enumerate(learner.gather(machines.draws)) if draws]
         """The processes that draw."""
-        self.publisher = Publisher(machines, run.path / "published", self.processes.phase)
+        self.publisher = Publisher(machines, run.path / "published", self.processes.phase, self.ahead)
 
     @property
     def is_main_process(self) -> bool:
@@ -82,6 +88,8 @@ class Training:
                 self._train()
             except Interrupted:
                 self.display.note(f"interrupted at step {learner.step}")
+            finally:
+                self.flights.close()
             return learner.step >= self.schedule.total
 
     def _begin(self) -> None:
@@ -99,6 +107,8 @@ class Training:
             self._load(resume)
         self._check_same_weights()
         with self.log.timed("publish"):
+            if resume.folder and self._earlier():
+                self.publisher.restore(self.state.flights, resume.folder / FLIGHTS)
             self.publisher.publish(
                 self.state.versions.values(), self.state.versions, self.state.first, self.state.league
             )
@@ -143,19 +153,51 @@ class Training:
     def streams_for_step(self, step: int) -> Sequence[Stream]:
         """Play this process's problems; the learner deals the rows of all processes out among them."""
         with self.log.timed("play"), self.processes.phase("play"):
-            batch = self.batch(step)
-            game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
-            played = self._draw(play(batch, step, game, self._sampler(step), masking(self.machines.verify)))
-            self.machines.rest()
+            flight, *later = [self._flight(number) for number in self._next(step)]
+            for other in (flight, *later):
+                self.flights.begin(other.step, partial(self._play, other))
+            played = self._draw(self.flights.land(step, partial(self._play, flight)))
+            if not self.ahead:
+                self.machines.rest()
         with self.log.timed("check"), self.processes.phase("check"):
             check_answered(played.streams, self.run.path)
             check_verdicts(played.streams, self.run.path)
             streams = taught(played, self.game)
-            for warning in self.machines.check_samples(streams, self.state.versions):
+            for warning in self.machines.check_samples(streams, flight.versions):
                 self.display.note(warning)
         self.log.collect(played)
         self._began_update = time.perf_counter()
         return streams
+
+    def _next(self, step: int) -> range:
+        """The steps that play from here: this one, and those that are played ahead."""
+        return range(step, min(step + self.ahead + 1, self.schedule.total))
+
+    def _flight(self, step: int) -> Flight:
+        """Who plays a step: whoever did when it began, which may have been before a resume; else the newest versions.
+
+        What began is in the state, and so in the checkpoint, until it was learnt from.
+        """
+        for flight in self.state.flights:
+            if flight.step == step:
+                return flight
+        versions = dict(self.state.versions)
+        if self.state.league:
+            versions[Policy.B] = from_league(self.state.league, self.game.seed, step)
+        flight = Flight(step=step, began=self.machines.learner.step, versions=versions)
+        if self.ahead:
+            self._set(flights=(*self.state.flights, flight))
+        return flight
+
+    async def _play(self, flight: Flight) -> Played:
+        """One step of the game by the versions of its flight, whatever is published meanwhile."""
+        batch = self.batch(flight.step)
+        game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
+        sampler: Sampler = Seated(self.machines.sampler, flight.versions, flight.step)
+        if self.machines.endpoint:
+            sampler = WithRival(sampler, self.machines.endpoint.sample)
+        played = await play(batch, flight.step, game, sampler, masking(self.machines.verify))
+        return replace(played, staleness=flight.staleness)
 
     def _draw(self, work: Coroutine[Any, Any, T]) -> T:
         """Run what draws until it is done or the run is to stop."""
@@ -174,7 +216,7 @@ class Training:
         self.log.timed.add("update", time.perf_counter() - self._began_update)
         with self.processes.phase("log") as proceed:
             self._set(versions=self.publisher.name(before, done))
-            self._set(league=self._league(done))
+            self._set(league=self._league(done), flights=tuple(f for f in self.state.flights if f.step >= done))
             self.log.write(update)
             self.log.check_health()
             proceed()  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
@@ -186,13 +228,6 @@ class Training:
         if self.schedule.saves(done):
             self._save(done)
         return True
-
-    def _sampler(self, step: int) -> Sampler:
-        """What draws a step: the engine, and beside it whoever plays B without learning."""
-        engine, endpoint = self.machines.sampler, self.machines.endpoint
-        if self.state.league:
-            return from_league(engine, self.state.league, self.game.seed, step)
-        return WithRival(engine, endpoint.sample) if endpoint else engine
 
     def _league(self, done: int) -> tuple[Version, ...]:
         """The versions of A that may play the rival after `done` steps; none where there is no league."""
@@ -247,7 +282,8 @@ class Training:
     def _counts(self, problems: Sequence[Problem], wanted: Mapping[str, System]) -> dict[str, SystemCounts]:
         """Every system on these problems, shared out over the processes that draw."""
         with self.log.timed("eval"), self.processes.phase("evaluate"):
-            counted = self._draw(measure(self._own(problems), wanted, self._evaluator(), self.config.eval.samples))
+            work = measure(self._own(problems), wanted, self._evaluator(), self.config.eval.samples)
+            counted = self._draw(self.flights.beside(work))
         return merge(self.machines.learner.gather(counted))
 
     def _evaluator(self) -> Evaluator:
@@ -261,7 +297,7 @@ class Training:
     def _save(self, done: int) -> None:
         with self.log.timed("save"), self.processes.phase("save"):
             if self.is_main_process:
-                self.run.save(done, self.machines.learner.save, self.state)
+                self.run.save(done, self._write, self.state)
                 self.run.prune(self.config.save.keep, self.schedule.points)
                 self._deploy()
 
@@ -274,10 +310,21 @@ class Training:
         try:
             if self.run.checkpoint(done) is None:
                 self.display.note(f"saving step {done}")
-                self.run.save(done, learner.save, self.state)
+                self.run.save(done, self._write, self.state)
             self._deploy()
         except (OSError, AgonError) as error:
             self.display.note(f"step {done} could not be saved: {error}")
+
+    def _write(self, folder: Path) -> None:
+        """Fill a checkpoint: the learner's own files, and the versions that play what is in flight."""
+        self.machines.learner.save(folder)
+        self.publisher.copy(self._earlier(), folder / FLIGHTS)
+
+    def _earlier(self) -> list[Version]:
+        """The versions in flight that are neither current nor kept for the whole run."""
+        flying = dict.fromkeys(version for flight in self.state.flights for version in flight.versions.values())
+        kept = {*self.state.versions.values(), *self.state.first.values(), *self.state.league}
+        return [version for version in flying if version not in kept]
 
     def _deploy(self) -> None:
         """Put in `pair/` what `save.pair` names: the last checkpoint, or the best on dev where there is one."""

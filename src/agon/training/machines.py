@@ -67,9 +67,10 @@ class Machines:
         return {name: _record(slope) for name, slope in (self.canary.slopes() if self.canary else {}).items()}
 
     def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> list[str]:
-        """Stop unless a step's samples come from what the learner holds; return warnings. Call it before the update."""
+        """Stop unless samples come from these versions, by name and by log-probs; return warnings. Call it before the
+        update."""
         check_versions(streams, versions)
-        return self.canary.check_samples(streams) if self.canary else []
+        return self.canary.check_samples(streams, versions) if self.canary else []
 
     def rest(self) -> None:
         """Leave the memory to the learner: no engine is started, and those that are configured to sleep release it."""
@@ -125,13 +126,13 @@ def own_share(settings: SandboxSettings, sampler: SamplerConfig) -> SandboxSetti
 
 
 def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]) -> None:
-    """Refuse a row that was drawn by a different version than the one that learns from it."""
+    """Refuse a row that was drawn by a different version than the one that plays its step."""
     for stream in streams:
         for row in stream.rollouts():
             if row.completion.version != versions[stream.policy]:
                 raise EngineError(
                     f"a row of problem {row.problem.id} was drawn by {row.completion.version}, "
-                    f"and {versions[stream.policy]} would learn from it",
+                    f"and {versions[stream.policy]} plays this step",
                     fix="nothing was learnt from this step; report this, then resume with: agon train RUN --resume",
                 )
 

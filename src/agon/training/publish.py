@@ -5,11 +5,14 @@ A version's name and folder are never reused, also after a resume: engines cache
 
 from __future__ import annotations
 
+import shutil
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from agon.protocols import Phase
 from agon.rundir.files import remove_tree
+from agon.rundir.records import Flight
 from agon.training.machines import Machines
 from agon.types import Policy, Version
 
@@ -19,9 +22,10 @@ Versions = Mapping[Policy, Version]
 class Publisher:
     """Hands adapters to the sampler and removes the folders that no engine can still be reading."""
 
-    def __init__(self, machines: Machines, folder: Path, phase: Phase) -> None:
+    def __init__(self, machines: Machines, folder: Path, phase: Phase, staleness: int = 0) -> None:
         self.machines, self.folder, self._phase = machines, folder, phase
-        self._previous: set[Version] = set()
+        self._past = deque[set[Version]](maxlen=1 + staleness)
+        """The versions before the current ones, those of steps in flight included."""
 
     def name(self, current: Versions, done: int) -> dict[Policy, Version]:
         """The version of every policy after `done` steps: a new one for each whose weights changed."""
@@ -50,10 +54,27 @@ class Publisher:
             for version in dict.fromkeys((*first.values(), *league)):  # rivals that do not move
                 self.machines.sampler.pin(version, self.folder / version)
 
+    def copy(self, versions: Iterable[Version], into: Path) -> None:
+        """Put earlier versions into a checkpoint: steps in flight are drawn from them again after a resume."""
+        for version in versions:
+            shutil.copytree(self.folder / version, into / version)
+
+    def restore(self, flights: Iterable[Flight], checkpoint: Path) -> None:
+        """Publish the earlier versions of a checkpoint, in the order in which they were made."""
+        for flight in sorted(flights, key=lambda flight: flight.step):
+            self._past.append(set(flight.versions.values()))
+        folders = sorted(checkpoint.iterdir(), key=lambda path: path.name.partition("@")[2])
+        with self._phase("restore"):
+            for folder in folders if self.machines.learner.rank == 0 else []:
+                shutil.copytree(folder, self.folder / folder.name, dirs_exist_ok=True)
+        with self._phase("publish"):
+            for folder in folders:
+                self.machines.sampler.publish(Version(folder.name), self.folder / folder.name)
+
     def _remove_old(self, current: Versions, rivals: Collection[Version]) -> None:
-        """Remove folders of versions that are neither current, nor rivals that stay, nor of the step before."""
-        kept = {*current.values(), *rivals, *self._previous}
-        self._previous = set(current.values())
+        """Remove folders of versions that are neither current, nor rivals that stay, nor of steps before."""
+        kept = {*current.values(), *rivals}.union(*self._past)
+        self._past.append(set(current.values()))
         if self.machines.learner.rank == 0 and self.folder.is_dir():
             for folder in self.folder.iterdir():
                 if folder.name not in kept:

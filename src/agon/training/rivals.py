@@ -7,7 +7,7 @@ adapter, and no stream of B reaches the learner.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +47,34 @@ class WithRival:
         self.engine.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Seated:
+    """Implements `agon.protocols.Sampler`: each policy is played by one version, whatever is published meanwhile.
+
+    The step is the batch: with several in flight, timing must not decide what is rounded together.
+    """
+
+    engine: Sampler
+    versions: Mapping[Policy, Version]
+    step: int = 0
+
+    async def sample(self, request: Request) -> Completion:
+        seat = self.versions[request.seat] if isinstance(request.seat, Policy) else request.seat
+        return await self.engine.sample(replace(request, seat=seat, batch=self.step))
+
+    def publish(self, version: Version, folder: Path) -> None:
+        self.engine.publish(version, folder)
+
+    def pin(self, version: Version, folder: Path) -> None:
+        self.engine.pin(version, folder)
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        return self.engine.clip(text, max_tokens)
+
+    def close(self) -> None:
+        self.engine.close()
+
+
 @contextmanager
 def open_endpoint(rival: Rival, run: Path) -> Iterator[Endpoint | None]:
     """The server that plays B, once it is known to have the model; None where the rival is none."""
@@ -59,10 +87,9 @@ def open_endpoint(rival: Rival, run: Path) -> Iterator[Endpoint | None]:
         yield endpoint
 
 
-def from_league(engine: Sampler, league: Sequence[Version], seed: int, step: int) -> WithRival:
-    """One kept version of A plays B for a whole step; which one is a function of seed, step and the league."""
-    version = league[seed_for(seed, "league", step) % len(league)]
-    return WithRival(engine, lambda request: engine.sample(replace(request, seat=version)))
+def from_league(league: Sequence[Version], seed: int, step: int) -> Version:
+    """The kept version of A that plays B for a whole step: a function of seed, step and the league."""
+    return league[seed_for(seed, "league", step) % len(league)]
 
 
 def grown(league: tuple[Version, ...], version: Version, done: int, every: int) -> tuple[Version, ...]:

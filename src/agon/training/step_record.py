@@ -36,6 +36,7 @@ def step_record(
         update={policy: dict(metrics) for policy, metrics in sorted(updates.items())},
         ungraded=sum(not rollout.verdict.graded for rollout in rollouts),
         suspicious=sum(rollout.verdict.suspicious for rollout in rollouts),
+        staleness=plays[0].staleness,
     )
 
 

@@ -30,6 +30,8 @@ TRIES = 4
 """Actors that a row may lose."""
 PATIENCE = 300.0
 """Seconds in which an actor with work must judge a row."""
+AGAIN = 10.0
+"""Seconds after which an actor is placed again that was lost before it was loaded: its node was dead already."""
 ASK = 60.0
 """Seconds that an actor may take to report its counters."""
 
@@ -68,6 +70,12 @@ class _Seat:
     def replace(self, actor: Actor) -> None:
         """Give the seat to a new actor."""
         self.actor, self.answered, self.loading = actor, time.monotonic(), actor.begin("ready")
+
+    @property
+    def failed(self) -> bool:
+        """Whether its actor was lost before it was loaded, a while ago."""
+        lost = self.loading is not None and self.loading.done() and self.loading.exception() is not None
+        return lost and time.monotonic() - self.answered >= AGAIN
 
     @property
     def rank(self) -> tuple[bool, int, int]:
@@ -156,7 +164,10 @@ class NodeVerifier(Verifier):
         with self._gate:
             if self._closed:
                 raise VerifierError("the verifier is closed", fix="create a new one with load_verifier()")
-            seat = min(self._seated(), key=lambda seat: seat.rank)
+            for seat in self._seated():
+                if seat.failed:
+                    seat.replace(self._place())
+            seat = min(self._seats, key=lambda seat: seat.rank)
             if not seat.busy:
                 seat.answered = time.monotonic()
             seat.busy += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -323,3 +324,36 @@ def test_the_description_names_what_a_manifest_needs() -> None:
     assert found["adapter_parameters"] == 4096
     assert set(found["versions"]) == {"trl", "transformers", "peft", "torch"}
     json.dumps(found)
+
+
+def shifted(group: list[Rollout], learner: TRLLearner, by: float) -> list[Rollout]:
+    """The same rows, as if drawn by weights that gave every token `by` nats less."""
+    scores = learner.score(Policy.A, [row.completion.tokens for row in group])
+    return [
+        rollout(row.policy, row.index, replace(row.completion.tokens, logprobs=tuple(s - by for s in score)), advantage)
+        for row, score, advantage in zip(group, scores, (1.0, -1.0, 0.5, -0.5), strict=True)
+    ]
+
+
+def gradient(learner: TRLLearner, group: list[Rollout]) -> torch.Tensor:
+    """What one plain step of gradient descent moves, over the learning rate."""
+    before = torch.cat([w.flatten() for w in weights(learner, Policy.A)])
+    train(learner, lambda step: [stream(Policy.A, [group])])
+    return (torch.cat([w.flatten() for w in weights(learner, Policy.A)]) - before) / learner.train_config.learning_rate
+
+
+@pytest.mark.parametrize(("by", "kept"), [(0.1, (1.0, -1.0, 0.5, -0.5)), (0.5, (0.0, -1.0, 0.0, -0.5))])
+def test_played_ahead_the_one_ratio_is_learner_over_sampler_and_is_clipped(by: float, kept: Sequence[float]) -> None:
+    """Above the clip, at 1.2, rows with a positive advantage teach nothing; the others are weighted by the ratio."""
+
+    def make(**fields: Any) -> TRLLearner:
+        return make_learner(total_steps=1, optimizer="sgd", schedule="constant", clip_norm=None, **fields)
+
+    group = rows(Policy.A, 0)
+    ahead = make(staleness=1)
+    moved = gradient(ahead, shifted(group, ahead, by))
+    plain = make(importance="none")
+    paid = [rollout(row.policy, row.index, row.completion.tokens, a) for row, a in zip(group, kept, strict=True)]
+    expected = gradient(plain, paid) * math.exp(by)
+    assert torch.allclose(moved, expected, atol=1e-5 * float(expected.abs().max()))
+    assert float(expected.abs().max()) > 0

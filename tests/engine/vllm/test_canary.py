@@ -306,6 +306,30 @@ def test_one_token_that_is_far_off_is_reported(sampler: VLLMSampler, adapters: P
     assert "token of A differs by 0.05" in warning
 
 
+class Remembers(FakeLearner):
+    """A learner that has moved on, and scores by earlier weights where it is given their folder."""
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        if stretch is None or stretch.own is None:
+            return super().score(policy, rows, stretch)
+        earlier = FakeLearner(**self.weights | {str(policy): WEIGHTS[stretch.own.name]})
+        return earlier.score(policy, rows, stretch)
+
+
+def test_samples_of_an_earlier_version_are_compared_with_its_weights(sampler: VLLMSampler, adapters: Path) -> None:
+    canary = ready(sampler, adapters, "float32")
+    assert canary.check_samples(step(0.0)) == []
+    drew, now = {Policy.A: Version("a@0-one"), Policy.B: Version("b@0-two")}, Version("a@1-three")
+    sampler.publish(now, adapters / "three")
+    canary.learner = canary.exact.learner = Remembers(a=WEIGHTS["three"], b=0.2)  # type: ignore[assignment]
+    canary.check({**drew, Policy.A: now})
+    assert canary.check_samples(step(0.0), drew) == []
+    with pytest.raises(EngineError, match="samples of A are"):
+        canary.check_samples(step(0.0), {**drew, Policy.A: now})
+    with pytest.raises(EngineError, match="samples of A are"):
+        canary.check_samples(step(0.2), drew)
+
+
 def one_step_later(sampler: VLLMSampler, adapters: Path, served: str) -> tuple[Canary, dict[Policy, Version]]:
     """A canary in bfloat16 after a step that rounding hides; the engine serves `served` under the new name."""
     engine: FakeEngine = sampler.fleet.members[0].engine  # type: ignore[assignment]

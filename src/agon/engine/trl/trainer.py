@@ -9,7 +9,7 @@ other and average the gradients once, when all of them are done: one that fails 
 
 Departures from stock, each with its test: gradients are clipped per adapter; masked rows are in no denominator; a
 policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
-second forward pass; no telemetry.
+second forward pass; with `train.staleness` it is the loss's own clipped ratio; no telemetry.
 
 Private names of TRL 1.16 and transformers 5.19 used here (tests/engine/trl/test_contract.py fails when one moves):
 `_prepare_inputs`, `_get_per_token_logps_and_entropies`, `_metrics`, `_clip_grad_norm`, `_send_telemetry`,
@@ -216,14 +216,19 @@ class PairTrainer(GRPOTrainer):
         return logps, entropies, None
 
     def _correct(self, micro: MicroBatch, logps: torch.Tensor) -> None:
-        """Weight each token by the truncated ratio learner / sampler; TRL reads `advantages` only after this."""
+        """Correct each token for learner / sampler; TRL reads what is set here only after this.
+
+        Played ahead: that is the one ratio of the loss, which TRL clips. Else: a truncated weight, as the ratio is 1.
+        """
         inputs = micro.inputs
         gap = logps - inputs["sampling_per_token_logps"]
         known = inputs["completion_mask"].bool() & ~torch.isnan(gap)
         gap = torch.where(known, gap, torch.zeros_like(gap))
         ratio = torch.exp(gap).clamp(max=self.args.vllm_importance_sampling_clip_max)
         self.step_metrics[micro.policy].add_gap(gap, ratio, known)
-        if self.train_config.importance == "token_truncate":
+        if self.train_config.staleness:
+            inputs["old_per_token_logps"] = logps - gap
+        elif self.train_config.importance == "token_truncate":
             inputs["advantages"] = inputs["advantages"].unsqueeze(1) * ratio
 
     def _clip_grad_norm(self, model: Any) -> torch.Tensor:

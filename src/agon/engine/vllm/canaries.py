@@ -49,9 +49,9 @@ class Canaries:
             checking.cancel()
         return result
 
-    def check_samples(self, streams: Sequence[Stream]) -> list[str]:
-        """Compare a step's samples with the learner, each engine's by themselves; return warnings."""
-        return [warning for canary in self.canaries for warning in canary.check_samples(streams)]
+    def check_samples(self, streams: Sequence[Stream], versions: Versions | None = None) -> list[str]:
+        """Compare a step's samples with the learner, as it is or as of `versions`, each engine's by themselves."""
+        return [warning for canary in self.canaries for warning in canary.check_samples(streams, versions)]
 
     def gaps(self) -> dict[str, float]:
         """How far the versions in each engine were from the learner at its last check, in nats per token."""

@@ -31,7 +31,7 @@ from agon.engine.vllm.fixed_prompts import Drawn, Probe
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.engine.vllm.slope import flat
-from agon.engine.vllm.suspects import Suspect, Suspects, samples_of
+from agon.engine.vllm.suspects import AsOf, Suspect, Suspects, samples_of
 from agon.errors import EngineError
 from agon.protocols import Learner, Stretch, Tokens
 from agon.types import BASE, Policy, Stream, Version
@@ -56,6 +56,11 @@ STRICT = (
 )
 """Without these a server ignores adapters of composites in silence."""
 VARIES = "the engine's log-probs vary from draw to draw: an adapter that is one step late is found by many samples only"
+INSTEAD = {
+    Suspect.BEFORE: "an older version",
+    Suspect.RIVAL: "the rival",
+    Suspect.BASE: "the base",
+}
 REPORT = "these samples cannot be used for training; report this with the versions of vLLM and of the base"
 
 
@@ -146,18 +151,21 @@ class Canary:
             self.check(versions)
         return restarted
 
-    def check_samples(self, streams: Sequence[Stream]) -> list[str]:
-        """Compare a step's samples with the learner, while it holds the weights that they must come from.
+    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version] | None = None) -> list[str]:
+        """Compare a step's samples with the weights that they must come from: the learner's, or those of `versions`.
 
         Return warnings; EngineError when samples are too far off, or when a suspect drew them.
         """
         warnings = [] if self._sampled or self.exact.repeats else [VARIES]
         sampled = {policy: samples_of(streams, policy, self.member) for policy in Policy}
+        earlier = self._earlier(versions or {})
+        self.suspects.learner = AsOf(self.learner, self._folders(earlier)) if earlier else self.learner
         for policy, rows in sampled.items():
             if rows:
-                differences = np.abs(self.suspects.check(policy, rows, self._folder_before(policy)))
+                before = self._folder_before(policy, earlier.get(policy))
+                differences = np.abs(self.suspects.check(policy, rows, before))
                 warnings += self._judge_distance(policy, float(differences.mean()), float(differences.max()))
-                self._judge_slopes(policy)
+                self._judge_slopes(policy, earlier.get(policy))
         self._sampled = self._sampled or any(sampled.values())
         return warnings
 
@@ -186,16 +194,25 @@ class Canary:
                 fix=self._fix,
             )
 
-    def _judge_slopes(self, policy: Policy) -> None:
+    def _earlier(self, versions: Mapping[Policy, Version]) -> dict[Policy, Version]:
+        """Of these, the versions of policies that have moved on since."""
+        return {
+            p: v for p, v in versions.items() if v != self._current.get(p) and v.policy is p and v in self.sampler.live
+        }
+
+    def _folders(self, versions: Mapping[Policy, Version]) -> dict[Policy, Path]:
+        return {policy: self.sampler.live[version] for policy, version in versions.items()}
+
+    def _judge_slopes(self, policy: Policy, earlier: Version | None) -> None:
         """EngineError where a suspect's weights are nearer to the samples than the policy's."""
         others = self._others(policy)
         for suspect in Suspect:
             slope = self.suspects.slopes.get((policy, suspect))
             if slope and slope.wrong:
                 measured = f"slope {slope.value:.2f} +- {slope.error:.2f} over {slope.tokens} tokens"
-                name = named(others[suspect]) if suspect in others else "an older version"
+                name = named(others[suspect]) if suspect in others and not earlier else INSTEAD[suspect]
                 raise EngineError(
-                    f"samples of {self._current[policy]} come from {name}, "
+                    f"samples of {earlier or self._current[policy]} come from {name}, "
                     f"or from weights as far off ({measured}; 1 is the one, 0 the other)",
                     fix=REPORT,
                 )
@@ -214,8 +231,10 @@ class Canary:
             self._before = {policy: self._current[policy] for policy in changed}
             self._current = dict(versions)
 
-    def _folder_before(self, policy: Policy) -> Path | None:
-        """The weights of the version before, as long as they are on disk."""
+    def _folder_before(self, policy: Policy, earlier: Version | None = None) -> Path | None:
+        """The weights of the version before the current one, or before an earlier one, as long as they are on disk."""
+        if earlier:
+            return self.sampler.folder_before(earlier)
         folder = self.sampler.live.get(self._before[policy]) if policy in self._before else None
         return folder if folder and folder.is_dir() else None
 

@@ -18,7 +18,7 @@ from agon.engine.bridge import Bridge
 from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw, DrawResult
 from agon.engine.render import Renderer
-from agon.engine.versions import Versions
+from agon.engine.versions import KEPT, Versions
 from agon.engine.watch import watched
 from agon.errors import EngineError
 from agon.types import Completion, Request, Version
@@ -29,10 +29,10 @@ T = TypeVar("T")
 class VLLMSampler:
     """Implements `agon.protocols.Sampler`."""
 
-    def __init__(self, base_path: str, fleet: Fleet, *, sleeps: bool = False) -> None:
+    def __init__(self, base_path: str, fleet: Fleet, *, sleeps: bool = False, kept: int = KEPT) -> None:
         self.renderer = Renderer.load(base_path)
         self.fleet = fleet
-        self._versions, self._sleeps = Versions(self.load, self.unload), sleeps
+        self._versions, self._sleeps = Versions(self.load, self.unload, kept=kept), sleeps
         self._bridge = Bridge("agon-vllm")
         try:
             self._bridge.call(fleet.start())
@@ -85,6 +85,12 @@ class VLLMSampler:
     def live(self) -> Mapping[Version, Path]:
         """The versions that may be drawn from, and where each was loaded from."""
         return self._versions.live
+
+    def folder_before(self, version: Version) -> Path | None:
+        """The weights of the version that was published before this one, as long as they are live and on disk."""
+        before = self._versions.before(version)
+        folder = self.live.get(before) if before else None
+        return folder if folder and folder.is_dir() else None
 
     def publish(self, version: Version, folder: Path) -> None:
         """Load the adapter in `folder` as the latest version of its policy; drop what is older than the step before."""

@@ -6,8 +6,8 @@ late stays late. Every engine of a fleet is tested with its own rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -56,6 +56,21 @@ class ScoredRows:
 
 
 @dataclass(frozen=True, slots=True)
+class AsOf:
+    """Scores by policies as they were: with weights of earlier versions from their folders. Other policies are as they
+    are now."""
+
+    learner: Learner
+    folders: Mapping[Policy, Path]
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        own = self.folders.get(policy) if policy else None
+        if own is None:
+            return self.learner.score(policy, rows, stretch)
+        return self.learner.score(policy, rows, replace(stretch or Stretch(own, 1.0), own=own))
+
+
+@dataclass(frozen=True, slots=True)
 class Effect:
     """What the way from an origin to a policy's weights does to log-odds, as measured far out and nearby."""
 
@@ -69,7 +84,7 @@ class Effect:
 class Suspects:
     """Tests samples of a policy against the weights that an engine may have served instead."""
 
-    learner: Learner
+    learner: Learner | AsOf
     tokens: int | None = None
     """Completion tokens to test per policy and step; None takes a share of the step's."""
     slopes: dict[tuple[Policy, Suspect], Slope] = field(default_factory=dict)

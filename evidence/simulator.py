@@ -1,0 +1,306 @@
+"""The simulation of a run (`_pipeline.py`) against real runs, and what it says about more GPUs than anybody has here.
+
+Each part runs alone with `--part`; the quick form is the scaling, with fewer steps.
+
+- check: costs are fitted on runs of two configurations, vLLM on one core and the learner on another; five others, of
+  different sizes, lengths, arms and staleness, are predicted from lengths of the first two and then measured, in turns.
+- scaling: with the costs of `agon plan` for a GPU, strong and weak scaling to 64 GPUs, and 1,024 as an extrapolation.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+import numpy as np
+
+from _engine import SMALL, random_checkpoint
+from _lib import ROOT, arguments, verdict
+from _pipeline import Costs, Layout, Lengths, simulate
+from agon import RunDir, load_verifier
+from agon.config import Config, load_config
+from agon.engine.published import TEXT
+from agon.engine.vllm.placement import ALONE
+from agon.plan.base_shapes import shape_of
+from agon.plan.footprint import sequence_bytes
+from agon.plan.gpus import GPUS
+from agon.plan.step_time import Assumptions, Speed, bouts_of
+from agon.rundir import read_bouts
+from agon.rundir.bouts import bout_of
+from staleness import CONFIG, TIMING, train_pinned
+
+EXTRA_SOURCES = ("configs/tabletop", "configs/paper", "src/agon/cli/train.py")
+PARTS = ("check", "scaling")
+FITTED = {
+    "4 x 4, 64 tokens": ("train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64"),
+    "2 x 8, 32 tokens": ("train.problems_per_step=2", "game.group_size=8", "train.max_completion_tokens=32"),
+}
+PREDICTED = {
+    "8 x 4, 48 tokens": ("train.problems_per_step=8", "game.group_size=4", "train.max_completion_tokens=48"),
+    "2 x 4, 96 tokens": ("train.problems_per_step=2", "game.group_size=4", "train.max_completion_tokens=96"),
+    "4 x 4, 64 tokens, grpo": (*FITTED["4 x 4, 64 tokens"], "arm=grpo"),
+    "4 x 4, 64 tokens, one ahead": (*FITTED["4 x 4, 64 tokens"], "train.staleness=1"),
+    "8 x 4, 48 tokens, two ahead": (
+        "train.problems_per_step=8", "game.group_size=4", "train.max_completion_tokens=48", "train.staleness=2",
+        "sampler.max_loras=6",
+    ),
+}  # fmt: skip
+RUNS, STEPS, FIRST, WITHIN = 5, 12, 3, 0.15
+"""Runs of each configuration, their steps, those that warm up, and how far a prediction may be off."""
+GPU, BASE, PRICE = "h100", "Qwen/Qwen3-4B", 2.5
+GPU_COUNTS, FAR = (2, 4, 8, 16, 32, 64), 1024
+STRIDE = 64
+"""Tokens that a simulated engine draws at once: of thousands, so this is fine enough."""
+FEED = 0.0015
+"""Seconds of a row in the process that feeds engines on other nodes: measured, 1 to 2 ms."""
+
+
+# -- check -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Measured:
+    """Real runs of one configuration."""
+
+    steps: list[list[Lengths]]
+    """Lengths of the bouts of the last run, by step."""
+    play: list[float]
+    update: list[float]
+    rest: list[float]
+    seconds: list[float]
+    """Of a step, by run."""
+
+
+def check(quick: bool) -> dict[str, Any]:
+    """Fit on two configurations, predict five, measure all of them in turns."""
+    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else STEPS
+    measured: dict[str, Measured] = {}
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
+        base = random_checkpoint(Path(scratch, "base"), **SMALL)
+        for number in range(runs):
+            for name, words in wanted.items():
+                run = train_pinned(
+                    Path(scratch), f"run-{number}", [f"model.name={base}", f"train.max_steps={steps}", *words]
+                )
+                add(measured, name, run)
+        costs = fitted([measured[name] for name in FITTED], verdict_seconds(run))
+    rows = {}
+    for name, words in wanted.items():
+        config = load_config(CONFIG, [*TIMING, *words])
+        predicted = predict(config, costs, [measured[other] for other in FITTED], steps)
+        rows[name] = {"predicted": round(predicted, 3), "measured": round(median(measured[name].seconds), 3)}
+    off = {name: round(row["predicted"] / row["measured"] - 1, 3) for name, row in rows.items()}
+    return {"costs": {k: float(f"{v:.3g}") for k, v in vars(costs).items()}, "steps": rows, "off": off, "runs": runs}
+
+
+def check_holds(found: dict[str, Any]) -> bool:
+    return all(abs(found["off"][name]) <= WITHIN for name in PREDICTED)
+
+
+def add(measured: dict[str, Measured], name: str, run: RunDir) -> None:
+    """Take one run into the measurements of its configuration."""
+    timings = [timing.seconds for timing in run.timings.records()[FIRST:]]
+    bouts = [lengths_of(run, timing.step) for timing in run.timings.records()[FIRST:]]
+    play, update = ([seconds.get(part, 0.0) for seconds in timings] for part in ("play", "update"))
+    rest = [sum(seconds.values()) - seconds.get("play", 0.0) - seconds.get("update", 0.0) for seconds in timings]
+    before = measured.get(name)
+    mean = fmean(sum(seconds.values()) for seconds in timings)
+    measured[name] = Measured(bouts, play, update, rest, [*(before.seconds if before else []), mean])
+
+
+def lengths_of(run: RunDir, step: int) -> list[Lengths]:
+    rows = read_bouts(run).to_pylist()
+    return [
+        Lengths(
+            row["draft_prompt_tokens"],
+            row["draft_tokens"],
+            row["challenge_prompt_tokens"] or 0,
+            row["challenge_tokens"] or 0,
+        )
+        for row in rows
+        if row["step"] == step
+    ]
+
+
+def verdict_seconds(run: RunDir) -> float:
+    """Seconds of one verdict, on the completions of a run."""
+    bouts = [bout_of(row) for row in read_bouts(run).to_pylist()[:64]]
+    rows = [(bout.problem, rollout.completion) for bout in bouts for rollout in bout.rollouts]
+    with load_verifier("math", workers=1) as verifier:
+        verifier.verify_many(rows[:2])
+        began = time.perf_counter()
+        verifier.verify_many(rows)
+        return (time.perf_counter() - began) / len(rows)
+
+
+def fitted(runs: Sequence[Measured], verdict: float) -> Costs:
+    """Costs that give the measured times: lines for update and rest, and a search for what drawing costs."""
+    from scipy.optimize import minimize
+
+    tokens = [sum(lengths.drawn for lengths in step) for run in runs for step in run.steps]
+    slope, level = np.polyfit(tokens, [seconds for run in runs for seconds in run.update], 1)
+    rest = fmean(seconds for run in runs for seconds in run.rest)
+
+    def costs(logs: Sequence[float]) -> Costs:
+        step, row, prefill = np.exp(logs)
+        return Costs(step, row, prefill, verdict, max(level, 0.0), max(slope, 0.0), rest)
+
+    def loss(logs: Sequence[float]) -> float:
+        made, errors = costs(logs), list[float]()
+        for run in runs:
+            found = simulate(made, Layout(), run.steps)
+            errors.append((fmean(found.waited) / fmean(run.play) - 1) ** 2)
+        return sum(errors)
+
+    best = minimize(loss, np.log([5e-3, 1e-3, 1e-4]), method="Nelder-Mead", options={"maxiter": 300, "xatol": 1e-3})
+    return costs(best.x)
+
+
+def predict(config: Config, costs: Costs, known: Sequence[Measured], steps: int) -> float:
+    """Seconds per step of a configuration, with lengths drawn from those of the known ones."""
+    rng, cap = random.Random(0), config.train.max_completion_tokens
+    pool = [lengths for run in known for step in run.steps for lengths in step]
+    longest = [max(lengths.draft for step in run.steps for lengths in step) for run in known]
+    game = config.rules()
+    count, two = config.train.problems_per_step * game.drafts_per_problem, game.two_stages
+
+    def bout() -> Lengths:
+        one = rng.choice(pool)
+        scale = cap / max(longest) if cap > max(longest) else 1.0
+        draft, challenge = (min(cap, round(scale * tokens)) for tokens in (one.draft, one.challenge))
+        return Lengths(one.prompt, draft, one.seen if two else 0, challenge if two else 0)
+
+    played = [[bout() for _ in range(count)] for _ in range(steps)]
+    return simulate(costs, Layout(staleness=config.train.staleness), played).seconds(FIRST)
+
+
+# -- scaling -----------------------------------------------------------------------------------------------------------
+
+
+def scaling(quick: bool) -> dict[str, Any]:
+    """Strong and weak scaling of the paper's recipe, with the costs that `agon plan` assumes of a GPU."""
+    config, steps = load_config(ROOT / "configs" / "paper" / "base.yaml", [f"model.name={BASE}"]), 8 if quick else 16
+    counts = GPU_COUNTS[:2] if quick else GPU_COUNTS
+    costs, rows = gpu_costs(config), list[dict[str, Any]]()
+    for kind in ("strong", "weak"):
+        for k in (0, 1):
+            made = []
+            for gpus in counts:
+                problems = config.train.problems_per_step * (gpus // 2 if kind == "weak" else 1)
+                made.append({"kind": kind, **best_split(config, costs, gpus, problems, k, steps)})
+                print(f"  {made[-1]}", flush=True)
+            rows += [*made, *([extrapolated(made)] if kind == "weak" else [])]
+    return {"gpu": GPU, "base": BASE, "rows": rows, "costs": {k: float(f"{v:.3g}") for k, v in vars(costs).items()}}
+
+
+def scaling_holds(found: dict[str, Any]) -> bool:
+    """A step ahead is never slower, and nothing computes more than all of the time."""
+    seconds = {(row["kind"], row["gpus"], row["staleness"]): row["seconds"] for row in found["rows"]}
+    shares = [row[part] for row in found["rows"] for part in ("engines_idle", "learner_idle") if part in row]
+    ahead = all(seconds[kind, gpus, 1] <= 1.02 * value for (kind, gpus, k), value in seconds.items() if not k)
+    return ahead and all(0 <= share <= 1 for share in shares)
+
+
+def gpu_costs(config: Config) -> Costs:
+    """The plan's assumptions about a GPU as costs of the simulation."""
+    assumed, shape = Assumptions(), shape_of(TEXT[BASE])
+    speed = Speed.of(shape, config, GPUS[GPU], assumed)
+    assert speed is not None
+    mean = mean_tokens(config)
+    fixed, by_token = speed._cache()
+    reads = speed.bandwidth * assumed.bandwidth
+    return Costs(
+        step=max(assumed.floor, 2 * speed._drawn_parameters / reads),
+        row=(fixed + (mean / 2 + assumed.prompt) * by_token) / reads,
+        prefill=2 * shape.multiplied / (speed.flops * assumed.linear),
+        verdict=0.01,
+        update=1.0,
+        token=assumed.live * speed.update([mean] * 8) / (8 * mean),
+        rest=assumed.publish,
+        feed=FEED,
+    )
+
+
+def mean_tokens(config: Config) -> int:
+    return int(Assumptions().mean * config.train.max_completion_tokens)
+
+
+def slots_of(config: Config) -> int:
+    """Completions of mean length whose cache fits beside the weights of an engine that has a GPU to itself."""
+    assumed, shape = Assumptions(), shape_of(TEXT[BASE])
+    room = ALONE * GPUS[GPU].memory - 2 * shape.text_parameters
+    return int(room / sequence_bytes(shape, config, mean_tokens(config) + assumed.prompt + assumed.peek))
+
+
+def best_split(config: Config, costs: Costs, gpus: int, problems: int, k: int, steps: int) -> dict[str, Any]:
+    """The fastest share of learner GPUs: seconds per step, idle time and dollars."""
+    game, assumed = config.rules(), Assumptions()
+    bouts = bouts_of(problems * config.game.group_size, game.two_stages, config.train.max_completion_tokens, assumed)
+    seen = assumed.prompt + assumed.peek
+    pairs = [Lengths(assumed.prompt, a, seen, b) for a, b in zip(bouts.drafts, bouts.challenges, strict=True)]
+    played = [random.Random(step).sample(pairs, len(pairs)) for step in range(steps)]
+    found = {}
+    for learners in sorted({max(1, round(gpus * share)) for share in (0.06, 0.12, 0.25, 0.5)}):
+        layout = Layout(gpus - learners, slots_of(config), 32, learners, staleness=k, stride=STRIDE)
+        found[learners] = simulate(costs, layout, played)
+    learners, outcome = min(found.items(), key=lambda item: item[1].steady(k))
+    return described(gpus, problems, k, outcome.steady(k), bouts.tokens, bouts.completions) | {
+        "learners": learners,
+        "engines_idle": round(1 - outcome.engines, 3),
+        "learner_idle": round(1 - outcome.learner, 3),
+    }
+
+
+def described(gpus: int, problems: int, k: int, seconds: float, tokens: int, rollouts: int) -> dict[str, Any]:
+    return {
+        **{"gpus": gpus, "staleness": k, "problems": problems, "rollouts": rollouts, "seconds": round(seconds, 1)},
+        "tokens_per_second": round(tokens / seconds),
+        "dollars_per_1000_rollouts": round(gpus * PRICE * seconds / 3600 / rollouts * 1000, 2),
+    }
+
+
+def extrapolated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Further along the line through the last two doublings, or what the process that feeds the engines takes."""
+    before, last = rows[-2:]
+    times = FAR // last["gpus"]
+    rollouts, tokens = times * last["rollouts"], times * last["tokens_per_second"] * last["seconds"]
+    doublings = times.bit_length() - 1
+    seconds = last["seconds"] + doublings * max(last["seconds"] - before["seconds"], 0.0)
+    longest = max(seconds, rollouts * FEED)
+    made = described(FAR, times * last["problems"], last["staleness"], longest, int(tokens), rollouts)
+    return {"kind": "weak", **made, "extrapolated": True, "feed_seconds": round(rollouts * FEED, 1)}
+
+
+# -- main --------------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    args = arguments(__doc__, PARTS)
+    work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+        "check": (check, check_holds),
+        "scaling": (scaling, scaling_holds),
+    }
+    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
+    for name in args.part or (PARTS[1:] if args.quick else PARTS):
+        run, holds = work[name]
+        found[name] = run(args.quick)
+        held[name] = holds(found[name])
+        print(f"{name}: {found[name]}", flush=True)
+    verdict(
+        f"the simulation is within {WITHIN:.0%} of the measured time of five configurations that it was not fitted on",
+        {name: "holds" if good else "does not hold" for name, good in held.items()},
+        "every part holds",
+        holds=all(held.values()),
+        parts=found,
+        quick=args.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,308 @@
+"""Steps that are played ahead of the learner: nothing changes at 0, and what 1 and 2 gain in time and lose in learning.
+
+Each part runs alone with `--part`; the quick form is the first, on a few small steps.
+
+- equal: `train.staleness=0` against a loop written here that plays, learns and publishes in turn: records of every step
+  and the adapters at the end, to the bit.
+- resume: runs with staleness 1 and 2, killed in the middle and resumed, against those that were not: `steps.jsonl` byte
+  by byte.
+- wall: 0 and 1 in turn, vLLM on one core and the learner on another: seconds per step, and the bound max(play, rest).
+- learning: reward on the tabletop at 0, 1 and 2, five seeds each; runs continue where they stopped (`runs/staleness/`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any
+
+from _engine import SMALL, random_checkpoint
+from _learning import check_revision, rewards
+from _lib import ROOT, arguments, mean_interval, ratio_interval, verdict
+from _ray import descendants
+from agon import RunDir, train
+from agon.algorithm import play
+from agon.config import Config, load_config
+from agon.data import splits
+from agon.protocols import Update
+from agon.rundir.records import StepRecord
+from agon.training.machines import Machines, build
+from agon.training.schedule import Schedule
+from agon.training.step_record import step_record
+from agon.types import Played, Policy, Problem, Stream, Version, seed_for
+
+EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
+PARTS = ("equal", "resume", "wall", "learning")
+CONFIG = ROOT / "configs" / "tabletop" / "worlds" / "neutral.yaml"
+AHEAD, SEEDS, WINDOW, KEPT_SHARE = (0, 1, 2), range(5), 15, 0.8
+PAIRS, TIMED, FIRST, FASTER = 5, 12, 3, 0.9
+"""Runs of each kind, their steps, those that warm up, and the most that k = 1 may take of k = 0."""
+TINY = ["train.problems_per_step=2", "game.group_size=2", "data.train.take=12", "data.dev.take=4", "save.every=2"]
+TIMING = [
+    "data.train.take=96", "train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64",
+    "train.max_peek_tokens=64", "eval.max_completion_tokens=64", "sampler.engine=vllm", "train.learning_rate=1e-5",
+    "model.dtype=float32", "save.every=100", "data.dev.take=4", "data.held_out.take=8",
+]  # fmt: skip
+
+
+# -- equal -------------------------------------------------------------------------------------------------------------
+
+
+def equal(quick: bool) -> dict[str, Any]:
+    """A run at staleness 0, and the same steps one after the other."""
+    sizes = [*TINY, "train.max_steps=3"] if quick else ["train.max_steps=20"]
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
+        run = train(CONFIG, *sizes, "train.staleness=0", out=scratch, name="run", show="nothing")
+        records, hashes = sequential(load_config(CONFIG, sizes), Path(scratch, "published"))
+        pairs = list(zip(run.steps.records(), records, strict=True))
+        last = {policy: run.saved_state(len(records)).run.versions[policy].digest for policy in Policy}
+    same = sum(one.model_dump_json() == other.model_dump_json() for one, other in pairs)
+    return {"steps": len(pairs), "equal_steps": same, "equal_adapters": sum(last[p] == hashes[p][:8] for p in Policy)}
+
+
+def equal_holds(found: dict[str, Any]) -> bool:
+    return found["equal_steps"] == found["steps"] and found["equal_adapters"] == 2
+
+
+def sequential(config: Config, folder: Path) -> tuple[list[StepRecord], dict[Policy, str]]:
+    """Play, learn, publish, in turn: what a run is without anything around it."""
+    problems = splits(config.data).train
+    schedule = Schedule.of(config, len(problems))
+    machines, records = build(config, schedule.total), list[StepRecord]()
+    latest: list[Played] = []
+    versions = publish(machines, folder, {}, 0)
+    game = config.rules()
+
+    def streams_for_step(step: int) -> Sequence[Stream]:
+        batch = batch_of(problems, step, config, schedule)
+        latest[:] = [asyncio.run(play(batch, step, game, machines.sampler, machines.verify))]
+        return latest[0].streams
+
+    def after_step(update: Update) -> bool:
+        records.append(step_record(latest, update.metrics, game.pays_bonus))
+        versions.update(publish(machines, folder, versions, update.step + 1))
+        return True
+
+    try:
+        machines.learner.fit(streams_for_step, after_step)
+        return records, {policy: machines.learner.hash(policy) for policy in Policy}
+    finally:
+        machines.close()
+
+
+def batch_of(problems: Sequence[Problem], step: int, config: Config, schedule: Schedule) -> list[Problem]:
+    epoch, place = divmod(step, schedule.steps_per_epoch)
+    seed, size = config.train.seed, config.train.problems_per_step
+    order = sorted(problems, key=lambda problem: (seed_for(seed, "order", epoch, problem.id), problem.id))
+    return order[place * size : (place + 1) * size]
+
+
+def publish(machines: Machines, folder: Path, known: dict[Policy, Version], done: int) -> dict[Policy, Version]:
+    """Hand adapters that moved to the sampler."""
+    made = dict(known)
+    for policy in Policy:
+        digest = machines.learner.hash(policy)[:8]
+        if policy not in known or known[policy].digest != digest:
+            made[policy] = Version.of(policy, done, digest)
+            machines.learner.export(policy, folder / made[policy])
+            machines.sampler.publish(made[policy], folder / made[policy])
+    return made
+
+
+# -- resume ------------------------------------------------------------------------------------------------------------
+
+
+def resume(quick: bool) -> dict[str, Any]:
+    """SIGKILL and SIGTERM in the middle of runs with steps in flight."""
+    sizes = [*TINY, "train.max_steps=5"] if quick else ["train.max_steps=14", "save.every=3"]
+    kinds = (
+        [(1, signal.SIGKILL)] if quick else [(k, number) for k in (1, 2) for number in (signal.SIGKILL, signal.SIGTERM)]
+    )
+    equal = 0
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
+        whole = {k: steps_of(command(Path(scratch), f"whole-{k}", k, sizes)) for k in {k for k, _ in kinds}}
+        for k, number in kinds:
+            name = f"killed-{k}-{number.name}"
+            run = command(Path(scratch), name, k, sizes, kill=number)
+            run = command(Path(scratch), name, k, sizes, resumed=True)
+            equal += steps_of(run) == whole[k]
+    return {"runs": len(kinds), "equal": equal}
+
+
+def resume_holds(found: dict[str, Any]) -> bool:
+    return found["equal"] == found["runs"]
+
+
+def command(
+    out: Path, name: str, k: int, sizes: list[str], kill: signal.Signals | None = None, resumed: bool = False
+) -> Path:
+    """Train in a process of its own; with `kill`, until it has written three steps."""
+    run = out / name
+    words = (
+        [str(run), "--resume"]
+        if resumed
+        else [str(CONFIG), *sizes, f"train.staleness={k}", "--out", str(out), "--name", name]
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agon", "train", *words],
+        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while kill and process.poll() is None:
+        if steps_of(run).count(b"\n") >= 3:
+            process.send_signal(kill)
+            break
+        time.sleep(0.02)
+    process.wait()
+    return run
+
+
+def steps_of(run: Path) -> bytes:
+    try:
+        return (run / "steps.jsonl").read_bytes()
+    except OSError:
+        return b""
+
+
+# -- wall --------------------------------------------------------------------------------------------------------------
+
+
+def wall(quick: bool) -> dict[str, Any]:
+    """Seconds per step of runs with nothing and with one step ahead, in turn."""
+    pairs, steps = (1, FIRST + 2) if quick else (PAIRS, TIMED)
+    found: dict[int, list[dict[str, float]]] = {0: [], 1: []}
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
+        base = random_checkpoint(Path(scratch, "base"), **SMALL)
+        for number in range(pairs):
+            for k in (0, 1) if number % 2 else (1, 0):
+                found[k].append(timed(Path(scratch), f"run-{k}-{number}", k, base, steps))
+    totals = {k: [sum(parts.values()) for parts in runs] for k, runs in found.items()}
+    bound = [
+        max(parts["play"], total - parts["play"]) / total for parts, total in zip(found[0], totals[0], strict=True)
+    ]
+    ratio = ratio_interval(totals[1], totals[0])
+    return {
+        "seconds_per_step": {k: round(median(values), 3) for k, values in totals.items()},
+        "one_over_zero": [round(value, 3) for value in ratio],
+        "bound": round(median(bound), 3),
+        "parts": {
+            k: {name: round(median([run.get(name, 0.0) for run in runs]), 3) for name in runs[0]}
+            for k, runs in found.items()
+        },
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def wall_holds(found: dict[str, Any]) -> bool:
+    return bool(found["one_over_zero"][2] <= FASTER)
+
+
+def timed(out: Path, name: str, k: int, base: Path, steps: int) -> dict[str, float]:
+    """Mean seconds per step by part."""
+    run = train_pinned(out, name, [f"model.name={base}", f"train.max_steps={steps}", f"train.staleness={k}"])
+    timings = run.timings.records()[FIRST:]
+    names = {part for timing in timings for part in timing.seconds}
+    return {part: fmean(timing.seconds.get(part, 0.0) for timing in timings) for part in sorted(names)}
+
+
+def train_pinned(out: Path, name: str, words: Sequence[str]) -> RunDir:
+    """A run with its engine on the last core and everything else on the first; one of the same name is replaced."""
+    shutil.rmtree(out / name, ignore_errors=True)
+    command = [sys.executable, "-m", "agon", "train", str(CONFIG), *TIMING, *words, "--out", str(out), "--name", name]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    threading.Thread(target=pin, args=(process,), daemon=True).start()
+    _, errors = process.communicate()
+    if process.returncode:
+        raise RuntimeError(errors[-2000:])
+    return RunDir.open(out / name)
+
+
+def pin(process: subprocess.Popen[str]) -> None:
+    """Keep the engine's processes on the last core and all others on the first, as they appear."""
+    cores = sorted(os.sched_getaffinity(0))
+    while process.poll() is None:
+        for number in (process.pid, *descendants(process.pid)):
+            with suppress(OSError):
+                engine = b"VLLM" in Path(f"/proc/{number}/cmdline").read_bytes()
+                for task in Path(f"/proc/{number}/task").iterdir():
+                    os.sched_setaffinity(int(task.name), {cores[-1] if engine else cores[0]})
+        time.sleep(0.5)
+
+
+# -- learning ----------------------------------------------------------------------------------------------------------
+
+
+def learning(quick: bool) -> dict[str, Any]:
+    """Reward at the end over that at the start, by staleness: seed by seed, so that every stop is balanced."""
+    seeds, window = (range(1), 2) if quick else (SEEDS, WINDOW)
+    sizes = [*TINY, "train.max_steps=4"] if quick else []
+    out = ROOT / "runs" / ("staleness-quick" if quick else "staleness")
+    rises: dict[int, list[float]] = {k: [] for k in AHEAD}
+    for seed in seeds:
+        for k in AHEAD:
+            words = [*sizes, f"train.seed={seed}", f"train.staleness={k}"]
+            run = train(CONFIG, *words, out=out, name=f"k{k}-s{seed}", resume=True, show="nothing")
+            if not quick:
+                check_revision(run)
+            curve = rewards(run)
+            rises[k].append(fmean(curve[-window:]) - fmean(curve[:window]))
+            print(f"k={k} seed {seed}: rise {rises[k][-1]:+.3f}", flush=True)
+    return {
+        "rise": {
+            k: [round(value, 3) for value in (mean_interval(rises[k]) if len(rises[k]) > 1 else rises[k])]
+            for k in AHEAD
+        },
+        "share_of_zero": {k: round(fmean(rises[k]) / fmean(rises[0]), 3) for k in AHEAD[1:]} if fmean(rises[0]) else {},
+        "seeds": len(seeds),
+    }
+
+
+def learning_holds(found: dict[str, Any]) -> bool:
+    rose = all(values[1] > 0 for values in found["rise"].values())
+    return rose and all(share >= KEPT_SHARE for share in found["share_of_zero"].values())
+
+
+# -- main --------------------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    args = arguments(__doc__, PARTS)
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+        "equal": (equal, equal_holds),
+        "resume": (resume, resume_holds),
+        "wall": (wall, wall_holds),
+        "learning": (learning, learning_holds),
+    }
+    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
+    for name in args.part or (PARTS[:1] if args.quick else PARTS):
+        run, holds = work[name]
+        found[name] = run(args.quick)
+        held[name] = holds(found[name]) or (args.quick and name in ("wall", "learning"))
+        print(f"{name}: {found[name]}", flush=True)
+    verdict(
+        "staleness 0 is the sequential run to the bit; runs with steps in flight resume exactly; one step ahead is "
+        "faster; and 1 and 2 still learn",
+        {name: "holds" if good else "does not hold" for name, good in held.items()},
+        "every part holds",
+        holds=all(held.values()),
+        parts=found,
+        quick=args.quick,
+    )
+
+
+if __name__ == "__main__":
+    main()

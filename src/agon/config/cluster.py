@@ -1,0 +1,25 @@
+"""Where a run's machines stand: on this one, or on the nodes of a cluster. docs/scale.md."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agon.config.section import Frozen, Natural
+
+
+class ClusterConfig(Frozen):
+    """Where a run's machines stand, if not all on this one: none of these keys changes what is drawn or learnt."""
+
+    engine: Literal["none", "ray"] = "none"
+    """Our choice: `ray` places engines and verifiers on the nodes of a Ray cluster; docs/scale.md says when it pays."""
+    address: str | None = None
+    """Our choice: the cluster, as HOST:PORT, or `local` to start one on this machine. Never guessed: RAY_ADDRESS is not
+    read and `auto` is refused. Outside this machine it must be in `sampler.network`."""
+    samplers: Natural = 1
+    """Our choice: vLLM engines on the cluster, an actor each; 0 leaves them on the learner's machine."""
+    gpus: Natural = Field(default=1, le=1)
+    """Our choice: GPUs of each sampler, and of each cell of `agon matrix --launcher ray`; 0 for nodes without one."""
+    verifiers: Natural = 0
+    """Our choice: verifiers on the cluster, an actor each; 0 leaves them on the learner's machine."""

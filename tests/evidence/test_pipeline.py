@@ -1,0 +1,56 @@
+"""The simulation of a run, where its times can be written down."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
+from _pipeline import Costs, Layout, Lengths, simulate
+
+COSTS = Costs(step=0.01, row=0.001, prefill=0.0001, verdict=0.5, update=2.0, token=0.01, rest=1.0)
+BOUT = Lengths(prompt=100, draft=50, seen=200, challenge=30)
+DRAFT = 100 * 0.0001 + 50 * 0.011
+CHALLENGE = 200 * 0.0001 + 30 * 0.011
+UPDATE = 2.0 + 0.01 * 80 + 1.0
+
+
+def test_one_bout_is_its_parts_one_after_the_other() -> None:
+    found = simulate(COSTS, Layout(workers=2), [[BOUT]])
+    assert found.seconds() == pytest.approx(DRAFT + CHALLENGE + 0.5 + UPDATE)
+    assert found.waited == [pytest.approx(DRAFT + CHALLENGE + 0.5)]
+    assert found.engines == pytest.approx((DRAFT + CHALLENGE) / found.seconds())
+    assert found.learner == pytest.approx(2.8 / found.seconds())
+
+
+def test_the_verdict_on_a_draft_is_awaited_too() -> None:
+    found = simulate(replace(COSTS, verdict=5.0), Layout(workers=2), [[BOUT]])
+    assert found.waited == [pytest.approx(max(DRAFT + 5.0, DRAFT + CHALLENGE + 5.0))]
+    assert simulate(replace(COSTS, verdict=5.0), Layout(workers=1), [[BOUT]]).waited == [pytest.approx(DRAFT + 10.0)]
+
+
+def test_a_batch_shares_the_step_and_a_full_engine_makes_rows_wait() -> None:
+    alone = [[Lengths(0, 50), Lengths(0, 50)]]
+    quick = replace(COSTS, verdict=0.0)
+    assert simulate(quick, Layout(), alone).waited == [pytest.approx(50 * 0.012, rel=0.02)]
+    assert simulate(quick, Layout(slots=1), alone).waited == [pytest.approx(2 * 50 * 0.011)]
+    assert simulate(quick, Layout(engines=2), alone).waited == [pytest.approx(50 * 0.011)]
+    assert simulate(replace(quick, feed=1.0), Layout(engines=2), alone).waited == [pytest.approx(2.0 + 50 * 0.011)]
+
+
+def test_learners_share_the_tokens_and_nothing_else() -> None:
+    one, four = (simulate(COSTS, Layout(learners=n), [[BOUT]]).seconds() for n in (1, 4))
+    assert one - four == pytest.approx(0.8 * 3 / 4)
+
+
+@pytest.mark.parametrize(("draft", "longer"), [(50, "update"), (2000, "play")])
+def test_a_step_ahead_takes_the_longer_of_play_and_update(draft: int, longer: str) -> None:
+    quick = replace(COSTS, verdict=0.0, token=0.0, step=0.0, row=0.011)  # a batch saves nothing
+    steps = [[Lengths(0, draft)]] * 12
+    play, update = draft * 0.011, 3.0
+    assert simulate(quick, Layout(), steps).steady(0) == pytest.approx(play + update)
+    ahead = simulate(quick, Layout(staleness=1), steps).steady(1)
+    assert ahead == pytest.approx({"play": play, "update": update}[longer], rel=0.01)
