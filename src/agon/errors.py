@@ -17,7 +17,8 @@ from collections.abc import Sequence
 
 
 class AgonError(Exception):
-    """Base of the tree. The CLI prints two lines, what happened and `fix`, and never a traceback."""
+    """Base of the tree. The CLI prints two lines, what happened and `fix`, and never a traceback; a traceback in Python
+    ends with both."""
 
     exit_code = 1
 
@@ -25,6 +26,8 @@ class AgonError(Exception):
         super().__init__(message)
         self.message = message
         self.fix = fix
+        if fix:
+            self.add_note(f"fix: {fix}")
 
 
 def install(*extras: str) -> str:

@@ -77,18 +77,27 @@ def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytes
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "message", "hint"),
     [
-        (["plan"], "agon plan: the following arguments are required: CONFIG"),
-        (["plan", "x.yaml", "--jsn"], "agon plan: unrecognized arguments: --jsn"),
-        (["init", "tabletop", "extra"], "agon init: unrecognized arguments: extra"),
-        (["config"], "agon config: the following arguments are required: ACTION"),
+        (["plan"], "the following arguments are required: CONFIG", "type agon plan CONFIG; "),
+        (["plan", "x.yaml", "--jsn"], "unrecognized arguments: --jsn", "did you mean --json? "),
+        (["init", "tabletop", "extra"], "unrecognized arguments: extra", ""),
+        (["config"], "the following arguments are required: ACTION", "type agon config ACTION; "),
+        (
+            ["launch", "x.yaml"],
+            "the following arguments are required: --to",
+            "type agon launch --to {slurm,k8s} CONFIG; ",
+        ),
+        (["verify"], "the following arguments are required: VERIFIER", "type agon verify VERIFIER; "),
     ],
 )
-def test_bad_arguments_are_bad_input(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_arguments_are_bad_input(
+    words: list[str], message: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(words) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told == [f"error: {message}", f"fix: `agon {words[0]} --help` lists its arguments"]
+    command = f"agon {words[0]}"
+    assert told == [f"error: {command}: {message}", f"fix: {hint}`{command} --help` lists its arguments"]
 
 
 def raising(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:

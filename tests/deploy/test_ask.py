@@ -74,6 +74,10 @@ def pair(folder: Path) -> Iterator[Pair]:
         yield loaded
 
 
+def test_a_pair_says_what_it_is(pair: Pair, folder: Path) -> None:
+    assert repr(pair) == f"Pair({str(pair.folder.path)!r}, b then a, base {pair.folder.info.base!r})"
+
+
 async def wrong(problem: Problem, completion: Completion) -> Verdict:
     return Verdict(False, False, Reason.WRONG)
 

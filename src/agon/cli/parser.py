@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from agon.errors import InputError
@@ -42,7 +44,29 @@ class Parser(argparse.ArgumentParser):
         return args
 
     def error(self, message: str) -> NoReturn:
-        raise InputError(f"{self.prog}: {message}", fix=f"`{self.prog} --help` lists its arguments")
+        raise InputError(
+            f"{self.prog}: {message}", fix=f"{self._hint(message)}`{self.prog} --help` lists its arguments"
+        )
+
+    def _hint(self, message: str) -> str:
+        """The nearest option to an unknown one, or what must be typed at least."""
+        options = [name for action in self._actions for name in action.option_strings]
+        unknown = re.findall(r"(?<= )--[\w-]+", message) if message.startswith("unrecognized") else []
+        if near := [match for word in unknown for match in get_close_matches(word, options, n=1)]:
+            return f"did you mean {near[0]}? "
+        return f"type {self._shortest()}; " if "are required" in message else ""
+
+    def _shortest(self) -> str:
+        """The command with what it requires and nothing else."""
+        needed = [action for action in self._actions if action.required and action.nargs != argparse.ZERO_OR_MORE]
+        words = [f"{action.option_strings[-1]} {_values(action)}" for action in needed if action.option_strings]
+        return " ".join([self.prog, *words, *(_values(action) for action in needed if not action.option_strings)])
+
+
+def _values(action: argparse.Action) -> str:
+    """What stands for a value in the help."""
+    chosen = "{" + ",".join(map(str, action.choices or ())) + "}" if action.choices else ""
+    return str(action.metavar or chosen or action.dest.upper())
 
 
 def whole_number(least: int, most: float = math.inf) -> Callable[[str], int]:

@@ -34,6 +34,10 @@ class Pair:
         self.folder, self.system, self.settings = folder, system, settings
         self._sampler, self._bridge = sampler, Bridge("agon-pair")
 
+    def __repr__(self) -> str:
+        seats = self.system if isinstance(self.system, tuple) else (self.system,)
+        return f"Pair({str(self.folder.path)!r}, {' then '.join(map(str, seats))}, base {self.folder.info.base!r})"
+
     @classmethod
     def load(
         cls,
