@@ -108,12 +108,12 @@ class Process:
             self.child = subprocess.Popen(
                 self.command, stdout=log, stderr=log, start_new_session=True, env=os.environ | self.environment
             )
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and self.child.poll() is None:
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < seconds and self.child.poll() is None:
             with suppress(OSError, urllib.error.URLError):
                 urllib.request.urlopen(self.url + path, timeout=5)
                 return
-            time.sleep(0.05)
+            time.sleep(min(0.05 + waited / 20, 1))
         raise RuntimeError(f"{self.command[1]} did not start; its log ends: {self.log.read_text()[-2000:]}")
 
     def kill(self, number: int = signal.SIGKILL) -> None:

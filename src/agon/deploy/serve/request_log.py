@@ -28,6 +28,18 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class _NotAgain(logging.Filter):
+    """Drops what was just said: an event loop that is out of files says so thousands of times per second."""
+
+    _said, _until = "", 0.0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        repeated = record.getMessage() == self._said and record.created < self._until
+        if not repeated:
+            self._said, self._until = record.getMessage(), record.created + 1
+        return not repeated
+
+
 def log_to(stream: TextIO = sys.stderr) -> None:
     """Send the logs of the gateway, of uvicorn and of the event loop to a stream."""
     handler = logging.StreamHandler(stream)
@@ -36,3 +48,4 @@ def log_to(stream: TextIO = sys.stderr) -> None:
         logger, level = logging.getLogger(name), logging.INFO if name.startswith("agon") else logging.WARNING
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
+    logging.getLogger("asyncio").filters = [_NotAgain()]
