@@ -28,6 +28,7 @@ from statistics import fmean, median
 from typing import Any
 
 from _engine import SMALL, random_checkpoint
+from _learning import check_revision, rewards
 from _lib import ROOT, arguments, mean_interval, ratio_interval, verdict
 from _ray import descendants
 from agon import RunDir, train
@@ -40,7 +41,6 @@ from agon.training.machines import Machines, build
 from agon.training.schedule import Schedule
 from agon.training.step_record import step_record
 from agon.types import Played, Policy, Problem, Stream, Version, seed_for
-from tabletop_runs import check_revision, rewards
 
 EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
 PARTS = ("equal", "resume", "wall", "learning")
