@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import log2
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -54,7 +55,7 @@ PREDICTED = {
 RUNS, STEPS, FIRST, WITHIN = 5, 12, 3, 0.15
 """Runs of each configuration, their steps, those that warm up, and how far a prediction may be off."""
 GPU, BASE, PRICE = "h100", "Qwen/Qwen3-4B", 2.5
-GPU_COUNTS, FAR = (2, 4, 8, 16, 32, 64), 1024
+GPU_COUNTS, FAR = {"strong": (2, 4, 8, 16, 32, 64), "weak": (2, 8, 32, 64)}, 1024
 STRIDE = 64
 """Tokens that a simulated engine draws at once: of thousands, so this is fine enough."""
 FEED = 0.0015
@@ -185,13 +186,12 @@ def predict(config: Config, costs: Costs, known: Sequence[Measured], steps: int)
 
 def scaling(quick: bool) -> dict[str, Any]:
     """Strong and weak scaling of the paper's recipe, with the costs that `agon plan` assumes of a GPU."""
-    config, steps = load_config(ROOT / "configs" / "paper" / "base.yaml", [f"model.name={BASE}"]), 8 if quick else 16
-    counts = GPU_COUNTS[:2] if quick else GPU_COUNTS
+    config, steps = load_config(ROOT / "configs" / "paper" / "base.yaml", [f"model.name={BASE}"]), 8 if quick else 10
     costs, rows = gpu_costs(config), list[dict[str, Any]]()
     for kind in ("strong", "weak"):
         for k in (0, 1):
             made = []
-            for gpus in counts:
+            for gpus in GPU_COUNTS[kind][: 2 if quick else None]:
                 problems = config.train.problems_per_step * (gpus // 2 if kind == "weak" else 1)
                 made.append({"kind": kind, **best_split(config, costs, gpus, problems, k, steps)})
                 print(f"  {made[-1]}", flush=True)
@@ -246,7 +246,7 @@ def best_split(config: Config, costs: Costs, gpus: int, problems: int, k: int, s
     pairs = [Lengths(assumed.prompt, a, seen, b) for a, b in zip(bouts.drafts, bouts.challenges, strict=True)]
     played = [random.Random(step).sample(pairs, len(pairs)) for step in range(steps)]
     found = {}
-    for learners in sorted({max(1, round(gpus * share)) for share in (0.06, 0.12, 0.25, 0.5)}):
+    for learners in sorted({max(1, round(gpus * share)) for share in (0.12, 0.25, 0.5)}):
         layout = Layout(gpus - learners, slots_of(config), 32, learners, staleness=k, stride=STRIDE)
         found[learners] = simulate(costs, layout, played)
     learners, outcome = min(found.items(), key=lambda item: item[1].steady(k))
@@ -266,12 +266,12 @@ def described(gpus: int, problems: int, k: int, seconds: float, tokens: int, rol
 
 
 def extrapolated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Further along the line through the last two doublings, or what the process that feeds the engines takes."""
+    """Further along the line through the last two, by doublings; or what the process that feeds the engines takes."""
     before, last = rows[-2:]
     times = FAR // last["gpus"]
     rollouts, tokens = times * last["rollouts"], times * last["tokens_per_second"] * last["seconds"]
-    doublings = times.bit_length() - 1
-    seconds = last["seconds"] + doublings * max(last["seconds"] - before["seconds"], 0.0)
+    grown = log2(times) / log2(last["gpus"] / before["gpus"])
+    seconds = last["seconds"] + grown * max(last["seconds"] - before["seconds"], 0.0)
     longest = max(seconds, rollouts * FEED)
     made = described(FAR, times * last["problems"], last["staleness"], longest, int(tokens), rollouts)
     return {"kind": "weak", **made, "extrapolated": True, "feed_seconds": round(rollouts * FEED, 1)}

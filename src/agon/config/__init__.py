@@ -1,6 +1,5 @@
 """The config of a run: read a YAML file with `load_config`, get a frozen, validated `Config`."""
 
-from agon.config.cluster import ClusterConfig
 from agon.config.models import (
     PRESETS,
     Config,
@@ -20,6 +19,7 @@ from agon.config.models import (
     json_schema,
     resolved,
 )
+from agon.config.nodes import ClusterConfig
 from agon.config.rival import Rival
 from agon.config.section import Scalar
 from agon.config.validate import anchored_config, load_config

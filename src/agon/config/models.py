@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from agon.config.arms import ARMS, resolve
-from agon.config.cluster import ClusterConfig
+from agon.config.nodes import ClusterConfig
 from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
 from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
