@@ -16,6 +16,10 @@ def recipes() -> dict[str, str]:
     return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
 
 
+NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
+"""What comes before the plan, of a recipe that cannot be planned as it is."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
@@ -28,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     target = Path(args.out or f"{args.recipe}.yaml")
     _write(target, text)
-    print(f"wrote {target}\nnext: agon plan {target}")
+    print(f"wrote {target}\nnext: {NEXT.get(args.recipe, 'agon plan')} {target}")
     return 0
 
 
