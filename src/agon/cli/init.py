@@ -8,16 +8,15 @@ from pathlib import Path
 
 from agon.errors import InputError
 
+NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
+"""What comes before the plan, of a recipe that cannot be planned as it is."""
+
 
 def recipes() -> dict[str, str]:
     """Name and text of every recipe."""
     folder = files("agon") / "recipes"
     names = sorted(file.name for file in folder.iterdir() if file.name.endswith(".yaml"))
     return {name.removesuffix(".yaml"): (folder / name).read_text(encoding="utf-8") for name in names}
-
-
-NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
-"""What comes before the plan, of a recipe that cannot be planned as it is."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
