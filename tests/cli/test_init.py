@@ -19,7 +19,10 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("recipe", recipes())
 def test_a_recipe_becomes_a_config(recipe: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", recipe]) == 0
-    assert capsys.readouterr().out == f"wrote {recipe}.yaml\nnext: agon plan {recipe}.yaml\n"
+    wrote, following = capsys.readouterr().out.splitlines()
+    assert wrote == f"wrote {recipe}.yaml"
+    check = "put your problems into problems.jsonl, then: agon data check custom.yaml"
+    assert following == f"next: {check if recipe == 'custom' else f'agon plan {recipe}.yaml'}"
     assert Path(f"{recipe}.yaml").read_text() == recipes()[recipe]
     load_config(f"{recipe}.yaml")
 

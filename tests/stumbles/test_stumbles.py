@@ -153,6 +153,13 @@ CASES = (
         "fix: name a parquet or JSONL file, a folder of them, or a run directory",
     ),
     Case(40, "runs nope", 2, "error: nope is not a folder", "fix: name a folder of runs, such as: agon runs runs"),
+    Case(
+        50,
+        "init custom",
+        0,
+        "wrote custom.yaml",
+        "next: put your problems into problems.jsonl, then: agon data check ...",
+    ),
     Case(30, "explain peek", 0, "peek  (word)", "  What the rival sees: the summary, escaped, the answer withheld."),
 )
 ELSEWHERE = {
@@ -185,7 +192,7 @@ ELSEWHERE = {
     49: ("test_errors.py", "test_a_traceback_ends_with_what_to_do"),
     48: ("report/test_html_report.py", "test_a_run_that_answers_in_one_pass_is_also_compared_in_two"),
 }
-LAST = 49
+LAST = 50
 DECIDED = {3: "agon plan --gpu is a capability of its own, not part of this table"}
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from agon.errors import InputError
 
+NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
+"""What comes before the plan, of a recipe that cannot be planned as it is."""
+
 
 def recipes() -> dict[str, str]:
     """Name and text of every recipe."""
@@ -28,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     target = Path(args.out or f"{args.recipe}.yaml")
     _write(target, text)
-    print(f"wrote {target}\nnext: agon plan {target}")
+    print(f"wrote {target}\nnext: {NEXT.get(args.recipe, 'agon plan')} {target}")
     return 0
 
 
