@@ -34,6 +34,8 @@ EXTRA_SOURCES = [
 ]
 DELAY = 0.004
 """Seconds per event of a stub."""
+SLOW = 0.02
+"""The same where requests are more than can be answered, so that the servers are what limits."""
 DEADLINE = 60
 SHORT = 10
 """Seconds for an answer, the second where both servers fail."""
@@ -81,7 +83,7 @@ def over_stubs(pair: Path, folder: Path, size: int, *, quick: bool) -> dict[str,
         found["kills"] = asyncio.run(kills(up.url, started, expected, asked, Chaos(1, 1)))
         found["faults"] = each_fault(pair, folder, up, started, expected, quick=quick)
         found["disconnects"] = asyncio.run(disconnects(up.url, started, count))
-        found["overload"] = asyncio.run(overload(up, size, 3 if quick else 10))
+        found["overload"] = overloaded(pair, folder, started, quick=quick)
         found["drain"] = asyncio.run(drain(up, 40))
         found["tracebacks in the log"] = up.log.read_text().count("Traceback")
     return found
@@ -107,6 +109,7 @@ def holds(found: dict[str, Any], *, timed: bool) -> bool:
         and all(outcome in ("right", "error") for outcome in faults.values())
         and found["disconnects"]["running after 1 s"] == 0
         and overload["other"] == 0
+        and overload["memory growth MiB"] <= 64
         and drain["lost"] == 0
         and drain["exit code"] == 0
         and not found["tracebacks in the log"]
@@ -282,30 +285,46 @@ async def disconnects(url: str, servers: list[Process], count: int) -> dict[str,
     return {"clients": count, "running after 1 s": sum(control(server.url)["running"] for server in servers)}
 
 
-async def overload(up: Process, size: int, times: int) -> dict[str, Any]:
-    """As many at once as fit, then several times as many: latency of what is accepted, time and status of the rest."""
+def overloaded(pair: Path, folder: Path, servers: list[Process], *, quick: bool) -> dict[str, Any]:
+    """A gateway with few slots, and more requests than it can answer."""
+    for server in servers:
+        control(server.url, delay=SLOW)
+    with serving(pair, [server.url for server in servers], folder, "--slots", "4", "--queue", "8") as up:
+        return asyncio.run(overload(up, 16, *((3, 2.0) if quick else (10, 20.0))))
 
-    async def timed(http: httpx2.AsyncClient, number: int) -> tuple[int, float]:
+
+async def overload(up: Process, fits: int, times: int, seconds: float) -> dict[str, Any]:
+    """As many clients as fit, each of which asks again once it is answered; then several times as many requests as were
+    answered, evenly spread, whether answered or not: latency of what is accepted, time and status of the rest."""
+
+    async def timed(number: int) -> tuple[int, float]:
         began = time.monotonic()
         reply = await http.post("/v1/chat/completions", json=body(number))
         return reply.status_code, time.monotonic() - began
 
-    async def burst(size: int) -> list[tuple[int, float]]:
-        async with client(up.url) as http:
-            return await asyncio.gather(*(timed(http, number) for number in range(size)))
+    async def again(number: int) -> list[tuple[int, float]]:
+        return [await timed(number) for _ in iter(lambda: time.monotonic() < end, False)]
 
-    fits = 2 * size + size
-    alone, over = await burst(fits), await burst(times * fits)
+    async with client(up.url) as http:
+        before, end = memory(up), time.monotonic() + seconds
+        alone = [each for row in await asyncio.gather(*map(again, range(fits))) for each in row]
+        gap, sent = seconds / len(alone) / times, list[asyncio.Task[tuple[int, float]]]()
+        began = time.monotonic()
+        while len(sent) < times * len(alone):
+            await asyncio.sleep(began + len(sent) * gap - time.monotonic())
+            sent.append(asyncio.create_task(timed(len(sent))))
+        over = await asyncio.gather(*sent)
     accepted, refused = [s for code, s in over if code == 200], [s for code, s in over if code == 429]
-    before = percentile([seconds for _, seconds in alone], 99)
+    usual = percentile([took for _, took in alone], 99)
     return {
+        "answered per second": round(len(alone) / seconds, 1),
         "sent": len(over),
         "accepted": len(accepted),
         "refused": len(refused),
         "other": len(over) - len(accepted) - len(refused) + sum(code != 200 for code, _ in alone),
-        "accepted p99 ratio": round(percentile(accepted, 99) / before, 2),
+        "accepted p99 ratio": round(percentile(accepted, 99) / usual, 2),
         "refused p99 ms": round(1000 * percentile(refused, 99), 1) if refused else None,
-        "memory MiB": round(memory(up) / 2**20),
+        "memory growth MiB": round((memory(up) - before) / 2**20),
     }
 
 
