@@ -28,7 +28,8 @@ SMALL = [
 ]
 STOP_AT = (4, 10)
 """Steps after which the job gets the signal."""
-LIMIT = 900.0
+LIMIT = 3600.0
+"""Seconds that the job may take: a busy machine is not a failure."""
 SETTINGS = """ClusterName=agon
 SlurmctldHost={host}
 SlurmctldPort={ports[0]}

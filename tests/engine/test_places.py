@@ -58,8 +58,8 @@ def test_engines_of_a_cluster_are_members_of_a_fleet(
 ) -> None:
     asked: list[Any] = []
 
-    def here(settings: Any, model: Any, path: str, context: int) -> FakeEngine:
-        asked.append((settings.sleep, model.name, context))
+    def here(settings: Any, model: Any, path: str, context: int, staleness: int) -> FakeEngine:
+        asked.append((settings.sleep, model.name, context, staleness))
         return FakeEngine()
 
     monkeypatch.setattr(places, "local_engine", here)
@@ -71,7 +71,7 @@ def test_engines_of_a_cluster_are_members_of_a_fleet(
     sampler.close()
     assert [type(member.engine) for member in sampler.fleet.members] == [NodeEngine] * 3
     assert (cluster.room, cluster.gpus) == ([(5, 3)], [1, 1, 1])
-    assert asked == [(False, "agon:tiny", 512)] * 3, "a node has its memory for itself"
+    assert asked == [(False, "agon:tiny", 512, 0)] * 3, "a node has its memory for itself"
 
 
 def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -> None:
@@ -83,6 +83,19 @@ def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -
 
 
 def test_without_actors_nothing_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "build_sampler", lambda *args, beside: (*args, beside))
+    monkeypatch.setattr(places, "build_sampler", lambda *args, beside, staleness: (*args, beside, staleness))
     for told in (config(), config(engine="ray", address="10.0.0.8:6379", samplers=0)):
-        assert sampler_for(told, "path", 9) == (told.sampler, told.model, "path", 9, None)  # type: ignore[comparison-overlap]
+        assert sampler_for(told, "path", 9) == (told.sampler, told.model, "path", 9, None, 0)  # type: ignore[comparison-overlap]
+
+
+def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "build_sampler", lambda settings, *args, **more: (settings.sleep, more["staleness"]))
+    plain = config()
+    ahead = plain.model_copy(
+        update={
+            "train": plain.train.model_copy(update={"staleness": 2}),
+            "sampler": plain.sampler.model_copy(update={"sleep": "auto"}),
+        }
+    )
+    assert sampler_for(ahead, "path", 9) == (False, 2)  # type: ignore[comparison-overlap]
+    assert sampler_for(plain, "path", 9) == (True, 0)  # type: ignore[comparison-overlap]
