@@ -224,3 +224,10 @@ def test_the_game_and_its_config_share_one_list_of_fields() -> None:
     assert {name: rules[name].default for name in shared} == {name: default for name, (_, default) in shared.items()}
     assert rules.keys() - shared.keys() == {"max_peek_tokens", "sampling", "seed", "rival"}
     assert set(ROOT) <= shared.keys()
+
+
+def test_batches_of_engine_hf_do_not_depend_on_when_an_endpoint_answers() -> None:
+    endpoint = {"kind": "endpoint", "url": "http://localhost/v1", "model": "m"}
+    assert config(rival=endpoint, sampler={"engine": "hf"}).rules().wait_for_all_drafts
+    assert not config(rival=endpoint, sampler={"engine": "vllm"}).rules().wait_for_all_drafts
+    assert not config(sampler={"engine": "hf"}).rules().wait_for_all_drafts

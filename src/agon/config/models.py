@@ -147,7 +147,7 @@ class GameConfig(Frozen):
     """What a conversion is worth: solving what the rival could not, in addition to the 2 for correctness."""
     wait_for_all_drafts: Switch = False
     """Our choice: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
-    comparison."""
+    comparison; but with engine hf an endpoint is always waited for, so that a resumed run draws the same batches."""
 
 
 class Train(Frozen):
@@ -336,8 +336,9 @@ class Config(Frozen):
 
     def rules(self) -> Game:
         """The rules of the game that this run plays."""
+        waits = self.rival.kind == "endpoint" and self.sampler.engine == "hf"  # its answers arrive when they like
         return Game(
-            **self.game.model_dump(),
+            **self.game.model_dump() | {"wait_for_all_drafts": waits or self.game.wait_for_all_drafts},
             max_peek_tokens=self.train.max_peek_tokens,
             sampling=Sampling(self.train.temperature, 1.0, self.train.max_completion_tokens),
             seed=self.train.seed,
