@@ -97,7 +97,13 @@ def test_training_never_narrows_the_sampling() -> None:
         config(train={"top_p": 0.95})
 
 
+TWO: dict[str, object] = {"model": {"name": "x", "b": {"name": "y"}}, "sampler": {"engine": "hf"}}
 BROKEN: dict[tuple[str, ...], dict[str, object]] = {
+    ("model.b.name", "game.opponent"): TWO | {"arm": "grpo"},
+    ("model.b.name", "model.name"): TWO | {"model": {"name": "x", "b": {"name": "x"}}},
+    ("model.b.revision", "model.b.name"): {"model": {"name": "x", "b": {"revision": "main"}}},
+    ("model.b.name", "rival.kind"): TWO | {"rival": {"kind": "league"}},
+    ("model.b.name", "sampler.engine"): TWO | {"sampler": {"engine": "tinker"}},
     ("game.show_draft", "game.opponent"): {"game": {"opponent": "self", "show_draft": False, "stack": "coop"}},
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
     ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
