@@ -142,7 +142,7 @@ class Bench:
 
     def _faults(self, step: int, before: dict[Policy, Version], versions: dict[Policy, Version]) -> None:
         """Serve the wrong weights in each way, to one policy in even rounds and to the other in odd ones."""
-        adapters = self.sampler.fleet.engine._adapters
+        adapters = self._engine._adapters
         policy = Policy.A if step // 2 % 2 else Policy.B
         right, caught, new = dict(adapters), self.done["caught"], versions[policy]
         adapters[new] = right[before[policy]]
@@ -178,8 +178,12 @@ class Bench:
         source = self.sampler.live[version]
         folder = write_zeros(source, source.with_name(f"{source.name}-zeros"))
         zeros = Version.of(Policy.A, int(source.name[:3]), "zeros")
-        self.sampler._bridge.call(self.sampler.fleet.engine.load(zeros, folder))
-        return self.sampler.fleet.engine._adapters.pop(zeros)
+        self.sampler.submit(self._engine.load(zeros, folder)).result()
+        return self._engine._adapters.pop(zeros)
+
+    @property
+    def _engine(self) -> Any:
+        return self.sampler.fleet.members[0].engine
 
     @staticmethod
     def _stops(check: Any) -> bool:

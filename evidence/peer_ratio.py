@@ -4,7 +4,8 @@ Both train one policy on the same problems with the same number of rollouts, dra
 run as `agon.train` makes it: checks of samples, log files, versions, the canary. TRL's trainer draws through the same
 sampler and hands its adapter over before each step as a PEFT folder (its own push of merged weights needs a GPU), with
 its correction for vLLM. Steps alternate. Drawing is from the first request of a step to the last reply; the rest is
-update, publication and waiting together, and it is compared.
+update, publication and waiting together, and it is compared. The canary's part hardly depends on the size of a step,
+which is a small one here: a step of the recipe has more rollouts, and each is many times as long.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -66,7 +68,7 @@ class Work:
         return self.steps + 2
 
 
-FULL, QUICK = Work(4, 8, 192, 2048, 12), Work(2, 4, 24, 256, 2)
+FULL, QUICK = Work(8, 8, 192, 2048, 8), Work(2, 4, 24, 256, 2)
 
 
 @dataclass(slots=True)
@@ -76,6 +78,8 @@ class Times:
     steps: list[float] = field(default_factory=list)
     drawing: list[float] = field(default_factory=list)
     publish: list[float] = field(default_factory=list)
+    parts: list[dict[str, float]] = field(default_factory=list)
+    """Of our steps, as the run logs them."""
 
     def rest(self) -> list[float]:
         """Of the steps that are measured."""
@@ -87,10 +91,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._ours, self._theirs = threading.Semaphore(0), threading.Semaphore(0)
-
-    def wait(self, turn: threading.Semaphore) -> None:
-        if not turn.acquire(timeout=PATIENCE):
-            raise TimeoutError("the other trainer did not finish its step")
+        self._over = False
 
     def let_stock_step(self, stock: Future[None]) -> None:
         self._theirs.release()
@@ -100,10 +101,16 @@ class Turns:
                 raise RuntimeError("the stock trainer ended early")
 
     def stock_begins(self) -> None:
-        self.wait(self._theirs)
+        if not self._theirs.acquire(timeout=PATIENCE) or self._over:
+            raise TimeoutError("our trainer did not finish its step")
 
     def stock_ends(self) -> None:
         self._ours.release()
+
+    def end(self) -> None:
+        """Ours has ended: a stock trainer that still waits would wait in vain."""
+        self._over = True
+        self._theirs.release()
 
 
 def main() -> None:
@@ -116,6 +123,9 @@ def main() -> None:
     for name, times in (("ours", ours), ("stock", theirs)):
         shown = {"step": times.steps[1:-1], "drawing": times.drawing[1:-1], "all the rest": times.rest()}
         print(f"{name}: " + ", ".join(f"{part} {sum(found) / len(found):.2f} s" for part, found in shown.items()))
+    measured_parts = ours.parts[1:-1]
+    parts = {name: fmean(part.get(name, 0.0) for part in measured_parts) for name in measured_parts[0]}
+    print("ours by part: " + ", ".join(f"{name} {seconds:.2f} s" for name, seconds in parts.items()))
     print(f"of the rest, stock hands its adapter over in {sum(theirs.publish) / len(theirs.publish):.2f} s")
     print(f"ratio of the rest {ratio:.3f} (95% interval {low:.3f} to {high:.3f})")
     verdict(
@@ -125,6 +135,7 @@ def main() -> None:
         holds=args.quick or high <= AIM,
         interval=[round(low, 3), round(high, 3)],
         n=work.steps,
+        ours_by_part={name: round(seconds, 2) for name, seconds in parts.items()},
         rollouts=f"{work.problems} x {work.group} of {work.tokens} tokens",
         quick=args.quick,
     )
@@ -140,7 +151,9 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
 
         def build(config: Config, total: int) -> Machines:
             machines = make(config, total)
-            stock.append(pool.submit(train_stock, base, work, machines, root / "stock", theirs, turns))
+            peer = Stock(base, work, machines, root / "stock", theirs)  # here: it resets a state that both share
+            peer.trainer.add_callback(Clock(theirs, turns))
+            stock.append(pool.submit(peer.train))
             return machines
 
         make = training_run.build
@@ -148,8 +161,10 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
             patches.enter_context(patch.object(training_run, "build", build))
             for patched in watched(ours, lambda: turns.let_stock_step(stock[0])):
                 patches.enter_context(patched)
-            training_run.train(config_of(base, work), out=root / "runs", show="nothing")
+            patches.callback(turns.end)
+            run = training_run.train(config_of(base, work), out=root / "runs", show="nothing")
         stock[0].result()
+        ours.parts = [timing.seconds for timing in run.timings.records()]
     return ours, theirs
 
 
@@ -217,16 +232,8 @@ def config_of(base: Path, work: Work) -> Config:
     return Config.model_validate(raw)
 
 
-def train_stock(base: Path, work: Work, machines: Machines, folder: Path, times: Times, turns: Turns) -> None:
-    """A plain GRPOTrainer whose completions come from the same engine, in a thread."""
-    torch.set_num_threads(1)
-    stock = Stock(base, work, machines, folder, times)
-    stock.trainer.add_callback(Clock(times, turns))
-    stock.trainer.train()
-
-
 class Stock:
-    """A GRPOTrainer with one adapter that it hands over as a folder before each step."""
+    """A plain GRPOTrainer on the same engine, with one adapter that it hands over as a folder before each step."""
 
     def __init__(self, base: Path, work: Work, machines: Machines, folder: Path, times: Times) -> None:
         assert isinstance(machines.sampler, VLLMSampler)
@@ -240,6 +247,10 @@ class Stock:
         # TRL corrects what vLLM drew, and hands weights over before it draws
         self.trainer.use_vllm, self.trainer._last_loaded_step = True, -1
         self.trainer.vllm_generation = SimpleNamespace(sync_weights=self._publish)
+
+    def train(self) -> None:
+        torch.set_num_threads(1)  # holds for the thread that says it
+        self.trainer.train()
 
     def _trainer(self, base: Path) -> Any:
         from datasets import Dataset

@@ -110,7 +110,8 @@ def test_a_row_alone_is_what_transformers_computes(family: str) -> None:
     ids, mask, columns = padded(LENGTHS[:1])
     with torch.no_grad():
         expected = stock(input_ids=ids, use_cache=False).logits[0]
-    assert (logits(made, Pack.of(ids, mask, columns)) - expected).abs().max() < 5e-5
+    rounding = 5e-5 if family.startswith("gemma") else 1e-5  # windows are computed in blocks
+    assert (logits(made, Pack.of(ids, mask, columns)) - expected).abs().max() < rounding
 
 
 def whole(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, window: int | None) -> torch.Tensor:
