@@ -6,8 +6,8 @@ Then the newest checkpoints are deleted and the run is resumed: bouts, `steps.js
 the bit, and an endpoint must not be asked anything twice. The endpoint is a real `vllm serve` over the same base,
 behind a front that counts requests and fails on demand: some requests for a whole run, then all of them. A request that
 failed must be `infra`, in no case a wrong answer, and nothing may be learnt from its bout. `--quick` puts a script in
-the place of vLLM, lets some of its requests fail from the start, trains four short steps and resumes nothing, which
-tests/training/test_rivals.py does on scripted policies.
+the place of vLLM, lets some of its requests fail from the start, and trains three short steps; it leaves out frozen
+rivals and the resume, which tests/training/test_rivals.py has on scripted policies.
 """
 
 from __future__ import annotations
@@ -181,11 +181,11 @@ def resumed_equal(run: RunDir, steps: int) -> bool:
     return bool(content(run, steps) == before)
 
 
-def league_draw(run: RunDir, seed: int) -> Callable[[int], Version]:
+def league_draw(run: RunDir, seed: int, every: int) -> Callable[[int], Version]:
     """Who must have played B: by seed and step among the versions of A that were there, from the bouts of A alone."""
     kept, there = list[Version](), dict[int, list[Version]]()
     for record in run.steps.records():
-        if record.step % 2 == 0 and record.versions[Policy.A] not in kept:
+        if record.step % every == 0 and record.versions[Policy.A] not in kept:
             kept.append(record.versions[Policy.A])
         there[record.step] = list(kept)
     return lambda step: there[step][seed_for(seed, "league", step) % len(there[step])]
@@ -203,7 +203,7 @@ class Trial:
 
     @property
     def steps(self) -> int:
-        return 4 if self.quick else 10
+        return 3 if self.quick else 10
 
     def train(self, name: str, *words: str) -> RunDir:
         fixed = [*SMALL, *(QUICK if self.quick else ["game.group_size=4"]), f"train.max_steps={self.steps}"]
@@ -265,12 +265,14 @@ def all_dead(trial: Trial, front: Front, words: list[str]) -> dict[str, Any]:
 
 def measure(trial: Trial) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
     """Counts by kind of rival, and what became of requests that were never answered."""
-    run = trial.train("league", "rival.kind=league", "rival.every=2")
-    found = {"league": trial.measure(run, league_draw(run, 0))}
-    before = folders(run.checkpoints)[0] / "a"
-    run = trial.train("frozen", "rival.kind=frozen", f"model.init.b={before}")
-    frozen = run.saved_state(0).run.versions[Policy.B]
-    found["frozen"] = trial.measure(run, lambda step: frozen)
+    every = 1 if trial.quick else 2
+    run = trial.train("league", "rival.kind=league", f"rival.every={every}")
+    found = {"league": trial.measure(run, league_draw(run, 0, every))}
+    if not trial.quick:
+        before = folders(run.checkpoints)[0] / "a"
+        run = trial.train("frozen", "rival.kind=frozen", f"model.init.b={before}")
+        frozen = run.saved_state(0).run.versions[Policy.B]
+        found["frozen"] = trial.measure(run, lambda step: frozen)
     with endpoint(trial.quick) as front:
         found["endpoint"], dead = with_endpoint(trial, front)
     return found, dead

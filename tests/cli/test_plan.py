@@ -240,6 +240,15 @@ def test_the_plan_says_who_the_rival_is_and_what_it_draws(capsys: pytest.Capture
     assert plan["evaluation on dev along the run"]["systems"] == "a"
 
 
+def test_the_plan_names_both_bases_and_adds_them_up(capsys: pytest.CaptureFixture[str]) -> None:
+    config, title = "configs/examples/two-bases.yaml", "memory of the learner and traffic, estimated"
+    two, one = planned(capsys, config), planned(capsys, config, "model.b.name=null")
+    assert two["run"]["base"] == "agon:tiny (A) and agon:halves (B), float32, LoRA rank 16"
+    assert two[title]["base parameters"] == "1,082,752 and 1,082,752"
+    assert two[title]["published per step"] == one[title]["published per step"]
+    assert two[title]["base"] != one[title]["base"]
+
+
 @pytest.mark.parametrize("arm", ["grpo", "self-refine", "fixed-roles", "plain-pair"])
 def test_a_rival_that_would_teach_nothing_is_refused_by_name(capsys: pytest.CaptureFixture[str], arm: str) -> None:
     assert main(["plan", AGON, f"arm={arm}", "rival.kind=league"]) == 2

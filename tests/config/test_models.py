@@ -97,7 +97,13 @@ def test_training_never_narrows_the_sampling() -> None:
         config(train={"top_p": 0.95})
 
 
+TWO: dict[str, object] = {"model": {"name": "x", "b": {"name": "y"}}, "sampler": {"engine": "hf"}}
 BROKEN: dict[tuple[str, ...], dict[str, object]] = {
+    ("model.b.name", "game.opponent"): TWO | {"arm": "grpo"},
+    ("model.b.name", "model.name"): TWO | {"model": {"name": "x", "b": {"name": "x"}}},
+    ("model.b.revision", "model.b.name"): {"model": {"name": "x", "b": {"revision": "main"}}},
+    ("model.b.name", "rival.kind"): TWO | {"rival": {"kind": "league"}},
+    ("model.b.name", "sampler.engine"): TWO | {"sampler": {"engine": "tinker"}},
     ("game.show_draft", "game.opponent"): {"game": {"opponent": "self", "show_draft": False, "stack": "coop"}},
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},
     ("game.tiebreak_weight", "game.opponent"): {"arm": "grpo", "game": {"tiebreak_weight": 0.5}},
@@ -227,3 +233,10 @@ def test_the_game_and_its_config_share_one_list_of_fields() -> None:
     assert {name: rules[name].default for name in shared} == {name: default for name, (_, default) in shared.items()}
     assert rules.keys() - shared.keys() == {"max_peek_tokens", "sampling", "seed", "rival"}
     assert set(ROOT) <= shared.keys()
+
+
+def test_batches_of_engine_hf_do_not_depend_on_when_an_endpoint_answers() -> None:
+    endpoint = {"kind": "endpoint", "url": "http://localhost/v1", "model": "m"}
+    assert config(rival=endpoint, sampler={"engine": "hf"}).rules().wait_for_all_drafts
+    assert not config(rival=endpoint, sampler={"engine": "vllm"}).rules().wait_for_all_drafts
+    assert not config(sampler={"engine": "hf"}).rules().wait_for_all_drafts

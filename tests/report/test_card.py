@@ -10,6 +10,7 @@ import pytest
 from agon.formatting import interval
 from agon.report.card import card, caveats, results, use
 from agon.report.collect import HELD_OUT, MeasuredRun, read_run
+from agon.rundir.pair import BaseFacts
 from agon.rundir.results import Interval
 
 from .helpers import INFO, make_run_with_pair
@@ -44,6 +45,15 @@ def test_the_card_names_the_rival(run: MeasuredRun, rival: str, fact: str) -> No
     text = card(run, INFO.model_copy(update={"rival": rival}), "peft")
     assert f"| rival | {fact}" in text
     assert ("use A alone" in text) == (rival not in ("policy", "frozen"))
+
+
+@pytest.mark.parametrize("form", ["peft", "merged"])
+def test_the_card_of_a_pair_over_two_bases_says_which_is_whose(run: MeasuredRun, form: str) -> None:
+    other = BaseFacts(name="some/other", revision="main", chat_template_hash="x")
+    text = card(run, INFO.model_copy(update={"base_b": other}), form)
+    assert text.startswith("---\nbase_model:\n- agon:tiny\n- some/other\n")
+    assert "| base of A | agon:tiny |\n| base of B | some/other at main |" in text
+    assert "over one base" not in text
 
 
 def test_results_of_a_different_step_are_not_those_of_the_pair(run: MeasuredRun) -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from agon.config import Config, resolved
+from agon.config import BaseOfB, Config, resolved
 from agon.errors import AgonError, CheckpointError, RunDirError, RunError
 from agon.rundir import RunDir, directory, read_bouts
 from agon.rundir.files import weights_hash
 from agon.rundir.jsonl import whole_lines
-from agon.rundir.manifest import Seeds, SplitFacts, config_hash
+from agon.rundir.manifest import Seeds, SplitFacts, WeightHashes, config_hash
 from agon.rundir.records import RunState
 from agon.types import Policy
 from tests.rundir.helpers import runs
@@ -194,7 +194,7 @@ def test_another_base_in_the_folder_of_the_first_is_refused(tmp_path: Path) -> N
 
 
 def test_adapters_other_than_those_it_started_from_are_refused(tmp_path: Path) -> None:
-    run = RunDir.create(tmp_path, "run", CONFIG, init_hashes={Policy.A: "5f"})
+    run = RunDir.create(tmp_path, "run", CONFIG, weights=WeightHashes(init={Policy.A: "5f"}))
     assert run.manifest.init_hashes == {Policy.A: "5f"}
     assert run.check_manifest(run.manifest) == []
     for hashes in ({}, {Policy.A: "2f"}):
@@ -270,3 +270,13 @@ def test_options_of_an_engine_belong_to_the_run(run: RunDir) -> None:
     assert config_hash(other) != config_hash(CONFIG)
     with pytest.raises(RunDirError, match=r"sampler\.options"):
         run.change_config(other)
+
+
+def test_a_second_base_belongs_to_the_run_and_its_hash_is_checked(tmp_path: Path) -> None:
+    model = CONFIG.model.model_copy(update={"b": BaseOfB(name="some/other")})
+    two = CONFIG.model_copy(update={"model": model})
+    assert config_hash(two) != config_hash(CONFIG)
+    run = RunDir.create(tmp_path, "two", two, weights=WeightHashes("5f", "77"))
+    assert (run.manifest.base_hash, run.manifest.base_hash_b) == ("5f", "77")
+    with pytest.raises(RunDirError, match="base_hash_b changed"):
+        run.check_manifest(run.manifest.model_copy(update={"base_hash_b": "78"}))

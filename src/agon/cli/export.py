@@ -66,10 +66,9 @@ def _merged(pair: PairDir, folder: Path) -> None:
     from agon.config import Model
     from agon.engine.build import base_files
     from agon.engine.merge import merge
-    from agon.types import Policy
 
-    base = base_files(Model(name=pair.info.base, revision=pair.info.base_revision))
-    for policy in Policy:
+    for policy, facts in pair.info.bases.items():
+        base = base_files(Model(name=facts.name, revision=facts.revision))
         merge(base, pair.adapter(policy), folder / policy.value)
         _shareable(folder / policy.value)
 

@@ -1,14 +1,12 @@
 """The config of a run: read a YAML file with `load_config`, get a frozen, validated `Config`."""
 
+from agon.config.bases import BaseOfB, Init, Lora, Model
 from agon.config.models import (
     PRESETS,
     Config,
     Data,
     Eval,
     GameConfig,
-    Init,
-    Lora,
-    Model,
     SamplerConfig,
     SandboxConfig,
     Save,
@@ -26,6 +24,7 @@ from agon.config.validate import anchored_config, load_config
 
 __all__ = [
     "PRESETS",
+    "BaseOfB",
     "ClusterConfig",
     "Config",
     "Data",

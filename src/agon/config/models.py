@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from agon.config.arms import ARMS, resolve
+from agon.config.bases import Model
 from agon.config.nodes import ClusterConfig
 from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
@@ -39,50 +40,6 @@ def _distinct(urls: list[str]) -> list[str]:
 
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
 VerifierName = Annotated[str, Field(pattern=r"^(math|code|(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*)$")]
-
-
-class Lora(Frozen):
-    """The adapter that each policy is."""
-
-    rank: Positive = 16
-    """Rank of each adapter."""
-    alpha: Positive = 32
-    """Our choice: twice the rank, as is common; the paper does not give it. An adapter is scaled by alpha / rank."""
-    targets: str | list[str] = "all-linear"
-    """Our choice: which layers carry an adapter. `all-linear` gives the paper's ~10 M parameters on Qwen3-0.6B; or a
-    list of module names."""
-
-
-class Init(Frozen):
-    """How the two adapters start: by default different, but only by noise."""
-
-    a: str = Field(default="zero", min_length=1)
-    """`zero`: A starts as the base itself, the standard LoRA zero-init. Or a PEFT folder with the adapter that A starts
-    from, of the rank, alpha and targets in `model.lora`."""
-    b: str = Field(default="noise", min_length=1)
-    """`noise`: B starts as noise around zero. Or a PEFT folder, as for A."""
-    b_noise_std: Weight = 1.0e-3
-    """Our choice: B starts as Gaussian noise around zero, of a size the paper does not give: large enough to make B
-    different from A, too small to make it weaker."""
-
-
-class Model(Frozen):
-    """The frozen base and the adapters over it."""
-
-    name: str = Field(min_length=1)
-    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny` or
-    `agon:halves`."""
-    revision: str | None = None
-    """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest."""
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Our choice: precision of the frozen base, as it is published; adapters are trained in float32."""
-    attention: Literal["auto", "rows", "flash_attention_2", "flash_attention_3"] = "auto"
-    """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, row by row; `auto` takes
-    flash_attention_2 on a GPU where it is installed and has the head size, else `rows`."""
-    lora: Lora = Lora()
-    """The adapter that each policy is."""
-    init: Init = Init()
-    """How the two adapters start."""
 
 
 class Source(Frozen):
@@ -148,7 +105,7 @@ class GameConfig(Frozen):
     """What a conversion is worth: solving what the rival could not, in addition to the 2 for correctness."""
     wait_for_all_drafts: Switch = False
     """Our choice: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
-    comparison."""
+    comparison; but with engine hf an endpoint is always waited for, so that a resumed run draws the same batches."""
 
 
 class Train(Frozen):
@@ -324,8 +281,9 @@ class Config(Frozen):
 
     def rules(self) -> Game:
         """The rules of the game that this run plays."""
+        waits = self.rival.kind == "endpoint" and self.sampler.engine == "hf"  # its answers arrive when they like
         return Game(
-            **self.game.model_dump(),
+            **self.game.model_dump() | {"wait_for_all_drafts": waits or self.game.wait_for_all_drafts},
             max_peek_tokens=self.train.max_peek_tokens,
             sampling=Sampling(self.train.temperature, 1.0, self.train.max_completion_tokens),
             seed=self.train.seed,

@@ -94,7 +94,8 @@ def with_paths(values: Values, change: Callable[[str], str]) -> Values:
     model, init = _section(copy, "model"), _section(_section(copy, "model"), "init")
     for source in map(partial(_section, _section(copy, "data")), _section(copy, "data")):
         _change(source, "path", lambda path: bool(path), change)
-    _change(model, "name", lambda name: name.startswith(("./", "../")) or Path(name).is_absolute(), change)
+    for base in (model, _section(model, "b")):
+        _change(base, "name", lambda name: name.startswith(("./", "../")) or Path(name).is_absolute(), change)
     for key in ("a", "b"):
         _change(init, key, _is_folder, change)
     _change(copy, "verifier", lambda name: bool(VERIFIER_FILE.fullmatch(name)), change)

@@ -145,9 +145,43 @@ RIVAL_RULES = (
     ),
 )
 
+TWO_BASES_RULES = (
+    Rule(
+        ("model.b.name", "game.opponent"),
+        lambda name, opponent: name is None or opponent == "rival",
+        "is for arms with a rival, such as agon or coop; this one trains A alone: leave it out",
+    ),
+    Rule(
+        ("model.b.name", "model.name"),
+        lambda name, base: name != base,
+        "is A's base already: leave it out",
+    ),
+    Rule(
+        ("model.b.revision", "model.b.name"),
+        lambda revision, name: revision is None or name is not None,
+        "belongs to model.b.name, which is not written",
+    ),
+    Rule(
+        ("model.b.name", "rival.kind"),
+        lambda name, kind: name is None or kind in ("policy", "frozen"),
+        "is the base of policy B, and in a league or with an endpoint no policy B plays: leave it out",
+    ),
+    Rule(
+        ("train.staleness", "model.b.name"),
+        lambda steps, name: not steps or name is None,
+        "must be 0 with two bases: leave out train.staleness or model.b",
+    ),
+    Rule(
+        ("model.b.name", "sampler.engine"),
+        lambda name, engine: name is None or engine == "hf",
+        "two bases train with sampler.engine hf alone: neither the canary of vllm nor tinker knows a second base yet",
+    ),
+)
+
 RULES = (
     *RIVAL_RULES,
     *STALENESS_RULES,
+    *TWO_BASES_RULES,
     Rule(
         ("game.show_draft", "game.opponent"),
         lambda show, opponent: show or opponent != "self",

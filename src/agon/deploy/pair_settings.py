@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agon.config import Eval, Lora, Model, Train
+from agon.config import BaseOfB, Eval, Lora, Model, Train
 from agon.config.arms import ARMS, resolve
 from agon.config.rival import kind_of
 from agon.engine.build import EngineName, base_files, default_engine, quieten
 from agon.engine.render import Renderer
+from agon.errors import RunDirError
 from agon.eval.engines import check_template
 from agon.eval.systems import SYSTEMS, headline
 from agon.eval.target import check_pair
@@ -86,12 +87,25 @@ def system_of(folder: PairDir, direction: Direction | str | None) -> System:
 
 def checked_base(folder: PairDir, settings: Settings, *, weights: bool = True) -> PairBase:
     """The base that the pair was trained on, with its own prompts and template; RunDirError if either differs."""
+    if folder.info.base_b:
+        message = f"A and B of {folder.path} have different bases, {' and '.join(folder.info.base_names)}"
+        raise RunDirError(message, fix=f"a server has one base; ask the pair itself: agon ask {folder.path}")
+    return checked_bases(folder, settings, weights=weights)[Policy.A]
+
+
+def checked_bases(folder: PairDir, settings: Settings, *, weights: bool = True) -> dict[Policy, PairBase]:
+    """The base of the pair, checked, under policy A; where B has one of its own, that too."""
     rank = max(check_adapter(folder.adapter(policy)).r for policy in Policy)
-    info = folder.info
-    model = Model(name=info.base, revision=info.base_revision, dtype=settings.dtype, lora=Lora(rank=rank))
+    info, b = folder.info, folder.info.base_b
+    of_b = BaseOfB(name=b.name, revision=b.revision) if b else BaseOfB()
+    model = Model(name=info.base, revision=info.base_revision, dtype=settings.dtype, lora=Lora(rank=rank), b=of_b)
     check_pair(folder, model)
+    return {policy: _base(folder, own, policy, weights) for policy, own in model.each.items()}
+
+
+def _base(folder: PairDir, model: Model, policy: Policy, weights: bool) -> PairBase:
     path = base_files(model, weights=weights)
     quieten(path)
     renderer = Renderer.load(path)
-    check_template(folder, renderer)
+    check_template(folder, renderer, policy)
     return PairBase(model, path, renderer)

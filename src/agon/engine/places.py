@@ -8,6 +8,7 @@ from agon.cluster.actor import Actor
 from agon.config import Config, Model, SamplerConfig
 from agon.engine.build import base_files, build_sampler, local_engine, quieten
 from agon.engine.protocol import Engine
+from agon.engine.two_bases import TwoBaseSampler
 from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory
 from agon.protocols import Sampler, Verifier
@@ -36,6 +37,12 @@ def sampler_for(config: Config, path: str, context: int, beside: GpuMemory | Non
     adapters = AdapterStore(cluster)
     fleet = Fleet(*(NodeEngine(cluster, make, adapters, gpus) for _ in range(count)))
     return VLLMSampler(path, fleet, kept=KEPT + staleness)
+
+
+def samplers_for(config: Config, context: int) -> Sampler:
+    """The sampler of a config that names two bases: one engine for each."""
+    each = config.model.each.items()
+    return TwoBaseSampler({p: build_sampler(config.sampler, model, base_files(model), context) for p, model in each})
 
 
 def verifier_for(config: Config, sandbox: SandboxSettings) -> Verifier:

@@ -12,7 +12,7 @@ from agon.eval.draw import Evaluator
 from agon.eval.engines import local
 from agon.eval.target import Target
 from agon.interrupt import Interrupt, Interrupted
-from agon.types import BASE, Bout, Problem, Sampling
+from agon.types import BASE, Bout, Policy, Problem, Sampling
 from agon.verify import load_verifier
 
 Progress = Callable[[int, int], None]
@@ -69,7 +69,9 @@ class BaseRates:
 
 
 def probe(config: Config, problems: Sequence[Problem], samples: int, progress: Progress) -> BaseRates:
-    """Draw `samples` answers of the bare base to every problem, under the prompt and decoding of training."""
+    """Draw `samples` answers of the bare base to every problem, under the prompt and decoding of training; where B has
+    a base of its own, of A's."""
+    config = config.model_copy(update={"model": config.model.of(Policy.A)})
     target = Target(config.model.name, config, Path("evals"))
     train, drawn = config.train, list[Bout]()
     sampler = local(target, 1)

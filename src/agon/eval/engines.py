@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from agon.engine.build import base_files, context_of, quieten
-from agon.engine.places import sampler_for, verifier_for
+from agon.engine.places import sampler_for, samplers_for, verifier_for
 from agon.engine.render import Renderer
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import ConfigError, RunDirError
@@ -18,7 +18,7 @@ from agon.game.prompts import draft_prompt
 from agon.protocols import Sampler
 from agon.rundir.pair import PairDir
 from agon.rundir.results import PolicyKL
-from agon.types import BASE, Problem, Sampling
+from agon.types import BASE, Policy, Problem, Sampling
 
 PROMPTS = 64
 """Problems whose drafts the KL between two policies is measured on."""
@@ -52,19 +52,21 @@ def decoding(target: Target) -> Sampling:
 def local(target: Target, peeks: int) -> Sampler:
     """An engine of our own, with the pair live in it and room for prompts that quote so many peeks."""
     config = target.config
-    path = base_files(config.model)
-    quieten(path)
-    check_template(target.pair, Renderer.load(path))
-    sampler = sampler_for(config, path, context_of(config, peeks))
+    paths = {policy: base_files(model) for policy, model in config.model.each.items()}
+    for policy, path in paths.items():
+        quieten(path)
+        check_template(target.pair, Renderer.load(path), policy)
+    context, (path, *second) = context_of(config, peeks), paths.values()
+    sampler = samplers_for(config, context) if second else sampler_for(config, path, context)
     for version, folder in target.adapters.values():
         sampler.publish(version, folder)
     return sampler
 
 
-def check_template(pair: PairDir | None, renderer: Renderer) -> None:
-    """A pair was trained under one chat template; under a different one it is a different policy."""
-    if pair and renderer.hash != pair.info.chat_template_hash:
-        message = f"{pair.info.base} has a different chat template than the pair was trained with"
+def check_template(pair: PairDir | None, renderer: Renderer, policy: Policy = Policy.A) -> None:
+    """A policy was trained under one chat template; under a different one it is a different policy."""
+    if pair and renderer.hash != (base := pair.info.base_of(policy)).chat_template_hash:
+        message = f"{base.name} has a different chat template than the pair was trained with"
         raise RunDirError(message, fix="use the revision of the base that it was trained on: model.revision")
 
 

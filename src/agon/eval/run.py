@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -64,6 +64,7 @@ def evaluate(
     direction = direction or found.config.eval.direction
     wanted = [system] if isinstance(system, str) else list(system)
     evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
+    _check_bases(found, evaluation.systems, url, divergence)
     check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
     evaluation.folder.mkdir(parents=True, exist_ok=True)
     with locked(evaluation.folder / ".lock"):
@@ -99,6 +100,20 @@ def _evaluation(
         settings=target.settings("url" if url else target.config.sampler.engine),
         facts=target.facts,
     )
+
+
+def _check_bases(target: Target, systems: Collection[str], url: str | None, divergence: bool) -> None:
+    """Refuse what needs one base, of a pair that has two."""
+    if not target.config.model.two_bases:
+        return
+    needs = {
+        "--url": url,
+        "--divergence": divergence,
+        **{f"--system {name}": name in systems for name in ("base", "moa")},
+    }
+    if named := next((option for option, given in needs.items() if given), None):
+        fix = "leave it out; of a base alone: agon eval BASE --config CONFIG.yaml"
+        raise InputError(f"{named} needs one base, and A and B of {target.name} have different ones", fix=fix)
 
 
 def _draw_missing(
@@ -169,7 +184,7 @@ def _pair(
         settings=evaluation.settings,
         joint=joint,
         either_right=either,
-        weights=adapter_distance(target.pair.adapter(Policy.A), target.pair.adapter(Policy.B)),
+        weights=adapter_distance(*map(target.pair.adapter, Policy), one_base=target.pair.info.base_b is None),
         policy_kl=measure_kl(target, evaluation.problems) if divergence else None,
     )
     write_record(evaluation.folder / "pair.json", result)

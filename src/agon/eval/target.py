@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agon.config import Config, Model, Source, load_config, resolved
+from agon.config import BaseOfB, Config, Model, Source, load_config, resolved
 from agon.config.arms import ARMS
 from agon.config.rival import kind_of, row_name
 from agon.data import load, splits
@@ -67,6 +67,7 @@ class Target:
             base=config.model.name,
             base_hash=self.pair.info.base_hash if self.pair else base_hash(config.model),
             revision=config.model.revision,
+            base_b=self.pair.info.base_b if self.pair else None,
             dtype=config.model.dtype,
             versions=self.pair.info.versions if self.pair else {},
             engine=engine,
@@ -144,6 +145,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     pair = read_pair(path)
     raw = resolved(load_config(file, overrides))
     raw["model"] |= {"name": pair.info.base, "revision": pair.info.base_revision}
+    raw["model"]["b"] = pair.info.base_b.model_dump(include={"name", "revision"}) if pair.info.base_b else {}
     arm = pair.info.arm
     if arm in ARMS and arm != raw["arm"]:
         kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "show_code", "wait_for_all_drafts")}
@@ -156,12 +158,14 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
 
 def check_pair(pair: PairDir, model: Model) -> None:
     """Refuse a pair that was trained on a different base, or with prompts that this version does not write."""
-    if pair.info.base != model.name:
-        message = f"{pair.path} was trained on {pair.info.base}, the config names {model.name}"
-        raise RunDirError(message, fix="evaluate it with the config it was trained with")
-    if (held := base_hash(model)) and pair.info.base_hash not in (None, held):
-        message = f"the weights in {model.name} are not those that {pair.path} was trained on"
-        raise RunDirError(message, fix="restore the base it was trained on")
+    for policy, trained in pair.info.bases.items():
+        own = model.of(policy)
+        if trained.name != own.name:
+            message = f"{pair.path} was trained on {trained.name}, the config names {own.name}"
+            raise RunDirError(message, fix="evaluate it with the config it was trained with")
+        if (held := base_hash(own)) and trained.hash not in (None, held):
+            message = f"the weights in {own.name} are not those that {pair.path} was trained on"
+            raise RunDirError(message, fix="restore the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:
         fix = "use the version of Agon that trained it"
         raise RunDirError(f"{pair.path} was trained with different prompts than this version writes", fix=fix)
@@ -169,7 +173,7 @@ def check_pair(pair: PairDir, model: Model) -> None:
 
 def _model(given: str, file: Path, overrides: Sequence[str]) -> Target:
     config = load_config(file, overrides)
-    model = config.model.model_copy(update={"name": given, "revision": None})
+    model = config.model.model_copy(update={"name": given, "revision": None, "b": BaseOfB()})
     name = given.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
     return Target(name, config.model_copy(update={"model": model}), Path("evals") / name)
 

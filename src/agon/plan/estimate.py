@@ -6,7 +6,7 @@ point), so that plan and run cannot disagree. Tokens are upper bounds: every com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from agon.config import Config, Data, Rival, Source
 from agon.config.arms import ARMS
@@ -61,7 +61,7 @@ def _run(config: Config, counts: Counts) -> Section:
         {
             "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
             **_rival(config.rival),
-            "base": (f"{model.name}, {model.dtype}, LoRA rank {model.lora.rank}",),
+            "base": (f"{model.names}, {model.dtype}, LoRA rank {model.lora.rank}",),
             "train": (_source(data.train, counts.train),),
             "dev": (_source(data.dev, counts.dev),),
             "held-out": (_source(data.held_out, counts.held_out),),
@@ -229,30 +229,36 @@ def _points(
 def _memory(config: Config, counts: Counts) -> Section:
     """Learner memory by part, before anything is loaded; `agon train` begins with a worst-case step that proves it."""
     try:
-        shape = shape_of(read_base_config(config.model))
+        shapes = [shape_of(read_base_config(model)) for model in config.model.each.values()]
     except EngineError as error:
         return Section("memory", {"not known": (error.message,)})
-    policies = policies_of(config)
-    learner = learner_bytes(shape, config.model, config.train, policies)
+    policies = 1 if config.model.two_bases else policies_of(config)  # of one learner
+    learners = [learner_bytes(shape, config.model, config.train, policies) for shape in shapes]
+    adapters = [shape.adapter_parameters(config.model.lora) for shape in shapes]
     parts = {
-        "base": learner.base,
-        "adapters": learner.adapters,
-        "gradients": learner.gradients,
-        "Adam": learner.adam,
-        "activations, at most": learner.activations,
+        "base": sum(learner.base for learner in learners),
+        "adapters": sum(learner.adapters for learner in learners),
+        "gradients": sum(learner.gradients for learner in learners),
+        "Adam": sum(learner.adam for learner in learners),
+        "activations, at most": max(learner.activations for learner in learners),
     }
-    adapter = shape.adapter_parameters(config.model.lora)
     return Section(
         "memory of the learner and traffic, estimated",
         {
-            "base parameters": (shape.parameters,),
-            "parameters of one adapter": (adapter,),
+            "base parameters": (_each(shape.parameters for shape in shapes),),
+            "parameters of one adapter": (_each(adapters),),
             **{name: (_bytes(size),) for name, size in parts.items()},
-            "together": (_bytes(learner.peak),),
-            "published per step": (_bytes(4 * adapter * policies),),
-            **_kernels(config, shape.has_linear_attention),
+            "together": (_bytes(sum(parts.values())),),
+            "published per step": (_bytes(4 * sum(adapters) * policies),),
+            **_kernels(config, any(shape.has_linear_attention for shape in shapes)),
         },
     )
+
+
+def _each(numbers: Iterable[int]) -> Cell:
+    """One number, or A's and B's."""
+    one, *other = numbers
+    return " and ".join(f"{number:,}" for number in (one, *other)) if other else one
 
 
 def _kernels(config: Config, linear: bool) -> dict[str, tuple[Cell, ...]]:

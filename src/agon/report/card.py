@@ -46,6 +46,11 @@ challenger = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="CHALLENGER"
 
 The prompts that were measured are those of `agon.game.prompts`.""",
 }
+TWO_BASES = """\
+Each folder, `a` and `b`, is a plain PEFT adapter over a base of its own: `a` over BASE_A, `b` over BASE_B. What one
+writes reaches the other as text, each under its own tokenizer and chat template.
+
+`agon ask FOLDER QUESTION --engine hf` plays both passes with the prompts that were measured."""
 TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
 """`agon:tiny` and its like are not on the Hub; they ship with the package."""
 OURS = "agon:"
@@ -63,10 +68,12 @@ def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
     run = replace(run, results={key: one for key, one in run.results.items() if one.run.step in (None, info.step)})
     library = "peft" if form == "peft" else "transformers"
     head = {"library_name": library, "tags": ["agon", "lora", "reasoning"]}
-    if HUB_ID.fullmatch(info.base) and not Path(info.base).exists():
-        head = {"base_model": info.base} | head
+    bases = [name for name in info.base_names if HUB_ID.fullmatch(name) and not Path(name).exists()]
+    if bases:
+        head = {"base_model": bases if info.base_b else info.base} | head
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
-    parts = [f"---\n{front}---", f"# {escape_markdown(run.name)}", ABOUT, _facts(run, info)]
+    about = ABOUT.replace("over one base", "over two bases") if info.base_b else ABOUT
+    parts = [f"---\n{front}---", f"# {escape_markdown(run.name)}", about, _facts(run, info)]
     parts += ["## Results", results(run)]
     parts += ["## Caveats", "\n".join(f"- {line}" for line in caveats(run, info, form))]
     return "\n\n".join([*parts, "## Use", use(info, form)]) + "\n"
@@ -74,6 +81,8 @@ def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
 
 def use(info: PairInfo, form: str) -> str:
     """How to load it, the drafter first."""
+    if info.base_b and form == "peft":
+        return TWO_BASES.replace("BASE_A", repr(info.base)).replace("BASE_B", repr(info.base_b.name))
     direction, text = info.direction or Direction.AB, USE[form]
     if info.base.startswith(OURS):
         name = info.base.removeprefix(OURS)
@@ -92,10 +101,16 @@ RIVALS = {
 }
 
 
+def _bases(info: PairInfo) -> list[tuple[str, object]]:
+    """The base, or that of each adapter."""
+    named = {p: base.name + (f" at {base.revision}" if base.revision else "") for p, base in info.bases.items()}
+    return [(f"base of {p.name}", name) for p, name in named.items()] if info.base_b else [("base", named[Policy.A])]
+
+
 def _facts(run: MeasuredRun, info: PairInfo) -> str:
     direction, spent = info.direction, run.spending
     rows: list[tuple[str, object]] = [
-        ("base", info.base + (f" at {info.base_revision}" if info.base_revision else "")),
+        *_bases(info),
         ("arm", run.arm),
         ("rival", RIVALS.get(kind_of(info.rival), "").format(info.rival.partition(":")[2])),
         ("trained on", run.setting.data),
@@ -162,6 +177,6 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
         yield "Some trials had no verdict; they are not part of the rates, and are counted in the results on disk."
     if form == "merged":
         yield "Merged weights were rounded once more than the measured adapters; measure again before you rely on them."
-    if info.base.startswith(OURS):
+    if any(name.startswith(OURS) for name in info.base_names):
         yield "The base is a toy of a million parameters that knows one kind of arithmetic."
     yield "The answer was asked for in `<answer>` tags under the prompts named above; other prompts were not measured."

@@ -139,7 +139,7 @@ def read_run(path: Path) -> MeasuredRun:
     pairs = {file.parent.name: _read(file, PairResult, notes) for file in sorted(path.glob("evals/*/pair.json"))}
     return MeasuredRun(
         name=path.resolve().name,
-        setting=Setting(config.model.name, _problems(config.data.train)),
+        setting=Setting(config.model.names, _problems(config.data.train)),
         arm=config.row,
         seed=config.train.seed,
         headline=headline(config.rules()),

@@ -53,7 +53,7 @@ def run_line(path: Path) -> RunLine:
     return RunLine(
         path=str(path),
         arm=config.row,
-        base=config.model.name,
+        base=config.model.names,
         state=_state(path, steps, total),
         progress=f"{steps}" if total is None else f"{steps}/{total}",
         score=score if len(points) != 1 else rate(points[0].score),

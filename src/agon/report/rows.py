@@ -96,7 +96,7 @@ def _files(path: Path, steps: StepRange) -> list[Path]:
 def _facts(run: RunDir) -> tuple[str, ...]:
     config = run.config
     found = symptoms(run.steps.records(), run.points)
-    return (config.row, config.model.name, f"seed {config.train.seed}", *(f"warning: {one.message}" for one in found))
+    return (config.row, config.model.names, f"seed {config.train.seed}", *(f"warning: {one.message}" for one in found))
 
 
 def _evaluation(path: Path) -> BoutSource:

@@ -41,11 +41,20 @@ from agon.rundir.files import (
 )
 from agon.rundir.find import no_run
 from agon.rundir.lock import locked
-from agon.rundir.manifest import MAY_CHANGE, Change, RunManifest, SplitFacts, changes, config_hash, manifest_of
+from agon.rundir.manifest import (
+    MAY_CHANGE,
+    Change,
+    RunManifest,
+    SplitFacts,
+    WeightHashes,
+    changes,
+    config_hash,
+    manifest_of,
+)
 from agon.rundir.pair import PairInfo, write_pair
 from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, Timing, read_record, write_record
 from agon.rundir.step_log import StepLog
-from agon.types import Bout, Policy
+from agon.types import Bout
 
 CONFIG, MANIFEST = "config.yaml", "manifest.json"
 RESTORE = "restore the file from a copy of the run"
@@ -81,8 +90,7 @@ class RunDir:
         name: str,
         config: Config,
         data: SplitFacts | None = None,
-        base_hash: str | None = None,
-        init_hashes: Mapping[Policy, str] | None = None,
+        weights: WeightHashes | None = None,
     ) -> RunDir:
         """Make a new run directory atomically; one that exists is never touched."""
         if not NAME.fullmatch(name):
@@ -91,7 +99,7 @@ class RunDir:
             make_folder(root)
             with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
                 write_new(temporary / CONFIG, _as_yaml(config, root / name))
-                manifest = manifest_of(config, data or SplitFacts(), base_hash, init_hashes)
+                manifest = manifest_of(config, data or SplitFacts(), weights or WeightHashes())
                 write_record(temporary / MANIFEST, manifest)
                 sync_tree(temporary)
                 temporary.rename(root / name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from agon.config import Config, Rival, flat, resolved
@@ -83,6 +84,8 @@ class RunManifest(Record):
     """Its seeds."""
     base_hash: str | None
     """SHA-256 over the weights of the base, where it is a folder."""
+    base_hash_b: str | None = None
+    """The same of B's base, where `model.b` names one."""
     init_hashes: dict[Policy, str] = {}
     """SHA-256 over the weights of each adapter that a policy started from, where `model.init` names one."""
     data: SplitFacts
@@ -99,15 +102,24 @@ class RunManifest(Record):
     """What resumed runs changed in the config, in order; `config.yaml` holds the values of the last."""
 
 
-def manifest_of(
-    config: Config, data: SplitFacts, base_hash: str | None, init_hashes: Mapping[Policy, str] | None = None
-) -> RunManifest:
+@dataclass(frozen=True, slots=True)
+class WeightHashes:
+    """SHA-256 over the weights that a run starts from, where they are in a folder: of the base (A's, where B has one of
+    its own), of B's base, and of the adapters that `model.init` names."""
+
+    base: str | None = None
+    base_b: str | None = None
+    init: Mapping[Policy, str] = field(default_factory=dict)
+
+
+def manifest_of(config: Config, data: SplitFacts, weights: WeightHashes) -> RunManifest:
     """The manifest of a run that starts now, on this machine."""
     return RunManifest(
         arm=config.arm,
         seeds=Seeds(train=config.train.seed, split=config.data.split_seed),
-        base_hash=base_hash,
-        init_hashes=dict(init_hashes or {}),
+        base_hash=weights.base,
+        base_hash_b=weights.base_b,
+        init_hashes=dict(weights.init),
         data=data,
         config_hash=config_hash(config),
         git=provenance.git_revision(),
@@ -121,6 +133,8 @@ def config_hash(config: Config) -> str:
     values = with_paths(resolved(config), lambda path: Path(path).name)
     if config.rival == Rival():
         del values["rival"]  # runs from before there was a choice keep their hash
+    if not config.model.two_bases:
+        del values["model"]["b"]
     kept = {key: value for key, value in flat(to_json(values)).items() if key not in MAY_CHANGE}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 

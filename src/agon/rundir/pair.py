@@ -25,6 +25,19 @@ from agon.types import Direction, Policy
 README, FACTS = "README.md", "agon.json"
 
 
+class BaseFacts(Record):
+    """The base that an adapter was trained on."""
+
+    name: Annotated[str, Field(min_length=1)]
+    """The base as the config names it."""
+    revision: str | None = None
+    """Its revision on the Hub."""
+    hash: str | None = None
+    """SHA-256 over its weights, where the base is a folder."""
+    chat_template_hash: str
+    """Names the chat template that the prompts were rendered with."""
+
+
 class PairInfo(Record):
     """What `agon.json` says."""
 
@@ -42,6 +55,8 @@ class PairInfo(Record):
     """Names the wording of every prompt."""
     chat_template_hash: str
     """Names the chat template that the prompts were rendered with."""
+    base_b: BaseFacts | None = None
+    """The base of adapter B where it is a different one; what is said above is then of adapter A's."""
     code: bool = False
     """Whether it was trained to answer with programs: its prompts then ask for one."""
     show_code: bool = False
@@ -59,6 +74,27 @@ class PairInfo(Record):
     """Seed of the run."""
     files: dict[Policy, dict[str, str]] = {}
     """SHA-256 of each adapter's files."""
+
+    def base_of(self, policy: Policy) -> BaseFacts:
+        """The base that an adapter was trained on."""
+        if policy is Policy.B and self.base_b:
+            return self.base_b
+        return BaseFacts(
+            name=self.base,
+            revision=self.base_revision,
+            hash=self.base_hash,
+            chat_template_hash=self.chat_template_hash,
+        )
+
+    @property
+    def bases(self) -> dict[Policy, BaseFacts]:
+        """The base of each adapter."""
+        return {policy: self.base_of(policy) for policy in Policy}
+
+    @property
+    def base_names(self) -> list[str]:
+        """The base, or A's and B's."""
+        return list(dict.fromkeys(base.name for base in self.bases.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +162,11 @@ def readme(info: PairInfo) -> str:
     """A few lines for whoever finds the folder; `agon export` writes the model card."""
     import yaml
 
-    front = yaml.safe_dump({"base_model": info.base, "library_name": "peft"}, sort_keys=False, allow_unicode=True)
-    return f"---\n{front}---\n\n{_ABOUT}\n"
+    names = info.base_names
+    head = {"base_model": names if info.base_b else info.base, "library_name": "peft"}
+    front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
+    about = _ABOUT.replace("over one frozen base", "over two frozen bases") if info.base_b else _ABOUT
+    return f"---\n{front}---\n\n{about}\n"
 
 
 _ABOUT = """# A pair trained with Agon

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agon.errors import RunDirError
+from agon.rundir.pair import BaseFacts
 from agon.rundir.records import Joint, Record, VersionName, read_record
 from agon.types import Direction, Policy
 
@@ -73,6 +74,8 @@ class EvalSettings(Record):
     """SHA-256 over its weights, where the base is a folder."""
     revision: str | None
     """Its revision on the Hub."""
+    base_b: BaseFacts | None = None
+    """The base of policy B, where it is a different one."""
     dtype: str
     """Precision of the base."""
     versions: dict[Policy, VersionName]
@@ -248,7 +251,7 @@ class AdapterDistance(Record):
     """How far apart two adapters are in their weights."""
 
     cosine: float | None
-    """Between the two updates of the base; null where one is zero."""
+    """Between the two updates of the base; null where one is zero, or where A and B have different bases."""
     norm_a: float
     """Frobenius norm of A's update."""
     norm_b: float

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agon.algorithm import play
-from agon.config import Config
+from agon.config import Config, Model
 from agon.data import Splits
 from agon.errors import AgonError, CheckpointError, EngineError
 from agon.eval.draw import Evaluator
@@ -30,7 +30,7 @@ from agon.protocols import Sampler, Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
-from agon.rundir.pair import PairInfo
+from agon.rundir.pair import BaseFacts, PairInfo
 from agon.rundir.records import Flight, Point, RunState, SystemCounts
 from agon.rundir.step_choice import best_point, facts_at
 from agon.training.flights import Flights
@@ -144,8 +144,9 @@ class Training:
         """Run the worst case first: what does not fit in memory fails now, not after hours."""
         with self.log.timed("rehearse"):
             train = self.config.train
-            prompts = (challenge_prompt(problem, "") for problem in self.problems)
-            longest = max(len(self.machines.renderer.render(prompt).ids) for prompt in prompts)
+            prompts = [challenge_prompt(problem, "") for problem in self.problems]
+            renderers = [*dict.fromkeys(self.machines.renderers.values())]
+            longest = max(len(renderer.render(prompt).ids) for renderer in renderers for prompt in prompts)
             self.machines.learner.rehearse(longest + train.max_peek_tokens, train.max_completion_tokens)
 
     # -- what the learner calls ---------------------------------------------------------------------------------------
@@ -340,14 +341,16 @@ class Training:
 
     def _pair_info(self) -> PairInfo:
         """What is known of every pair of this run."""
-        model = self.config.model
+        model, templates = self.config.model, {p: one.hash for p, one in self.machines.renderers.items()}
+        hashes = self.run.manifest
         return PairInfo(
             versions=self.state.versions,
             base=model.name,
             base_revision=model.revision,
-            base_hash=self.run.manifest.base_hash,
+            base_hash=hashes.base_hash,
             prompts_hash=PROMPTS_HASH,
-            chat_template_hash=self.machines.renderer.hash,
+            chat_template_hash=templates[Policy.A],
+            base_b=_base_b(model, hashes.base_hash_b, templates[Policy.B]),
             code=any(problem.is_code for problem in self.problems),
             show_code=self.game.show_code,
             arm=self.config.arm,
@@ -357,3 +360,10 @@ class Training:
 
     def _set(self, **changes: Any) -> None:
         self.state = self.state.model_copy(update=changes)
+
+
+def _base_b(model: Model, weights: str | None, template: str) -> BaseFacts | None:
+    """What is known of B's base, where it is a different one than A's."""
+    if model.b.name is None:
+        return None
+    return BaseFacts(name=model.b.name, revision=model.b.revision, hash=weights, chat_template_hash=template)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from agon.config import Config, SamplerConfig
+from agon.config import Config, Model, SamplerConfig, Train
 from agon.engine.build import base_files, context_of, quieten
 from agon.engine.devices import learners_here
 from agon.engine.endpoint import Endpoint
-from agon.engine.places import sampler_for, verifier_for
+from agon.engine.places import sampler_for, samplers_for, verifier_for
 from agon.engine.render import Renderer
 from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.placement import GpuMemory
@@ -24,6 +24,9 @@ from agon.sandbox.settings import SandboxSettings
 from agon.training.drawing import DrawnElsewhere, draws
 from agon.types import Policy, Reason, Stream, Version
 from agon.verify.workers.system import available_cores
+
+if TYPE_CHECKING:
+    from agon.engine.trl.learner import TRLLearner
 
 T = TypeVar("T")
 
@@ -44,6 +47,13 @@ class Machines:
     """What plays B, where the rival is a server; whoever opened it closes it."""
     lost: tuple[str, ...] = ()
     """What a run on these machines does without; reported before its first step."""
+    renderer_b: Renderer | None = None
+    """Of B's base, where it is a different one."""
+
+    @property
+    def renderers(self) -> dict[Policy, Renderer]:
+        """The renderer of each policy."""
+        return {Policy.A: self.renderer, Policy.B: self.renderer_b or self.renderer}
 
     def check(self, versions: Mapping[Policy, Version]) -> None:
         """Stop unless the engines sample from what the learner holds."""
@@ -91,19 +101,38 @@ def build(config: Config, total_steps: int) -> Machines:
     """Everything a training run needs, loaded."""
     if config.sampler.engine == "tinker":
         return _tinker(config, total_steps)
+    if config.model.two_bases:
+        return _two_bases(config, total_steps)
     path = base_files(config.model)
-    quieten(path)
-    from agon.engine.trl.learner import TRLLearner
-    from agon.engine.trl.setup import load_base
-
-    base = load_base(config.model.model_copy(update={"name": path}))
-    learner = TRLLearner(config.model, config.train, total_steps=total_steps, base=base)
+    learner = _learner(config.model, config.train, path, total_steps)
     learner.gather(None)  # an engine measures the memory that is free: every learner must have taken its own
     drawing = draws(config.sampler, config.cluster)
     sampler = sampler_for(config, path, context_of(config), GpuMemory.here()) if drawing else DrawnElsewhere()
     canary = _canary(sampler, learner, config)
     verify = verifier_for(config, own_share(config.sandbox.settings(), config.sampler))
     return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing)
+
+
+def _learner(model: Model, train: Train, path: str, total_steps: int) -> TRLLearner:
+    """A learner over the base in `path`."""
+    quieten(path)
+    from agon.engine.trl.learner import TRLLearner
+    from agon.engine.trl.setup import load_base
+
+    base = load_base(model.model_copy(update={"name": path}))
+    return TRLLearner(model, train, total_steps=total_steps, base=base)
+
+
+def _two_bases(config: Config, total_steps: int) -> Machines:
+    """A learner, a sampler and a renderer for each policy, each on its own base."""
+    from agon.engine.trl.two_learners import TwoBaseLearner
+
+    each = config.model.each
+    paths = {policy: base_files(model) for policy, model in each.items()}
+    learner = TwoBaseLearner({p: _learner(each[p], config.train, paths[p], total_steps) for p in Policy})
+    verify = verifier_for(config, own_share(config.sandbox.settings(), config.sampler))
+    sampler, (a, b) = samplers_for(config, context_of(config)), map(Renderer.load, paths.values())
+    return Machines(learner, sampler, verify, a, renderer_b=b)
 
 
 def _tinker(config: Config, total_steps: int) -> Machines:

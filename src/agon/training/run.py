@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from agon.config import Config, anchored_config, load_config
+from agon.config import Config, Model, anchored_config, load_config
 from agon.config.rival import LEARNS
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
@@ -18,7 +18,7 @@ from agon.eval.consent import check_consent
 from agon.rundir import RunDir
 from agon.rundir.files import remove_tree
 from agon.rundir.find import no_run
-from agon.rundir.manifest import SplitFacts, manifest_of
+from agon.rundir.manifest import SplitFacts, WeightHashes, manifest_of
 from agon.rundir.own import remember
 from agon.training.display import open_display
 from agon.training.log import Display, Silent
@@ -28,6 +28,7 @@ from agon.training.processes import PeerError
 from agon.training.rivals import open_endpoint
 from agon.training.schedule import Schedule
 from agon.training.trackers import check
+from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import file_of
 
@@ -131,7 +132,8 @@ def _config_of(path: Path, overrides: tuple[str, ...]) -> Config:
 
 def default_name(config: Config) -> str:
     """Arm, rival if it does not learn, base and seed: what tells runs of one study apart."""
-    base = config.model.name.rsplit("/", 1)[-1].replace(":", "-").lower()
+    names = [config.model.name, *filter(None, [config.model.b.name])]
+    base = "-".join(name.rstrip("/").rsplit("/", 1)[-1].replace(":", "-").lower() for name in names)
     arm = config.arm if config.rival.kind == LEARNS else f"{config.arm}-{config.rival.kind}"
     return f"{arm}-{base}-s{config.train.seed}"
 
@@ -139,14 +141,20 @@ def default_name(config: Config) -> str:
 def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[str]]:
     """The run directory, new or checked; and what has changed since it was started."""
     config, facts = target.config, _facts(parts)
-    weights = base_hash(config.model), init_hashes(config.model.init)
+    weights = _weights(config.model)
     if not (resume and target.path.exists()):
-        return RunDir.create(target.path.parent, target.path.name, config, facts, *weights), []
+        return RunDir.create(target.path.parent, target.path.name, config, facts, weights), []
     run = RunDir.open(target.path)
     with run.lock():
-        drift = run.check_manifest(manifest_of(config, facts, *weights))
+        drift = run.check_manifest(manifest_of(config, facts, weights))
         changed = run.change_config(config)
     return run, [*drift, *(f"changed: {change.key} {change.old} -> {change.new}" for change in changed)]
+
+
+def _weights(model: Model) -> WeightHashes:
+    """What the run starts from, by hash."""
+    b = base_hash(model.of(Policy.B)) if model.two_bases else None
+    return WeightHashes(base=base_hash(model), base_b=b, init=init_hashes(model.init))
 
 
 def _awaited(path: Path, patience: float = PATIENCE) -> RunDir:

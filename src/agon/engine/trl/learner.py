@@ -93,13 +93,21 @@ class TRLLearner:
         """Write all that an exact resume needs; every process holds the same state, so one may write."""
         for policy in Policy:
             self.pair.export(policy, folder / policy.value)
-        save_state(folder / STATE_FOLDER, self.pair, self.optimizer, self.scheduler, self.step)
+        self.save_state(folder / STATE_FOLDER)
 
     def load(self, folder: Path) -> None:
         """Restore what `save` wrote; the next `fit` resumes there."""
         for policy in Policy:
             self.pair.load(policy, folder / policy.value)
-        self.step = load_state(folder / STATE_FOLDER, self.pair, self.optimizer, self.scheduler)
+        self.load_state(folder / STATE_FOLDER)
+
+    def save_state(self, folder: Path) -> None:
+        """Write what a resume needs besides the adapters."""
+        save_state(folder, self.pair, self.optimizer, self.scheduler, self.step)
+
+    def load_state(self, folder: Path) -> None:
+        """Restore what `save_state` wrote."""
+        self.step = load_state(folder, self.pair, self.optimizer, self.scheduler)
 
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Run forward and backward of the largest micro-batch a run can meet, without learning from it."""

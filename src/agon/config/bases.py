@@ -1,0 +1,90 @@
+"""The section `model`: the frozen base, or one base for each policy, and the adapters over it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from agon.config.section import Frozen, Positive, Weight
+from agon.types import Policy
+
+
+class Lora(Frozen):
+    """The adapter that each policy is."""
+
+    rank: Positive = 16
+    """Rank of each adapter."""
+    alpha: Positive = 32
+    """Our choice: twice the rank, as is common; the paper does not give it. An adapter is scaled by alpha / rank."""
+    targets: str | list[str] = "all-linear"
+    """Our choice: which layers carry an adapter. `all-linear` gives the paper's ~10 M parameters on Qwen3-0.6B; or a
+    list of module names."""
+
+
+class Init(Frozen):
+    """How the two adapters start: by default different, but only by noise."""
+
+    a: str = Field(default="zero", min_length=1)
+    """`zero`: A starts as the base itself, the standard LoRA zero-init. Or a PEFT folder with the adapter that A starts
+    from, of the rank, alpha and targets in `model.lora`."""
+    b: str = Field(default="noise", min_length=1)
+    """`noise`: B starts as noise around zero. Or a PEFT folder, as for A."""
+    b_noise_std: Weight = 1.0e-3
+    """Our choice: B starts as Gaussian noise around zero, of a size the paper does not give: large enough to make B
+    different from A, too small to make it weaker."""
+
+
+class BaseOfB(Frozen):
+    """A base of B's own. Without a name, B is an adapter over A's base, as in the paper."""
+
+    name: str | None = Field(default=None, min_length=1)
+    """Our choice: the base of policy B where it is a different one than A's, written like `model.name`; docs/rivals.md
+    says what such a pair cannot do yet."""
+    revision: str | None = None
+    """Our choice: the Hub revision of B's base, as `model.revision` is of A's."""
+
+
+class Model(Frozen):
+    """The frozen base and the adapters over it."""
+
+    name: str = Field(min_length=1)
+    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny` or
+    `agon:halves`."""
+    revision: str | None = None
+    """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest."""
+    dtype: Literal["bfloat16", "float32"] = "bfloat16"
+    """Our choice: precision of the frozen base, as it is published; adapters are trained in float32."""
+    attention: Literal["auto", "rows", "flash_attention_2", "flash_attention_3"] = "auto"
+    """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, row by row; `auto` takes
+    flash_attention_2 on a GPU where it is installed and has the head size, else `rows`."""
+    lora: Lora = Lora()
+    """The adapter that each policy is."""
+    init: Init = Init()
+    """How the two adapters start."""
+    b: BaseOfB = BaseOfB()
+    """A base of B's own."""
+
+    @property
+    def two_bases(self) -> bool:
+        """Whether A and B are adapters over different bases."""
+        return self.b.name is not None
+
+    def of(self, policy: Policy) -> Model:
+        """What one policy stands on, as a model with one base; of a start that is not its own nothing stays."""
+        if not self.two_bases:
+            return self
+        starts = {"a": "zero"} if policy is Policy.B else {"b": "noise"}
+        changes = {"b": BaseOfB(), "init": self.init.model_copy(update=starts)}
+        own = {"name": self.b.name, "revision": self.b.revision} if policy is Policy.B else {}
+        return self.model_copy(update=changes | own)
+
+    @property
+    def each(self) -> dict[Policy, Model]:
+        """A model with one base for every base there is: A's, and B's where it is a different one."""
+        return {policy: self.of(policy) for policy in (Policy if self.two_bases else (Policy.A,))}
+
+    @property
+    def names(self) -> str:
+        """The base, or both, for people."""
+        return f"{self.name} (A) and {self.b.name} (B)" if self.two_bases else self.name

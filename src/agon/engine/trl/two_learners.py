@@ -1,0 +1,106 @@
+"""A learner over two bases: one `TRLLearner` for each policy, which moves that policy's adapter and no other.
+
+Each holds both adapters, since a learner does; the one that is not its policy's gets no row and never moves. A step is
+one optimizer step of each, A's first, both from samples that were drawn before either moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agon.engine.trl.learner import STATE_FOLDER, TRLLearner
+from agon.engine.trl.trainer import StreamsForStep
+from agon.errors import EngineError
+from agon.protocols import Phase, Store, Stretch, Tokens, Update, alone
+from agon.types import Policy, Stream
+
+
+class TwoBaseLearner:
+    """Implements `agon.protocols.Learner` in one process."""
+
+    rank, processes = 0, 1
+
+    def __init__(self, learners: Mapping[Policy, TRLLearner]) -> None:
+        self.learners = learners
+        if any(learner.processes > 1 for learner in learners.values()):
+            raise EngineError(
+                "a pair over two bases trains in one process", fix="start it without torchrun, as: agon train"
+            )
+
+    @property
+    def step(self) -> int:
+        """Steps that both have done."""
+        return min(learner.step for learner in self.learners.values())
+
+    @property
+    def consistent(self) -> bool:
+        """Whether both have done the same steps, whole."""
+        steps = {learner.step for learner in self.learners.values()}
+        return len(steps) == 1 and all(learner.consistent for learner in self.learners.values())
+
+    def fit(self, streams_for_step: StreamsForStep, after_step: Callable[[Update], bool], phase: Phase = alone) -> None:
+        """Run steps until the schedule ends or `after_step` returns False. Only A's update can be interrupted: once A
+        has moved, B's is finished too, so that a run that is stopped can be saved."""
+        total, more = max(learner.total_steps for learner in self.learners.values()), True
+        while more and self.step < total:
+            step = self.step
+            streams = streams_for_step(step)
+            metrics: dict[Policy, Mapping[str, float]] = {}
+            for policy, learner in self.learners.items():
+                metrics |= _one_step(learner, _own(streams, policy), phase if policy is Policy.A else alone)
+            more = after_step(Update(step, metrics))
+
+    def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
+        for learner in self.learners.values():
+            learner.rehearse(prompt_tokens, completion_tokens)
+
+    def export(self, policy: Policy, folder: Path) -> str:
+        return self.learners[policy].export(policy, folder)
+
+    def hash(self, policy: Policy) -> str:
+        return self.learners[policy].hash(policy)
+
+    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+        """Log-probs under a policy's weights; there is no one bare base to score."""
+        if policy is None:
+            raise EngineError("A and B have different bases", fix="score the base of one policy with its own learner")
+        return self.learners[policy].score(policy, rows, stretch)
+
+    def save(self, folder: Path) -> None:
+        """Write each policy's adapter from its own base, and one `trainer_state/` folder with a part for each."""
+        for policy, learner in self.learners.items():
+            learner.export(policy, folder / policy.value)
+            learner.save_state(folder / STATE_FOLDER / policy.value)
+
+    def load(self, folder: Path) -> None:
+        for policy, learner in self.learners.items():
+            learner.pair.load(policy, folder / policy.value)
+            learner.load_state(folder / STATE_FOLDER / policy.value)
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value]
+
+    def store(self) -> Store | None:
+        return None
+
+    def memory(self) -> Mapping[str, int]:
+        """Peak bytes: both are in one process, and on one device."""
+        return self.learners[Policy.A].memory()
+
+
+def _own(streams: Sequence[Stream], policy: Policy) -> list[Stream]:
+    return [stream for stream in streams if stream.policy is policy]
+
+
+def _one_step(learner: TRLLearner, streams: list[Stream], phase: Phase) -> dict[Policy, Mapping[str, float]]:
+    """One optimizer step, and its metrics; a learner without a live row does its step and stays as it was."""
+    metrics: dict[Policy, Mapping[str, float]] = {}
+
+    def stop(update: Update) -> bool:
+        metrics.update(update.metrics)
+        return False
+
+    learner.fit(lambda step: streams, stop, phase)
+    return metrics
