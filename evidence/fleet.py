@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from _engine import RANK, Bench, bench, build, random_checkpoint
+from _engine import RANK, TINY, Bench, bench, build, random_checkpoint
 from _fake_fleet import FakeEngine, FakeLearner, VirtualLoop, write_adapter
 from _lib import arguments, mean_interval, verdict
 from _server import Server
@@ -281,7 +281,7 @@ def real_servers() -> Iterator[Harness]:
     from agon.engine.vllm.server import ServerEngine
 
     with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch, ExitStack() as stack:
-        base = random_checkpoint(Path(scratch, "base"))
+        base = random_checkpoint(Path(scratch, "base"), **TINY)
         servers = [Server(base, context=2048, rank=RANK) for _ in range(2)]
         for server in servers:
             stack.callback(server.end)

@@ -27,6 +27,7 @@ trap 'stopped=1; [ -z "$child" ] || kill -TERM "$child"' TERM
 step() {
   [ -z "$stopped" ] || return 143
   "$@" & child=$!
+  [ -z "$stopped" ] || kill -TERM "$child"  # it came between the two
   wait "$child"; code=$?
   while kill -0 "$child" 2>/dev/null; do wait "$child"; code=$?; done
   return $code
