@@ -103,6 +103,7 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("model.b.name", "model.name"): TWO | {"model": {"name": "x", "b": {"name": "x"}}},
     ("model.b.revision", "model.b.name"): {"model": {"name": "x", "b": {"revision": "main"}}},
     ("model.b.name", "rival.kind"): TWO | {"rival": {"kind": "league"}},
+    ("train.staleness", "model.b.name"): TWO | {"train": {"staleness": 1}},
     ("model.b.name", "sampler.engine"): TWO | {"sampler": {"engine": "tinker"}},
     ("game.show_draft", "game.opponent"): {"game": {"opponent": "self", "show_draft": False, "stack": "coop"}},
     ("game.stack", "game.opponent"): {"game": {"opponent": "self"}},

@@ -51,7 +51,7 @@ def test_the_card_names_the_rival(run: MeasuredRun, rival: str, fact: str) -> No
 def test_the_card_of_a_pair_over_two_bases_says_which_is_whose(run: MeasuredRun, form: str) -> None:
     other = BaseFacts(name="some/other", revision="main", chat_template_hash="x")
     text = card(run, INFO.model_copy(update={"base_b": other}), form)
-    assert text.startswith("---\nbase_model:\n- agon:tiny\n- some/other\n")
+    assert text.startswith("---\nbase_model:\n- some/other\nlibrary_name")  # those that are on the Hub
     assert "| base of A | agon:tiny |\n| base of B | some/other at main |" in text
     assert "over one base" not in text
 
