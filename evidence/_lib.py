@@ -12,7 +12,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,6 +28,22 @@ def arguments(description: str, parts: Sequence[str] = ()) -> argparse.Namespace
     if parts:
         parser.add_argument("--part", action="append", choices=parts, help="this part alone; may be repeated")
     return parser.parse_args()
+
+
+Part = tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]
+"""Measures something, quickly or in full, and says whether what was found is as claimed."""
+
+
+def verdict_of_parts(claim: str, parts: Mapping[str, Part], args: argparse.Namespace, quick: Sequence[str]) -> NoReturn:
+    """Run the parts that the command line names, or all, or those of the quick version; all must hold."""
+    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
+    for name in args.part or (quick if args.quick else parts):
+        run, holds = parts[name]
+        found[name] = run(args.quick)
+        held[name] = holds(found[name])
+        print(f"{name}: {found[name]}", flush=True)
+    said = {name: "holds" if good else "does not hold" for name, good in held.items()}
+    verdict(claim, said, "every part holds", all(held.values()), parts=found, quick=args.quick)
 
 
 def verdict(claim: str, value: Any, goal: Any, holds: bool, **more: Any) -> NoReturn:

@@ -32,7 +32,7 @@ from typing import Any
 
 import fleet
 from _engine import RANK, SMALL, Bench, build, random_checkpoint
-from _lib import ROOT, arguments, ratio_interval, verdict
+from _lib import ROOT, Part, arguments, ratio_interval, verdict_of_parts
 from _ray import NETWORK, Nodes, cpu_seconds, descendants, place_of, ray_nodes
 from agon.engine.fleet import Fleet
 from agon.engine.member import State
@@ -368,25 +368,17 @@ def cost_holds(found: dict[str, Any]) -> bool:
 
 def main() -> None:
     args = arguments(__doc__, PARTS)
-    work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+    work: dict[str, Part] = {
         "engines": (engines, engines_hold),
         "verifiers": (verifiers, verifiers_hold),
         "matrix": (matrix, matrix_hold),
         "cost": (cost, cost_holds),
     }
-    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
-    for name in args.part or (PARTS[:1] if args.quick else PARTS):
-        run, holds = work[name]
-        found[name] = run(args.quick)
-        held[name] = holds(found[name])
-        print(f"{name}: {found[name]}", flush=True)
-    verdict(
+    verdict_of_parts(
         "engines, verifiers and runs on a Ray cluster whose nodes are killed lose, double and change nothing",
-        {name: "holds" if good else "does not hold" for name, good in held.items()},
-        "every part holds",
-        holds=all(held.values()),
-        parts=found,
-        quick=args.quick,
+        work,
+        args,
+        quick=PARTS[:1],
     )
 
 

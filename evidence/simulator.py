@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from _engine import SMALL, random_checkpoint
-from _lib import ROOT, arguments, verdict
+from _lib import ROOT, Part, arguments, verdict_of_parts
 from _pipeline import Costs, Layout, Lengths, simulate
 from agon import RunDir, load_verifier
 from agon.config import Config, load_config
@@ -282,23 +282,15 @@ def extrapolated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     args = arguments(__doc__, PARTS)
-    work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+    work: dict[str, Part] = {
         "check": (check, check_holds),
         "scaling": (scaling, scaling_holds),
     }
-    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
-    for name in args.part or (PARTS[1:] if args.quick else PARTS):
-        run, holds = work[name]
-        found[name] = run(args.quick)
-        held[name] = holds(found[name])
-        print(f"{name}: {found[name]}", flush=True)
-    verdict(
+    verdict_of_parts(
         f"the simulation is within {WITHIN:.0%} of the measured time of five configurations that it was not fitted on",
-        {name: "holds" if good else "does not hold" for name, good in held.items()},
-        "every part holds",
-        holds=all(held.values()),
-        parts=found,
-        quick=args.quick,
+        work,
+        args,
+        quick=PARTS[1:],
     )
 
 

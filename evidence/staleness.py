@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean, median
@@ -29,7 +29,7 @@ from typing import Any
 
 from _engine import SMALL, random_checkpoint
 from _learning import check_revision, rewards
-from _lib import ROOT, arguments, mean_interval, ratio_interval, verdict
+from _lib import ROOT, Part, arguments, mean_interval, ratio_interval, verdict_of_parts
 from _ray import descendants
 from agon import RunDir, train
 from agon.algorithm import play
@@ -281,26 +281,18 @@ def learning_holds(found: dict[str, Any]) -> bool:
 def main() -> None:
     args = arguments(__doc__, PARTS)
     os.environ["HF_HUB_OFFLINE"] = "1"
-    work: dict[str, tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]] = {
+    work: dict[str, Part] = {
         "equal": (equal, equal_holds),
         "resume": (resume, resume_holds),
-        "wall": (wall, wall_holds),
-        "learning": (learning, learning_holds),
+        "wall": (wall, lambda found: args.quick or wall_holds(found)),
+        "learning": (learning, lambda found: args.quick or learning_holds(found)),
     }
-    found, held = dict[str, dict[str, Any]](), dict[str, bool]()
-    for name in args.part or (PARTS[:1] if args.quick else PARTS):
-        run, holds = work[name]
-        found[name] = run(args.quick)
-        held[name] = holds(found[name]) or (args.quick and name in ("wall", "learning"))
-        print(f"{name}: {found[name]}", flush=True)
-    verdict(
+    verdict_of_parts(
         "staleness 0 is the sequential run to the bit; runs with steps in flight resume exactly; one step ahead is "
         "faster; and 1 and 2 still learn",
-        {name: "holds" if good else "does not hold" for name, good in held.items()},
-        "every part holds",
-        holds=all(held.values()),
-        parts=found,
-        quick=args.quick,
+        work,
+        args,
+        quick=PARTS[:1],
     )
 
 
