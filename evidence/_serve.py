@@ -27,6 +27,7 @@ from agon.types import Direction, Policy, Version
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
 
+EXTRA_SOURCES = ("src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve")
 BASE = "agon:halves"
 RECORDING = ROOT / "tests" / "fixtures" / "serve" / "vllm-0.32.json"
 """Answers of a real vLLM to some questions put to that pair; `evidence/serve_parity.py --record` writes it."""

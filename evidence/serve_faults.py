@@ -25,13 +25,6 @@ import httpx2
 from _lib import arguments, hardware, percentile, verdict
 from _serve import KEY, Process, control, recording, serving, stubs, vllm, write_halves
 
-EXTRA_SOURCES = [
-    "src/agon/deploy/serve",
-    "src/agon/deploy",
-    "src/agon/cli",
-    "evidence/_stub_vllm.py",
-    "tests/fixtures/serve",
-]
 DELAY = 0.004
 """Seconds per event of a stub."""
 SLOW = 0.02

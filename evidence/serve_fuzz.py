@@ -24,13 +24,6 @@ import httpx2
 from _lib import arguments, verdict
 from _serve import KEY, Process, recording, serving, stubs, write_halves
 
-EXTRA_SOURCES = [
-    "src/agon/deploy/serve",
-    "src/agon/deploy",
-    "src/agon/cli",
-    "evidence/_stub_vllm.py",
-    "tests/fixtures/serve",
-]
 CHAT = "/v1/chat/completions"
 AUTH = {"Authorization": f"Bearer {KEY}"}
 QUESTION: str = recording()["questions"][0]

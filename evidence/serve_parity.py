@@ -35,15 +35,7 @@ from agon.types import Completion, Policy, Reason, Verdict
 if TYPE_CHECKING:
     from agon.deploy.ask import Pair
 
-EXTRA_SOURCES = [
-    "src/agon/deploy/serve",
-    "src/agon/deploy",
-    "src/agon/cli",
-    "evidence/_stub_vllm.py",
-    "evidence/_inspect_task.py",
-    "examples/vllm_plugin",
-    "tests/fixtures/serve",
-]
+EXTRA_SOURCES = ["evidence/_inspect_task.py", "examples/vllm_plugin"]
 Compared = dict[str, str | None]
 INSPECT = "AGON_INSPECT"
 PATIENT = ("--stall", "120")

@@ -14,11 +14,11 @@ from dataclasses import replace
 from agon.game.advantage import advantages
 from agon.game.prompts import draft_prompt
 from agon.game.rules import Game
-from agon.protocols import Sampler, Verify
+from agon.protocols import CompletionSource, Verify
 from agon.types import Bout, Completion, Played, Policy, Problem, Prompt, Request, Rollout, Stream, seed_for
 
 
-async def play(batch: Sequence[Problem], step: int, game: Game, sampler: Sampler, verify: Verify) -> Played:
+async def play(batch: Sequence[Problem], step: int, game: Game, sampler: CompletionSource, verify: Verify) -> Played:
     """Draft, challenge, score: both streams of one step."""
     # line 2: (draft, chal) <- (A, B) if t even else (B, A)
     drafter, challenger = game.roles_at(step)

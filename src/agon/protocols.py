@@ -42,12 +42,20 @@ class Stretch:
     """Weights in a folder that stand for the policy's own: those of an earlier version."""
 
 
-class Sampler(Protocol):
-    """Draws completions. One `await` is one completion; the engine batches what is in flight."""
+class CompletionSource(Protocol):
+    """What `play` asks for: completions, and how much of a text fits. One `await` is one completion."""
 
     async def sample(self, request: Request) -> Completion:
         """Draw one completion from the requested version and say which version made it."""
         ...
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        """The first `max_tokens` tokens of `text`: how a peek is capped in the model's own units."""
+        ...
+
+
+class Sampler(CompletionSource, Protocol):
+    """An engine that draws completions from versions that are published to it; it batches what is in flight."""
 
     def publish(self, version: Version, folder: Path) -> None:
         """Make `folder` (a PEFT directory) the latest version of its policy. A version is never reused."""
@@ -55,10 +63,6 @@ class Sampler(Protocol):
 
     def pin(self, version: Version, folder: Path) -> None:
         """Keep a version live however many are published after it; load it from `folder` if it is not."""
-        ...
-
-    def clip(self, text: str, max_tokens: int) -> str:
-        """The first `max_tokens` tokens of `text`: how a peek is capped in the model's own units."""
         ...
 
     def close(self) -> None: ...

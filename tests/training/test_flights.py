@@ -17,8 +17,8 @@ from agon.training import rivals
 from agon.training.flights import Flights
 from agon.training.loop import FLIGHTS, Training
 from agon.types import Completion, Policy, Request, Stream, Version
+from tests.training.helpers.interrupted import died_and_resumed, fingerprint, whole
 from tests.training.helpers.runs import config, directory, half_right, training
-from tests.training.test_resume import Stop, dying, fingerprint
 
 
 def stale(ahead: int, **more: Any) -> Any:
@@ -121,21 +121,10 @@ def test_with_nothing_ahead_a_step_begins_when_it_is_asked_for() -> None:
     flights.close()
 
 
-def whole(tmp_path: Path, ahead: int) -> dict[str, Any]:
-    settings = stale(ahead)
-    run = directory(tmp_path, "whole", settings)
-    assert training(run, settings).go()
-    return fingerprint(run)
-
-
 @pytest.mark.parametrize(("ahead", "after"), [(1, 18), (1, 25), (1, 41), (2, 26), (2, 33), (2, 57)])
 def test_a_run_that_died_and_resumed_equals_one_that_did_not(tmp_path: Path, ahead: int, after: int) -> None:
-    settings = stale(ahead)
-    run = directory(tmp_path, "died", settings)
-    with pytest.raises(Stop):
-        training(run, settings, answer=dying(after)).go()
-    assert training(RunDir.open(run.path), settings).go()
-    assert fingerprint(run) == whole(tmp_path, ahead)
+    run = died_and_resumed(tmp_path, stale(ahead), after)
+    assert fingerprint(run) == whole(tmp_path, stale(ahead))
 
 
 @pytest.mark.parametrize("after", [20, 37])
@@ -154,7 +143,7 @@ def test_a_signal_saves_and_what_was_in_flight_is_played_again(tmp_path: Path, a
     first = training(run, settings, answer=answer)
     assert not first.go()
     assert training(RunDir.open(run.path), settings).go()
-    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, 1), "checkpoints": None}
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
 def test_a_checkpoint_holds_the_versions_that_play_what_is_in_flight(tmp_path: Path) -> None:

@@ -14,56 +14,18 @@ import pytest
 
 from agon import interrupt
 from agon.errors import EngineError, RunDirError
-from agon.rundir import RunDir, read_bouts
+from agon.rundir import RunDir
 from agon.training.loop import Training
 from agon.training.machines import Machines
 from agon.types import Policy, Request, Version
+from tests.training.helpers.interrupted import Stop, died_and_resumed, dying, fingerprint, whole
 from tests.training.helpers.runs import config, directory, half_right, training
-
-
-def fingerprint(run: RunDir) -> dict[str, Any]:
-    return {
-        "steps": (run.path / "steps.jsonl").read_bytes(),
-        "points": (run.path / "points.json").read_bytes(),
-        "bouts": read_bouts(run).to_pylist(),
-        "pair": (run.path / "pair" / "agon.json").read_bytes(),
-        "checkpoints": sorted(path.name for path in run.checkpoints.iterdir()),
-    }
-
-
-def whole(tmp_path: Path) -> dict[str, Any]:
-    settings = config()
-    run = directory(tmp_path, "whole", settings)
-    assert training(run, settings).go()
-    return fingerprint(run)
-
-
-class Stop(Exception):
-    """The process is gone."""
-
-
-def dying(after: int) -> Any:
-    """A script that dies at its n-th request."""
-    asked = 0
-
-    def answer(request: Request) -> str:
-        nonlocal asked
-        asked += 1
-        if asked == after:
-            raise Stop
-        return half_right(request)
-
-    return answer
 
 
 @pytest.mark.parametrize("after", [1, 10, 17, 18, 25, 33, 40, 60])
 def test_a_run_that_died_and_resumed_equals_one_that_did_not(tmp_path: Path, after: int) -> None:
-    settings = config()
-    run = directory(tmp_path, "died", settings)
-    with pytest.raises(Stop):
-        training(run, settings, answer=dying(after)).go()
-    assert training(RunDir.open(run.path), settings).go()
-    assert fingerprint(run) == whole(tmp_path)
+    run = died_and_resumed(tmp_path, config(), after)
+    assert fingerprint(run) == whole(tmp_path, config())
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -86,7 +48,7 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(tmp_path: Path, number: 
     done = first.machines.learner.step
     assert not done or (run.checkpoints / f"step_{done:06d}").is_dir()
     assert training(RunDir.open(run.path), settings).go()
-    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
 def test_a_signal_in_an_update_asks_nothing_more_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +70,7 @@ def test_a_signal_in_an_update_asks_nothing_more_of_the_engine(tmp_path: Path, m
     assert {folder.name[:8] for folder in published} == {"a@000000", "b@000000"}
     assert [record.step for record in run.steps.records()] == [0]
     assert training(RunDir.open(run.path), settings).go()
-    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
 def watched(one: Training, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
@@ -159,7 +121,7 @@ def test_an_engine_that_fails_after_an_update_loses_no_step(
     assert (run.checkpoints / f"step_{done:06d}").is_dir()
     assert len(run.steps.records()) == done
     assert training(RunDir.open(run.path), settings).go()
-    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path), "checkpoints": None}
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
 def test_nothing_is_learnt_from_samples_of_another_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

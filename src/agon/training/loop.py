@@ -26,7 +26,7 @@ from agon.eval.points import choose, measure, merge, systems
 from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.interrupt import Interrupt, Interrupted
-from agon.protocols import Sampler, Update
+from agon.protocols import CompletionSource, Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
@@ -194,7 +194,7 @@ class Training:
         """One step of the game by the versions of its flight, whatever is published meanwhile."""
         batch = self.batch(flight.step)
         game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
-        sampler: Sampler = Seated(self.machines.sampler, flight.versions, flight.step)
+        sampler: CompletionSource = Seated(self.machines.sampler, flight.versions, flight.step)
         if self.machines.endpoint:
             sampler = WithRival(sampler, self.machines.endpoint.sample)
         played = await play(batch, flight.step, game, sampler, masking(self.machines.verify))

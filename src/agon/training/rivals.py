@@ -17,7 +17,7 @@ from agon.engine.endpoint import CompletionCache, Endpoint
 from agon.errors import EngineError
 from agon.game.peek import escape
 from agon.game.rules import Game
-from agon.protocols import Sampler, Verify
+from agon.protocols import CompletionSource, Verify
 from agon.types import Completion, Played, Policy, Problem, Reason, Request, Stream, Verdict, Version, seed_for
 
 Draw = Callable[[Request], Awaitable[Completion]]
@@ -25,36 +25,27 @@ Draw = Callable[[Request], Awaitable[Completion]]
 
 @dataclass(frozen=True, slots=True)
 class WithRival:
-    """Implements `agon.protocols.Sampler`: the rival draws what is asked of B, the engine all else."""
+    """Implements `agon.protocols.CompletionSource`: the rival draws what is asked of B, the engine all else."""
 
-    engine: Sampler
+    engine: CompletionSource
     rival: Draw
 
     async def sample(self, request: Request) -> Completion:
         return await (self.rival if request.seat is Policy.B else self.engine.sample)(request)
 
-    def publish(self, version: Version, folder: Path) -> None:
-        self.engine.publish(version, folder)
-
-    def pin(self, version: Version, folder: Path) -> None:
-        self.engine.pin(version, folder)
-
     def clip(self, text: str, max_tokens: int) -> str:
         """By the tokenizer of the engine, whoever wrote the text."""
         return self.engine.clip(text, max_tokens)
 
-    def close(self) -> None:
-        self.engine.close()
-
 
 @dataclass(frozen=True, slots=True)
 class Seated:
-    """Implements `agon.protocols.Sampler`: each policy is played by one version, whatever is published meanwhile.
+    """Implements `agon.protocols.CompletionSource`: one version plays each policy, whatever is published meanwhile.
 
     The step is the batch: with several in flight, timing must not decide what is rounded together.
     """
 
-    engine: Sampler
+    engine: CompletionSource
     versions: Mapping[Policy, Version]
     step: int = 0
 
@@ -62,17 +53,8 @@ class Seated:
         seat = self.versions[request.seat] if isinstance(request.seat, Policy) else request.seat
         return await self.engine.sample(replace(request, seat=seat, batch=self.step))
 
-    def publish(self, version: Version, folder: Path) -> None:
-        self.engine.publish(version, folder)
-
-    def pin(self, version: Version, folder: Path) -> None:
-        self.engine.pin(version, folder)
-
     def clip(self, text: str, max_tokens: int) -> str:
         return self.engine.clip(text, max_tokens)
-
-    def close(self) -> None:
-        self.engine.close()
 
 
 @contextmanager
