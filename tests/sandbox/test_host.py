@@ -296,6 +296,20 @@ def test_the_weaker_backends_run_programs_and_leave_no_orphans(sandbox: HostSand
         room.close()
 
 
+def test_a_landlock_box_starts_no_process_of_its_own(sandbox: HostSandbox) -> None:
+    room = HostSandbox("landlock", workers=1, memory=sandbox.memory)
+    most = 0
+    try:
+        for _ in range(5):
+            assert said(room, "print(1)") == ["1\n"]
+            deadline = time.monotonic() + 0.1  # while the next box starts
+            while time.monotonic() < deadline:
+                most = max([most, *(len(descendants(launcher)) for launcher in room.processes())])
+    finally:
+        room.close()
+    assert most == 1
+
+
 def test_the_order_of_a_set_is_the_same_in_every_box(sandbox: HostSandbox) -> None:
     program = "import os; print(list({chr(k) for k in range(97, 117)}), dict(os.environ))"
     assert len({said(sandbox, program)[0] for _ in range(4)}) == 1

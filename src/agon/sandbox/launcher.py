@@ -54,7 +54,9 @@ def load_filter(code: bytes) -> None:
 def main(link: socket.socket, launch: dict[str, object]) -> None:
     join(launch)
     if launch["enter"] == "landlock":
-        import py_landlock  # noqa: F401 - now: its files may not be readable for the uid that we take on
+        import py_landlock  # now: its files may not be readable for the uid that we take on
+
+        py_landlock.get_abi_version()  # looks for libc with a process of its own: once here, not in every box
     become(launch["uid"])
     prctl(PR_SET_DUMPABLE, 1)  # a change of uid clears it, and with it the right to write our own oom_score_adj
     prctl(PR_SET_CHILD_SUBREAPER, 1)
