@@ -12,7 +12,7 @@ from agon.engine.fleet import Fleet
 from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
-from agon.types import BASE, Sampling
+from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import FakeEngine
 from tests.engine.helpers.fleets import A, B, draw, run, until
 
@@ -154,6 +154,22 @@ def test_a_member_that_keeps_failing_is_put_aside_and_the_last_one_stops_the_run
             await draw(fleet)
 
     assert run(engines, scenario).restarts == 2 * module.RESTARTS
+
+
+def test_failures_of_steps_that_a_member_finished_do_not_add_up(adapters: Path) -> None:
+    """A member that fails while a version is loaded holds it only after its restart."""
+    engines = [FakeEngine(), FakeEngine()]
+
+    async def scenario(fleet: Fleet) -> None:
+        for step in range(3 * module.RESTARTS):
+            engines[0].fail_next("stuck")
+            await fleet.load(Version(f"a@{step}-x"), adapters / "one")
+            await until(lambda: fleet.members[0].state is State.UP)
+            await draw(fleet)
+
+    fleet = run(engines, scenario, patience=0.05)
+    assert fleet.restarts == 3 * module.RESTARTS
+    assert [member.state for member in fleet.members] == [State.UP, State.UP]
 
 
 def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:

@@ -20,7 +20,7 @@ from agon.errors import EngineError
 from agon.types import BASE, Version
 
 RESTARTS = 3
-"""Failures of a member since its last loaded version after which it is put aside."""
+"""Failures of a member in one step after which it is put aside."""
 PATIENCE = 120.0
 """Seconds in which an engine with work must process some tokens, and in which an adapter must load."""
 GRACE = 1.0
@@ -67,15 +67,15 @@ class Fleet:
         """Make a version live, in every restarted engine too, until it is unloaded."""
         if on is not None:
             return await self._on_one(on, lambda member: member.load(version, folder))
+        for member in self.members:
+            if member.state is State.UP:  # it served to the end of a step
+                member.failures = 0
         self._live[version] = folder
         try:
             await self._on_all(lambda member: member.load(version, folder))
         except EngineError:
             self._live.pop(version, None)
             raise
-        for member in self.members:
-            if version in member.held:
-                member.failures = 0
 
     async def unload(self, version: Version, on: int | None = None) -> None:
         """Forget a version."""

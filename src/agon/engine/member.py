@@ -38,7 +38,7 @@ class Member:
         self.life = 0
         """How often the engine was started; work that failed belongs to one life."""
         self.failures = 0
-        """Failures since the last version that it loaded for all."""
+        """Failures since a version was loaded in all members while this one was up."""
         self.starting = False
         self.held: set[Version] = set()
         self.watchdog = Watchdog(engine, patience)
