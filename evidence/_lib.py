@@ -34,6 +34,10 @@ Part = tuple[Callable[[bool], dict[str, Any]], Callable[[dict[str, Any]], bool]]
 """Measures something, quickly or in full, and says whether what was found is as claimed."""
 
 
+KEPT = frozenset({"name", "seconds", "commit", "dirty", "sources", "versions", "hardware"})
+"""What `scripts/prove` adds to a verdict that it keeps."""
+
+
 def verdict_of_parts(claim: str, parts: Mapping[str, Part], args: argparse.Namespace, quick: Sequence[str]) -> NoReturn:
     """Run the parts that the command line names, or all, or those of the quick version; all must hold."""
     found, held = dict[str, dict[str, Any]](), dict[str, bool]()
@@ -48,6 +52,8 @@ def verdict_of_parts(claim: str, parts: Mapping[str, Part], args: argparse.Names
 
 def verdict(claim: str, value: Any, goal: Any, holds: bool, **more: Any) -> NoReturn:
     """Print the last line, {"claim", "value", "goal", "holds", ...}, and exit with 0 if the claim holds, else 1."""
+    if clash := more.keys() & KEPT:
+        raise ValueError(f"a kept result adds these itself: {sorted(clash)}")
     line = {"claim": claim, "value": value, "goal": goal, "holds": bool(holds), **more}
     print(json.dumps(line, allow_nan=False), flush=True)
     sys.exit(0 if holds else 1)

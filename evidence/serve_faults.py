@@ -22,7 +22,7 @@ from typing import Any
 
 import httpx2
 
-from _lib import arguments, hardware, percentile, verdict
+from _lib import arguments, percentile, verdict
 from _serve import KEY, Process, control, recording, serving, stubs, vllm, write_halves
 
 DELAY = 0.004
@@ -60,7 +60,6 @@ def main() -> None:
         found,
         GOAL,
         holds(found, timed=not args.quick),
-        hardware=hardware(),
     )
 
 

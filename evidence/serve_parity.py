@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _cut_proxy import CutProxy
-from _lib import ROOT, arguments, data_dir, hardware, verdict
+from _lib import ROOT, arguments, data_dir, verdict
 from _serve import KEY, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves
 from _server import free_port
 from agon.types import Completion, Policy, Reason, Verdict
@@ -82,7 +82,7 @@ def main() -> None:
     wrong = [number for numbers in found.values() for key, number in numbers.items() if "differ" in key]
     scored = "smollm2" not in found or found["smollm2"]["scored by inspect-ai"] == len(rows) > 0
     holds = not any(wrong) and scored
-    verdict("a served pair writes what its evaluation draws", found, GOAL, holds, hardware=hardware())
+    verdict("a served pair writes what its evaluation draws", found, GOAL, holds)
 
 
 GOAL = "0 differ, whether whole, streamed or continued; every row is scored"
