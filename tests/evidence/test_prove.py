@@ -16,6 +16,7 @@ import pytest
 from tests.architecture import tree
 
 sys.path.insert(0, str(tree.ROOT / "evidence"))
+import _lib
 import _sources
 
 ROOT = tree.ROOT
@@ -191,10 +192,10 @@ def test_a_result_that_names_the_machine_is_not_kept(prove: ModuleType, name: st
     assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
 
 
-def test_a_result_whose_keys_a_kept_one_needs_is_refused(prove: ModuleType) -> None:
-    with pytest.raises(SystemExit, match="seconds"):
-        prove.keep("nothing", {"claim": "fast", "seconds": 0.02}, 123.0, {"commit": "0"})
-    assert not (ROOT / "evidence" / "results" / "nothing.json").exists()
+def test_a_verdict_with_a_key_that_a_kept_result_adds_is_refused(prove: ModuleType) -> None:
+    with pytest.raises(ValueError, match="seconds"):
+        _lib.verdict("fast", 1, 1, True, seconds=0.02)
+    assert prove.measured_on(ROOT / "evidence" / "peek_fuzz.py").keys() | {"name", "seconds"} == _lib.KEPT
 
 
 def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: ModuleType, tmp_path: Path) -> None:
