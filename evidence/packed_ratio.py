@@ -35,7 +35,7 @@ def main() -> None:
     args = arguments(__doc__)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1 if args.quick else 2)
-    rounds, groups = (2, 2) if args.quick else (6, GROUPS)
+    rounds, groups = (2, 2) if args.quick else (4, GROUPS)
     work = Work(groups, SIZE, LONGEST, QUICK if args.quick else SMOLLM2, group)
     batch = largest_batch(groups)
     ours, padded, single = Ours(work, TOKENS, rounds), Stock(work, batch, rounds), Stock(work, 1, rounds)
