@@ -123,14 +123,14 @@ class Process:
             self.child.wait(60)
 
 
-def stub(folder: Path, delay: float = 0.0, port: int | None = None) -> Process:
+def stub(folder: Path, delay: float = 0.0, port: int | None = None, answers: Path = RECORDING) -> Process:
     """A stub server, not started yet."""
     port = port or free_port()
     command = [
         sys.executable,
         str(ROOT / "evidence" / "_stub_vllm.py"),
         str(port),
-        str(RECORDING),
+        str(answers),
         "--delay",
         str(delay),
     ]
@@ -192,10 +192,10 @@ def serving(
 
 
 @contextmanager
-def stubs(folder: Path, count: int, delay: float = 0.0) -> Iterator[list[Process]]:
+def stubs(folder: Path, count: int, delay: float = 0.0, answers: Path = RECORDING) -> Iterator[list[Process]]:
     """Some stub servers that run."""
     with ExitStack() as stack:
-        started = [stub(folder, delay) for _ in range(count)]
+        started = [stub(folder, delay, answers=answers) for _ in range(count)]
         for each in started:
             stack.callback(each.kill)
             each.start("/health")

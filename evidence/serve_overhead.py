@@ -1,14 +1,15 @@
 """What the gateway adds to two hand-made calls of vLLM: latency, CPU per request, throughput, streams at once.
 
 Over stub servers: added p50 and p99 at 1, 16 and 64 at once, interleaved; CPU seconds of the gateway per request;
-answers per second of one gateway and of two; 1,000 streams at once. Full adds a real vLLM at the size of SmolLM2-135M:
-tokens per second through the gateway and through examples/vllm_plugin, over those of the hand-made calls. Times are
-worth something only if nothing else runs.
+answers per second of one gateway and of two; 1,000 streams at once; CPU per token of long answers. Full adds a real
+vLLM at the size of SmolLM2-135M: tokens per second through the gateway and through examples/vllm_plugin, over those of
+the hand-made calls. Times are worth something only if nothing else runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import tempfile
@@ -31,7 +32,7 @@ EXTRA_SOURCES = ["examples/vllm_plugin"]
 AIM = 0.97
 """Throughput through the gateway over that of hand-made calls, at SmolLM2's size."""
 QUESTIONS: list[str] = recording()["questions"]
-CAP = 400
+CAP, LONG_CAP = 400, 15_000
 
 One = Callable[[int], Awaitable[int]]
 """One answer to the question of this number; its tokens."""
@@ -54,6 +55,9 @@ def main() -> None:
                 found["two gateways"] = asyncio.run(throughput([up, second], total))
         with stubs(folder, 2, delay=0.05) as slow:
             found["streams"] = asyncio.run(many_streams(pair, [each.url for each in slow], folder, streams))
+        longer = lengthened(folder, 500 if args.quick else 8000)
+        with stubs(folder, 2, answers=longer) as long, serving(pair, [each.url for each in long], folder) as up:
+            found["long answers"] = asyncio.run(long_answers(up))
         if not args.quick:
             found["smollm2"] = at_size(folder)
     for name, numbers in found.items():
@@ -213,6 +217,41 @@ async def many_streams(pair: Path, urls: list[str], folder: Path, count: int) ->
             "whole": whole,
             "cpu ms per stream": round(1000 * (cpu_seconds(up) - before) / count, 2),
         }
+
+
+def lengthened(folder: Path, tokens: int) -> Path:
+    """The recorded answers with so many tokens more in each stage."""
+    longer = recording()
+    for model in longer["models"]["data"]:
+        model["max_model_len"] = 40_000
+    for answer in longer["answers"]:
+        first, again, *rest = answer["ids"]
+        answer["ids"] = [first, *[again] * (tokens + 1), *rest]
+    path = folder / "longer.json"
+    path.write_text(json.dumps(longer))
+    return path
+
+
+async def long_answers(up: Process) -> dict[str, float]:
+    """CPU of the gateway per token of four long answers at once, whole and streamed."""
+    found: dict[str, float] = {}
+    async with client() as http:
+
+        async def whole(number: int) -> int:
+            return await through(up, http, LONG_CAP)(number)
+
+        async def streamed(number: int) -> int:
+            asked = body(number, LONG_CAP, stream=True, stream_options={"include_usage": True})
+            async with http.stream("POST", f"{up.url}/v1/chat/completions", json=asked) as reply:
+                lines = [line async for line in reply.aiter_lines() if line]
+            return int(json.loads(lines[-2].removeprefix("data: "))["usage"]["completion_tokens"])
+
+        for name, one in (("whole", whole), ("streamed", streamed)):
+            before = cpu_seconds(up)
+            _, _, tokens = await timed(one, 4)
+            found[f"{name}, cpu microseconds per token"] = round(1e6 * (cpu_seconds(up) - before) / tokens, 1)
+            found["tokens of an answer"] = tokens / 4
+    return found
 
 
 def cpu_seconds(up: Process) -> float:
