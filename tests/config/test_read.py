@@ -91,7 +91,12 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"none\.yaml does not exist") as refused:
         load_config(tmp_path / "none.yaml")
     assert refused.value.fix == "write one first: agon init tabletop"
-    (tmp_path / "mine.yaml").touch()
+    (tmp_path / "mkdocs.yml").write_text("site_name: Mine\nnav:\n  - model: model.md\n")
+    (tmp_path / "words.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError) as refused:
+        load_config(tmp_path / "none.yaml")
+    assert refused.value.fix == "write one first: agon init tabletop"
+    (tmp_path / "mine.yaml").write_text("# mine\narm: grpo\n")
     with pytest.raises(InputError) as refused:
         load_config(tmp_path / "none.yaml")
     assert refused.value.fix == f"name one of: {tmp_path / 'mine.yaml'}"

@@ -20,6 +20,8 @@ from agon.errors import ConfigError, InputError
 COMMAND_LINE = Place("command line")
 LISTED = 8
 """Configs named when one does not exist."""
+LOOK = 1 << 16
+"""Characters of a file that are read to see whether it is a config."""
 SUGGESTIONS = 20
 """Unknown keys for which a similar one is looked for: a file with more is not a misspelt config."""
 
@@ -57,10 +59,23 @@ def _check_file(path: Path) -> None:
     if path.is_file() or (path.exists() and not path.is_dir()):
         return
     folder = path if path.is_dir() else path.parent
-    here = sorted(str(file) for file in folder.glob("[!.]*.y*ml")) if folder.is_dir() else []
+    here = sorted(str(file) for file in folder.glob("[!.]*.y*ml") if _has_key(file)) if folder.is_dir() else []
     listed = f"name one of: {', '.join(here[:LISTED])}" if here else "write one first: agon init tabletop"
     what = "is a folder, not a config" if path.is_dir() else "does not exist"
     raise InputError(f"{path} {what}", fix=listed)
+
+
+def _has_key(file: Path) -> bool:
+    """Whether a file has a line that begins with a key of a config; other tools write YAML too."""
+    if not file.is_file():
+        return False
+    try:
+        with file.open(encoding="utf-8") as text:
+            lines = text.read(LOOK).splitlines()
+    except (OSError, UnicodeDecodeError):
+        return False
+    keys = {line.partition(":")[0] for line in lines}
+    return not keys.isdisjoint({"extends", *Config.model_fields})
 
 
 def _error(name: str, written: Written) -> ConfigError:
