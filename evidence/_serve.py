@@ -21,14 +21,14 @@ from _server import free_port
 from agon.engine.shipped import folder_of
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir.files import weights_hash
-from agon.rundir.pair import PairInfo, write_pair
+from agon.rundir.pair import BaseFacts, PairInfo, write_pair
 from agon.types import Direction, Policy, Version
 
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
 
 EXTRA_SOURCES = ("src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve")
-BASE = "agon:halves"
+BASE, SECOND_BASE = "agon:halves", "agon:relay"
 RECORDING = ROOT / "tests" / "fixtures" / "serve" / "vllm-0.32.json"
 """Answers of a real vLLM to some questions put to that pair; `evidence/serve_parity.py --record` writes it."""
 KEY = "k-evidence"
@@ -52,24 +52,51 @@ def write_halves(folder: Path) -> Path:
     return write_pair(folder, base / "a", base / "b", info)
 
 
-def smollm2_pair(folder: Path) -> Path:
-    """Two adapters of random weights over SmolLM2."""
+def write_two_bases(folder: Path) -> Path:
+    """Adapters of random weights over two bases that ship with the package, which have different tokenizers."""
+    from agon.engine.render import Renderer
+
+    names = {Policy.A: BASE, Policy.B: SECOND_BASE}
+    facts = {}
+    for policy, name in names.items():
+        base = folder_of(name)
+        random_adapter(base, folder / policy.value, seed=ord(policy.value))
+        facts[policy] = BaseFacts(name=name, hash=weights_hash(base), chat_template_hash=Renderer.load(str(base)).hash)
+    info = PairInfo(
+        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
+        base=BASE,
+        base_hash=facts[Policy.A].hash,
+        base_b=facts[Policy.B],
+        direction=Direction.AB,
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=facts[Policy.A].chat_template_hash,
+        arm="agon",
+    )
+    return write_pair(folder, folder / "a", folder / "b", info)
+
+
+def random_adapter(base: Path, folder: Path, seed: int) -> None:
+    """An adapter of small random weights."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
+    for name, parameter in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.005)
+    adapted.save_pretrained(folder)
+
+
+def smollm2_pair(folder: Path) -> Path:
+    """Two adapters of random weights over SmolLM2."""
     from agon.engine.render import Renderer
 
     base = smollm2(folder / "base")
-    folder.mkdir(parents=True, exist_ok=True)
     for number, policy in enumerate(Policy):
-        torch.manual_seed(number)
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
-        adapted = get_peft_model(model, LoraConfig(r=8, target_modules="all-linear", task_type="CAUSAL_LM"))
-        for name, parameter in adapted.named_parameters():
-            if "lora_B" in name:
-                torch.nn.init.normal_(parameter, std=0.005)
-        adapted.save_pretrained(folder / policy.value)
+        random_adapter(base, folder / policy.value, seed=number)
     info = PairInfo(
         versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
         base=str(base),
@@ -139,13 +166,13 @@ def stub(folder: Path, delay: float = 0.0, port: int | None = None, answers: Pat
 
 def vllm(pair: ServedPair, folder: Path) -> Process:
     """A real vLLM in float32 over a pair, not started yet."""
-    from agon.deploy.serve.vllm_command import VllmSettings, vllm_command
+    from agon.deploy.serve.vllm_command import VllmSettings, vllm_commands
     from agon.engine.vllm.local import QUIET
 
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     port = free_port()
-    command = vllm_command(pair, VllmSettings(port=port, dtype="float32"))
+    [command] = vllm_commands(pair, VllmSettings(port=port, dtype="float32")).values()
     command[0] = str(Path(sys.executable).with_name("vllm"))
     return Process(command, f"http://127.0.0.1:{port}", folder / f"vllm-{port}.log")
 

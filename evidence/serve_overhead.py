@@ -96,7 +96,8 @@ class Direct:
         return tokens
 
     async def _draw(self, turn: Turn) -> Completion:
-        renderer, policy = self._pair.base.renderer, turn.seat.policy or Policy.A
+        policy = turn.seat.policy or Policy.A
+        renderer = self._pair.renderer(policy)
         rendered, version = renderer.render(turn.prompt), self._pair.folder.info.versions[policy]
         body = {"model": version, "prompt": rendered.ids, "max_tokens": self._cap, "temperature": 0}
         body |= {"return_token_ids": True, "stop_token_ids": sorted(renderer.stop)}

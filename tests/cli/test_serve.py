@@ -83,7 +83,7 @@ def test_a_gateway_loads_no_torch(pair: Path) -> None:
         "from agon.deploy.serve import serving\n"
         "serving.without_torch()\n"
         f"pair = ServedPair.load(Path({str(pair)!r}), weights=False)\n"
-        "serving.build_gateway(pair, [], pair.folder.info.versions, serving.GatewaySettings())\n"
+        "serving.build_gateway(pair, {'a': []}, pair.folder.info.versions, serving.GatewaySettings())\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('torch', 'vllm', 'peft', 'trl') "
         "and sys.modules[name]])\n"
     )

@@ -12,7 +12,6 @@ import pytest
 from agon import RunDir, evaluate, train
 from agon.config import Config, load_config
 from agon.deploy.ask import Pair
-from agon.deploy.serve.served_pair import ServedPair
 from agon.engine.render import Renderer
 from agon.engine.shipped import folder_of
 from agon.engine.trl.two_learners import TwoBaseLearner
@@ -124,7 +123,6 @@ def test_it_is_evaluated_and_asked(trained: tuple[RunDir, list[Rollout]]) -> Non
             "--url",
         ),
         (lambda run, out: Pair.load(run, engine="vllm"), RunDirError, "engine vllm"),
-        (lambda run, out: ServedPair.load(run, weights=False), RunDirError, "different bases"),
     ],
 )
 def test_what_two_bases_cannot_do_is_refused_by_name(

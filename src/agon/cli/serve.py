@@ -12,6 +12,8 @@ from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
+    from agon.deploy.serve.vllm_command import VllmProcess
+    from agon.types import Policy
 
 KEYS = "AGON_SERVE_KEYS"
 PORT = whole_number(1, 65535)
@@ -20,8 +22,8 @@ COUNT = whole_number(1)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pair", type=Path, metavar="RUN|PAIR", help="a run directory, or a folder with a pair")
-    help = "a running vLLM server, instead of starting one; may be given several times"
-    parser.add_argument("--backend", action="append", default=[], metavar="URL", help=help)
+    help = "a running vLLM server, instead of starting one; may be given several times; a=URL and b=URL for two bases"
+    parser.add_argument("--backend", action="append", default=[], type=_backend, metavar="URL", help=help)
     help = "with --backend: what the servers call the adapters (default: their versions)"
     parser.add_argument("--names", metavar="a=M,b=M", default="", help=help)
     parser.add_argument("--host", default="127.0.0.1", help=f"beyond 127.0.0.1 keys are required, in {KEYS}")
@@ -41,21 +43,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-model-len", type=COUNT, metavar="N", help="tokens of context of the vLLM that is started"
     )
     parser.add_argument("--vllm-port", type=PORT, metavar="N", help="its port (default: the gateway's plus 1)")
-    parser.add_argument("--print-command", action="store_true", help="print the `vllm serve` command and exit")
+    help = "print the `vllm serve` command, of each base, and exit"
+    parser.add_argument("--print-command", action="store_true", help=help)
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C; running answers are finished."""
     from agon.deploy.serve.served_pair import ServedPair
     from agon.deploy.serve.serving import without_torch
-    from agon.deploy.serve.vllm_command import VllmSettings, shown, vllm_command
+    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands
 
     if args.backend and args.print_command:
         raise InputError(
             "--backend uses servers that run already", fix="leave one of --backend and --print-command out"
         )
-    for url in args.backend:
-        _check_url(url)
     port = args.vllm_port or args.port + 1
     if port in (args.port, 65536):
         raise InputError(f"vLLM cannot listen on port {port}", fix="choose another with --vllm-port")
@@ -64,32 +65,55 @@ def run(args: argparse.Namespace) -> int:
     pair = ServedPair.load(args.pair, weights=not args.backend)
     vllm = VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)
     if args.print_command:
-        print(shown(vllm_command(pair, vllm)))
+        print(*map(shown, vllm_commands(pair, vllm).values()), sep="\n")
         return 0
-    command = [] if args.backend else vllm_command(pair, vllm)
-    _serve(args, pair, args.backend or [f"http://127.0.0.1:{port}"], command)
+    if args.backend:
+        _serve(args, pair, _urls(args.backend, pair), [])
+        return 0
+    commands = vllm_commands(pair, vllm)
+    urls = {policy: [f"http://127.0.0.1:{port + number}"] for number, policy in enumerate(commands)}
+    _serve(args, pair, urls, [VllmProcess(command) for command in commands.values()])
     return 0
 
 
-def _check_url(url: str) -> None:
+def _backend(word: str) -> tuple[str, str]:
+    """A policy, or nothing, and the URL of a server."""
     from urllib.parse import urlsplit
 
+    policy, url = (word[0], word[2:]) if word[:2] in ("a=", "b=") else ("", word)
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # a port that is none
         usable = False
     if not usable:
-        raise InputError(f"--backend {url} is not the URL of a server", fix="write --backend http://HOST:PORT")
+        raise InputError(f"--backend {word} is not the URL of a server", fix="write --backend http://HOST:PORT")
+    return policy, url
 
 
-def _serve(args: argparse.Namespace, pair: ServedPair, urls: list[str], command: list[str]) -> None:
+def _urls(backends: list[tuple[str, str]], pair: ServedPair) -> dict[Policy, list[str]]:
+    """The servers of each base, by its first policy."""
+    from agon.types import Policy
+
+    two = len(pair.sharing) > 1
+    if any(bool(policy) != two for policy, _ in backends) or (two and len({policy for policy, _ in backends}) < 2):
+        bases = " and ".join(pair.folder.info.base_names)
+        what = f"A and B have different bases, {bases}" if two else f"A and B share a base, {bases}"
+        raise InputError(what, fix="write --backend a=URL --backend b=URL" if two else "write --backend URL")
+    urls: dict[Policy, list[str]] = {}
+    for policy, url in backends:
+        urls.setdefault(Policy(policy or "a"), []).append(url)
+    return urls
+
+
+def _serve(
+    args: argparse.Namespace, pair: ServedPair, urls: dict[Policy, list[str]], children: list[VllmProcess]
+) -> None:
     from agon.cli.eval import model_names
     from agon.deploy.serve.admission import Keys
     from agon.deploy.serve.gateway_settings import GatewaySettings
     from agon.deploy.serve.request_log import log_to
     from agon.deploy.serve.serving import Address, build_gateway, check_bind, serve
-    from agon.deploy.serve.vllm_command import VllmProcess
 
     keys = Keys(word.strip() for word in os.environ.get(KEYS, "").split(","))
     address = Address(args.host, args.port)
@@ -100,4 +124,4 @@ def _serve(args: argparse.Namespace, pair: ServedPair, urls: list[str], command:
         deadline=args.deadline, stall=args.stall, slots=args.slots, queue=args.queue, per_key=args.per_key
     )
     log_to()
-    serve(build_gateway(pair, urls, names, settings), keys, address, VllmProcess(command) if command else None)
+    serve(build_gateway(pair, urls, names, settings), keys, address, children)

@@ -14,7 +14,6 @@ from agon.config.arms import ARMS, resolve
 from agon.config.rival import kind_of
 from agon.engine.build import EngineName, base_files, default_engine, quieten
 from agon.engine.render import Renderer
-from agon.errors import RunDirError
 from agon.eval.engines import check_template
 from agon.eval.systems import SYSTEMS, headline
 from agon.eval.target import check_pair
@@ -85,16 +84,11 @@ def system_of(folder: PairDir, direction: Direction | str | None) -> System:
     return (chosen.drafter, chosen.challenger)
 
 
-def checked_base(folder: PairDir, settings: Settings, *, weights: bool = True) -> PairBase:
-    """The base that the pair was trained on, with its own prompts and template; RunDirError if either differs."""
-    if folder.info.base_b:
-        message = f"A and B of {folder.path} have different bases, {' and '.join(folder.info.base_names)}"
-        raise RunDirError(message, fix=f"a server has one base; ask the pair itself: agon ask {folder.path}")
-    return checked_bases(folder, settings, weights=weights)[Policy.A]
-
-
 def checked_bases(folder: PairDir, settings: Settings, *, weights: bool = True) -> dict[Policy, PairBase]:
-    """The base of the pair, checked, under policy A; where B has one of its own, that too."""
+    """The base of the pair under policy A, and B's own where it has one; RunDirError if one is not the pair's.
+
+    Checked are its weights or revision, the chat template and the prompts.
+    """
     rank = max(check_adapter(folder.adapter(policy)).r for policy in Policy)
     info, b = folder.info, folder.info.base_b
     of_b = BaseOfB(name=b.name, revision=b.revision) if b else BaseOfB()

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.serving import Address, build_gateway, server_config
+from agon.types import Policy
 
 __all__ = ["Served", "body", "events", "joined", "served", "write_halves"]
 QUICK = GatewaySettings(deadline=20, stall=1.0, first=5.0, first_wait=5.0, slots=16, queue=16)
@@ -76,23 +77,31 @@ def joined(found: Iterable[dict[str, Any] | None], kind: str) -> str:
 
 @asynccontextmanager
 async def served(
-    pair: ServedPair, stubs: int = 1, keys: Iterable[str] = (), delay: float = 0.0, **settings: Any
+    pair: ServedPair,
+    stubs: int | Mapping[Policy, Sequence[Stub]] = 1,
+    keys: Iterable[str] = (),
+    delay: float = 0.0,
+    **settings: Any,
 ) -> AsyncIterator[Served]:
+    """A gateway over so many stubs, or over those of each base."""
     async with AsyncExitStack() as stack:
-        running = [Stub(RECORDED, delay) for _ in range(stubs)]
-        urls = []
-        for stub in running:
-            server = await asyncio.start_server(stub.handle, "127.0.0.1", 0, limit=1 << 24)
-            stack.callback(server.close)
-            urls.append(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        of_each = {Policy.A: [Stub(RECORDED, delay) for _ in range(stubs)]} if isinstance(stubs, int) else stubs
+        urls = {policy: [await _stub_url(stub, stack) for stub in own] for policy, own in of_each.items()}
         gateway = build_gateway(pair, urls, pair.folder.info.versions, replace(QUICK, **settings))
         port = await stack.enter_async_context(_listening(application(gateway, Keys(keys))))
         async with asyncio.timeout(10):
-            await gateway.replicas.joined.wait()
-            while not all(replica.up for replica in gateway.replicas.all):  # noqa: ASYNC110
+            await gateway.pools.joined()
+            while not all(replica.up for policy in Policy for replica in gateway.pools[policy].all):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
+        running = [stub for own in of_each.values() for stub in own]
         yield Served(gateway, await stack.enter_async_context(client), running, port)
+
+
+async def _stub_url(stub: Stub, stack: AsyncExitStack) -> str:
+    server = await asyncio.start_server(stub.handle, "127.0.0.1", 0, limit=1 << 24)
+    stack.callback(server.close)
+    return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 @asynccontextmanager

@@ -68,8 +68,8 @@ def test_a_server_may_die_at_any_id(pair: ServedPair, mode: str) -> None:
 def test_a_server_that_is_given_up_comes_back(pair: ServedPair) -> None:
     async def scenario() -> None:
         async with served(pair, stubs=2, stall=0.3) as up:
-            first, states = up.gateway.replicas.all[0], list[bool]()
-            up.gateway.replicas._changed = lambda replica: states.append(replica.up)
+            first, states = up.gateway.pools[Policy.A].all[0], list[bool]()
+            up.gateway.pools[Policy.A]._changed = lambda replica: states.append(replica.up)
             up.stubs[0].mode, up.stubs[0].times = "no-adapter", 1
             replies = await asyncio.gather(up.ask(), up.ask())
             assert [reply.status_code for reply in replies] == [200, 200]
@@ -163,6 +163,6 @@ def test_who_leaves_stops_the_servers(pair: ServedPair, stream: bool, seconds: f
             async with asyncio.timeout(1):
                 while up.gateway.traffic.at_work:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
-            assert all(replica.busy == 0 for replica in up.gateway.replicas.all)
+            assert all(replica.busy == 0 for replica in up.gateway.pools[Policy.A].all)
 
     asyncio.run(scenario())

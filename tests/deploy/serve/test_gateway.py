@@ -13,6 +13,7 @@ from agon.deploy.serve.answering import SEPARATOR
 from agon.deploy.serve.chat_request import MODELS
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.splitter import Splitter
+from agon.types import Policy
 
 from .helpers import QUESTION, RECORDED, Served, body, joined, served
 
@@ -30,7 +31,7 @@ def stage_ids(pair: ServedPair, stage: dict[str, Any], prompt_tokens: int) -> li
 def split(pair: ServedPair, ids: list[int]) -> tuple[str, str]:
     """Reasoning and content of recorded ids, cut at once."""
     splitter = Splitter(False)
-    parts = splitter.add(pair.base.renderer.text(ids)) + splitter.end()
+    parts = splitter.add(pair.renderer(Policy.A).text(ids)) + splitter.end()
     texts = ["".join(part.text for part in parts if part.kind == kind) for kind in ("reasoning", "content")]
     return texts[0], texts[1]
 
@@ -50,7 +51,7 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     reasoning, content = split(pair, challenge)
     assert message["content"] == content
     assert message["reasoning"] == message["reasoning_content"] == "".join(split(pair, draft)) + SEPARATOR + reasoning
-    assert answer["agon"]["draft"] == pair.base.renderer.text(draft)
+    assert answer["agon"]["draft"] == pair.renderer(Policy.A).text(draft)
     assert answer["agon"]["peek"]
     assert (first["version"][0], second["version"][0]) == ("a", "b")
     usage = answer["usage"]

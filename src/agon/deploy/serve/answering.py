@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from agon.deploy.serve.refusals import Refused, bad_request, failed, too_late, unavailable
-from agon.deploy.serve.replicas import Replica, Replicas
+from agon.deploy.serve.replicas import Pools, Replica
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.splitter import Splitter, TextPart
 from agon.deploy.serve.upstream import Ask, ReplicaFailed, RequestRejected
@@ -97,7 +97,7 @@ class Answering:
     """Runs one inquiry. `first_wait`: seconds that it may wait for a server to begin with."""
 
     pair: ServedPair
-    replicas: Replicas
+    pools: Pools
     asked: Inquiry
     emit: Emit
     seconds: float
@@ -131,9 +131,9 @@ class Answering:
         """One turn of the cascade."""
         policy = turn.seat.policy
         assert policy is not None, "a pair answers with its adapters"
-        rendered = await self._render(turn)
+        rendered = await self._render(turn, policy)
         final = not self.cascade or turn.stage != "draft"
-        renderer = self.pair.base.renderer
+        renderer = self.pair.renderer(policy)
         splitter = Splitter(rendered.opened, renderer.markers, self.asked.stops if final else ())
         name = "draft" if turn.stage == "draft" else "challenge"
         stage = Stage(name, policy, rendered, turn.peek, splitter, IncrementalText(renderer))
@@ -145,12 +145,12 @@ class Answering:
         text, version = renderer.text(stage.ids), self.pair.folder.info.versions[policy]
         return Completion(text, version, len(rendered.ids), len(stage.ids), finish, rendered.opened)
 
-    async def _render(self, turn: Turn) -> Rendered:
+    async def _render(self, turn: Turn, policy: Policy) -> Rendered:
         """Ids of a prompt; a long one is encoded beside the event loop."""
         size = sum(len(message.text) for message in (*self.asked.history, *turn.prompt.messages))
         if size > LONG:
-            return await asyncio.to_thread(self.pair.render, self.asked.history, turn)
-        return self.pair.render(self.asked.history, turn)
+            return await asyncio.to_thread(self.pair.render, self.asked.history, turn.prompt, policy)
+        return self.pair.render(self.asked.history, turn.prompt, policy)
 
     async def _within_share(self, stage: Stage, turn: Turn) -> Finish:
         """A draft that takes too long is cut, as one that reaches its cap is; the challenger then answers alone."""
@@ -171,7 +171,7 @@ class Answering:
             stage.tries += 1
             try:
                 urgent, wait = len(self.stages) > 1, self.first_wait if not self.stages[0].ids else None
-                async with self.replicas.slot(urgent=urgent, avoid=avoid, wait=wait) as avoid:
+                async with self.pools[stage.policy].slot(urgent=urgent, avoid=avoid, wait=wait) as avoid:
                     return await self._try(stage, turn, avoid, urgent)
             except ReplicaFailed:
                 stage.resumed += bool(stage.ids)
@@ -193,7 +193,7 @@ class Answering:
             return "length"
         seed = seed_of(self.asked.seed, self.asked.problem, turn)
         ask = Ask(
-            model=self.replicas.names[stage.policy],
+            model=self.pools[stage.policy].names[stage.policy],
             ids=prompt,
             sampling=replace(sampling, max_tokens=left),
             seed=seed if not stage.ids else seed_for(seed, "continued", len(stage.ids)),
@@ -217,7 +217,7 @@ class Answering:
 
     def _ended(self, stage: Stage) -> Finish | None:
         """Whether the ids in hand are the whole stage: a server may die between the last one and saying so."""
-        if stage.ids and stage.ids[-1] in self.pair.base.renderer.stop:
+        if stage.ids and stage.ids[-1] in self.pair.renderer(stage.policy).stop:
             return "stop"
         return "length" if len(stage.ids) >= self._sampling(stage).max_tokens else None
 
@@ -233,15 +233,12 @@ class Answering:
         shown = len(self.stages) > 1 and self.stages[1].splitter.in_content
         if not (self.asked.fall_back and self.cascade and draft and draft.finish) or shown:
             raise refusal
-        splitter = Splitter(draft.prompt.opened, self.pair.base.renderer.markers, self.asked.stops)
-        parts = [*splitter.add(self.pair.base.renderer.decode(_turn(draft, self.pair))), *splitter.end()]
+        renderer = self.pair.renderer(draft.policy)
+        splitter = Splitter(draft.prompt.opened, renderer.markers, self.asked.stops)
+        ids = [token for token in draft.ids if token not in renderer.stop]
+        parts = [*splitter.add(renderer.decode(ids)), *splitter.end()]
         content = "".join(part.text for part in parts if part.kind == "content")
         if not content:
             raise refusal
         self.fallback = True
         await self.emit(TextPart("content", content))
-
-
-def _turn(stage: Stage, pair: ServedPair) -> list[int]:
-    """The ids of a stage without those that end a turn."""
-    return [token for token in stage.ids if token not in pair.base.renderer.stop]

@@ -19,14 +19,11 @@ from agon.deploy.serve.chat_request import MODELS, ChatRequest
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.refusals import Refused, bad_request
-from agon.deploy.serve.replicas import Replicas
+from agon.deploy.serve.replicas import Pools
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.splitter import TextPart
 from agon.deploy.serve.streaming import ClientLeft, EventStream, Put, unless_left
 from agon.errors import EngineError
-from agon.game.cascade import Turn
-from agon.game.prompts import draft_prompt
-from agon.types import Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class Gateway:
     """What the routes need."""
 
     pair: ServedPair
-    replicas: Replicas
+    pools: Pools
     settings: GatewaySettings
     meters: Meters
     traffic: Traffic
@@ -78,13 +75,11 @@ class Gateway:
 
     def _check_length(self, inquiry: Inquiry) -> None:
         """Refuse a prompt whose second stage would not fit, before anything is drawn."""
-        context = self.replicas.context
-        first = Turn("draft", Policy.A, 0, draft_prompt(inquiry.problem))
+        context = self.pools.context
         try:
-            prompt = self.pair.render(inquiry.history, first)
+            needed = self.pair.room(inquiry.history, inquiry.problem, inquiry.system, context)
         except EngineError as error:  # a template may want turns to alternate, or know no system
             raise bad_request(f"the messages do not fit the chat template: {error.message}", "messages") from error
-        needed = self.pair.room(len(prompt.ids), inquiry.system, context)
         if context and needed >= context:
             message = f"the messages need {needed} of {context} tokens, which leaves no room for an answer"
             raise bad_request(message, "messages", "context_length_exceeded")
@@ -144,7 +139,7 @@ class ChatAnswer:
     async def _work(self, emit: Emit) -> Answering:
         settings = self.gateway.settings
         work = Answering(
-            self.gateway.pair, self.gateway.replicas, self.inquiry, emit, settings.deadline, settings.first_wait
+            self.gateway.pair, self.gateway.pools, self.inquiry, emit, settings.deadline, settings.first_wait
         )
         try:
             await work.run()

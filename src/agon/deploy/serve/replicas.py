@@ -1,8 +1,8 @@
 """Several vLLM servers: the least busy one that works gets the next stage, and a second stage goes before new drafts.
 
-A server is up once it lists both adapters and has drawn a token from each; it is down after three failures in a row,
-or at once when it cannot be reached, falls silent while it has work, or no longer knows an adapter. While it is down it
-is tried again as at the start. No decision depends on which server drew the first stage.
+A server is up once it lists the adapters of its base and has drawn a token from each; it is down after three failures
+in a row, or at once when it cannot be reached, falls silent while it has work, or no longer knows an adapter. While it
+is down it is tried again as at the start. No decision depends on which server drew the first stage.
 """
 
 from __future__ import annotations
@@ -59,11 +59,12 @@ class Replicas:
         slots: int,
         probe: tuple[int, ...],
         changed: Callable[[Replica], None] = lambda replica: None,
+        first: int = 0,
     ) -> None:
         self.names = names
         self.joined = asyncio.Event()
         """Set once a server has been up."""
-        self.all = [Replica(number, upstream, slots) for number, upstream in enumerate(upstreams)]
+        self.all = [Replica(number, upstream, slots) for number, upstream in enumerate(upstreams, first)]
         self._probe, self._changed = probe, changed
         self._waiters: list[_Waiter] = []
         self._count = itertools.count()
@@ -202,6 +203,47 @@ class Replicas:
             await upstream.draw(ask, _nothing)
         except RequestRejected as error:
             raise ReplicaFailed(f"it refuses a prompt of one token: {str(error)[:200]}", gone=True) from error
+
+
+class Pools:
+    """The servers of each policy: one pool, unless A and B have different bases."""
+
+    def __init__(self, pools: Mapping[Policy, Replicas]) -> None:
+        self._pools, self._each = pools, list(dict.fromkeys(pools.values()))
+
+    def __getitem__(self, policy: Policy) -> Replicas:
+        return self._pools[policy]
+
+    @property
+    def up(self) -> bool:
+        return all(pool.up for pool in self._each)
+
+    @property
+    def waiting(self) -> int:
+        return sum(pool.waiting for pool in self._each)
+
+    @property
+    def slots(self) -> int:
+        """How many stages can run at once when all servers are up."""
+        return sum(pool.slots for pool in self._each)
+
+    @property
+    def context(self) -> int:
+        """The length of a sequence that every server takes which is up."""
+        return min(pool.context for pool in self._each)
+
+    async def joined(self) -> None:
+        """Wait until each policy has had a server."""
+        for pool in self._each:
+            await pool.joined.wait()
+
+    def start(self) -> None:
+        for pool in self._each:
+            pool.start()
+
+    async def close(self) -> None:
+        for pool in self._each:
+            await pool.close()
 
 
 async def _nothing(ids: tuple[int, ...]) -> bool:

@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import uvicorn
@@ -25,7 +25,7 @@ from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.http_protocol import BoundedHead
 from agon.deploy.serve.meters import Meters
-from agon.deploy.serve.replicas import Replicas
+from agon.deploy.serve.replicas import Pools, Replicas
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.upstream import Upstream
 from agon.deploy.serve.vllm_command import VllmProcess
@@ -49,16 +49,27 @@ class Address:
     port: int = 8000
 
 
-def build_gateway(pair: ServedPair, urls: list[str], names: Mapping[Policy, str], settings: GatewaySettings) -> Gateway:
-    """A gateway over servers that are named by their URLs."""
-    renderer, meters = pair.base.renderer, Meters()
-    upstreams = [
-        Upstream(url, stop=renderer.stop, vocabulary=renderer.vocabulary, first=settings.first, stall=settings.stall)
-        for url in urls
-    ]
-    probe = tuple(renderer.encode("1 + 1 ="))
-    replicas = Replicas(upstreams, names, slots=settings.slots, probe=probe, changed=meters.replica)
-    return Gateway(pair, replicas, settings, meters, Traffic(replicas.slots + settings.queue))
+def build_gateway(
+    pair: ServedPair, urls: Mapping[Policy, list[str]], names: Mapping[Policy, str], settings: GatewaySettings
+) -> Gateway:
+    """A gateway over the servers of each policy, by their URLs; of policies that share a base, the first one's."""
+    meters, found, count = Meters(), dict[Policy, Replicas](), 0
+    for sharing in pair.sharing:
+        renderer, own = pair.renderer(sharing[0]), urls[sharing[0]]
+        limits = {"first": settings.first, "stall": settings.stall}
+        upstreams = [Upstream(url, stop=renderer.stop, vocabulary=renderer.vocabulary, **limits) for url in own]
+        replicas = Replicas(
+            upstreams,
+            {policy: names[policy] for policy in sharing},
+            slots=settings.slots,
+            probe=tuple(renderer.encode("1 + 1 =")),
+            changed=meters.replica,
+            first=count,
+        )
+        found |= dict.fromkeys(sharing, replicas)
+        count += len(own)
+    pools = Pools(found)
+    return Gateway(pair, pools, settings, meters, Traffic(pools.slots + settings.queue))
 
 
 def check_bind(address: Address, keys: Keys) -> None:
@@ -67,11 +78,11 @@ def check_bind(address: Address, keys: Keys) -> None:
         raise InputError(f"listening on {address.host} needs an API key", fix="set AGON_SERVE_KEYS=KEY[,KEY...]")
 
 
-def serve(gateway: Gateway, keys: Keys, address: Address, child: VllmProcess | None = None) -> None:
+def serve(gateway: Gateway, keys: Keys, address: Address, children: Sequence[VllmProcess] = ()) -> None:
     """Serve until a signal."""
     check_bind(address, keys)
     config = server_config(application(gateway, keys), address)
-    asyncio.run(_serve(_Server(config), gateway, child))
+    asyncio.run(_serve(_Server(config), gateway, children))
 
 
 def server_config(app: ASGIApp, address: Address) -> uvicorn.Config:
@@ -106,7 +117,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(server: _Server, gateway: Gateway, child: VllmProcess | None) -> None:
+async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProcess]) -> None:
     loop, signalled = asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
@@ -117,8 +128,7 @@ async def _serve(server: _Server, gateway: Gateway, child: VllmProcess | None) -
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop)
     tasks = [asyncio.create_task(_drain(server, gateway, signalled)), asyncio.create_task(_tell(gateway, server))]
-    if child:
-        tasks.append(asyncio.create_task(child.run()))
+    tasks += [asyncio.create_task(child.run()) for child in children]
     try:
         await server.serve()
     except SystemExit as error:  # uvicorn's way to say that it cannot listen
@@ -146,8 +156,8 @@ async def _drain(server: _Server, gateway: Gateway, signalled: asyncio.Event) ->
 async def _tell(gateway: Gateway, server: _Server) -> None:
     """One line for a person once questions can be asked."""
     await server.listening.wait()
-    await gateway.replicas.joined.wait()
+    await gateway.pools.joined()
     host, port = server.servers[0].sockets[0].getsockname()[:2]
-    log.info("ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.replicas.context})
+    log.info("ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.pools.context})
     if sys.stderr.isatty():
         print(f"ready: http://{host}:{port}/v1  (models agon, agon-ab, agon-ba, a, b)", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`vllm serve` with the base and both adapters of a pair: as a command to print, and as a child that is restarted.
+"""`vllm serve` with a base and its adapters of a pair: as a command to print, and as a child that is restarted.
 
 The adapters' names are their versions and their folders are the pair's own: vLLM caches by name and path, and neither
 is ever reused for different weights.
@@ -13,7 +13,7 @@ import os
 import shlex
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -26,6 +26,8 @@ from agon.types import Policy
 
 PAUSES = (1.0, 2.0, 5.0, 15.0)
 """Seconds before a server that ended is started again."""
+HALF = "0.45"
+"""Of a GPU's memory, for each of two bases."""
 GRACE = 20.0
 """Seconds that a server gets to end by itself."""
 log = logging.getLogger("agon.deploy.serve")
@@ -43,16 +45,26 @@ class VllmSettings:
     """Arguments that are passed on."""
 
 
-def vllm_command(pair: ServedPair, settings: VllmSettings) -> list[str]:
-    """The command that serves the pair on this machine's own address; works without Agon, except on a CPU."""
-    info, own = pair.folder.info, pair.settings
+def vllm_commands(pair: ServedPair, settings: VllmSettings) -> dict[Policy, list[str]]:
+    """The commands that serve a pair on this machine, by the first policy of each base, on one port after the other."""
+    commands = {}
+    for number, sharing in enumerate(pair.sharing):
+        commands[sharing[0]] = _command(pair, sharing, replace(settings, port=settings.port + number))
+    return commands
+
+
+def _command(pair: ServedPair, policies: list[Policy], settings: VllmSettings) -> list[str]:
+    """The command that serves policies of one base; works without Agon, except on a CPU."""
+    info, own, base = pair.folder.info, pair.settings, pair.bases[policies[0]]
     needed = PROMPT_ROOM + own.max_peek_tokens + own.sampling.max_tokens
-    context = settings.context or min(needed, longest(text_config(pair.base.path)))
-    rank = next(rank for rank in RANKS if rank >= pair.base.model.lora.rank)
-    modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in Policy]
-    command = ["vllm", "serve", pair.base.path, "--host", "127.0.0.1", "--port", str(settings.port)]
+    context = settings.context or min(needed, longest(text_config(base.path)))
+    rank, loras = next(rank for rank in RANKS if rank >= base.model.lora.rank), str(len(policies))
+    modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in policies]
+    command = ["vllm", "serve", base.path, "--host", "127.0.0.1", "--port", str(settings.port)]
     command += ["--dtype", settings.dtype or own.dtype, "--max-model-len", str(context)]
-    command += ["--generation-config", "vllm", "--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+    command += ["--generation-config", "vllm", "--enable-lora", "--max-loras", loras, "--max-lora-rank", str(rank)]
+    if len(policies) < len(Policy):
+        command += ["--gpu-memory-utilization", HALF]
     command += ["--lora-modules", *modules]
     command += ["--scheduling-policy", "priority", "--max-num-queued-reqs", str(settings.queue)]
     command += ["--enable-prompt-tokens-details", "--no-enable-log-requests", "--disable-uvicorn-access-log"]
@@ -102,9 +114,9 @@ class VllmProcess:
     async def _start(self) -> asyncio.subprocess.Process:
         with self._reaper.tagged():
             environment = os.environ | {name: os.environ.get(name, value) for name, value in QUIET.items()}
-            return await asyncio.create_subprocess_exec(
-                *self._command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr
-            )
+        return await asyncio.create_subprocess_exec(
+            *self._command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr
+        )
 
     async def _end(self, process: asyncio.subprocess.Process | None) -> None:
         """Ask it to end; then leave no process behind."""
