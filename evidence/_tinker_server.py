@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from _server import await_health, end_group, free_port
+from _server import await_health, free_port
 
 BACKEND = {"max_lora_adapters": 32, "max_lora_rank": 16, "sample_max_num_sequences": 32, "train_micro_batch_size": 1}
 """One row per pass: the backend compiles for every number of rows that it meets."""
@@ -49,4 +49,6 @@ def tinker_server(base: Path, scratch: Path) -> Iterator[str]:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(30)
         finally:
-            end_group(process.pid)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(30)

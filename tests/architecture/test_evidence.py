@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,30 @@ def test_a_script_imports_only_what_exists(script: Path) -> None:
     ours = [found for found in imports(script) if found.module.split(".")[0] in {"agon", "tests"}]
     missing = [f"{found.place} imports {found.module}" for found in ours if not file_of(found.module)]
     assert not missing, "it moved or was renamed:\n" + "\n".join(missing)
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "evidence").glob("*.py")), ids=lambda path: path.stem)
+def test_a_script_imports_names_that_its_modules_have(script: Path) -> None:
+    missing = []
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (source := file_of(node.module or "")):
+            names = {alias.name for alias in node.names} - _names(source)
+            missing += [f"{node.module}.{name}" for name in names if not file_of(f"{node.module}.{name}")]
+    assert not missing, f"{script.name} imports what is not there: {missing}"
+
+
+@cache
+def _names(source: Path) -> set[str]:
+    """Whatever a module gives a name to, anywhere in it."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found |= {alias.asname or alias.name for alias in node.names}
+    return found
 
 
 @pytest.mark.parametrize("result", RESULTS, ids=lambda path: path.stem)
