@@ -71,7 +71,7 @@ def write_config(path: Path, base: str, url: str) -> Path:
         "verifier": "math",
         "game": {"group_size": 4},
         "train": {"problems_per_step": 2, "max_steps": STEPS, "warmup": 0.0, "learning_rate": 1e-3, "clip_norm": None},
-        "sampler": {"engine": "tinker", "url": url},
+        "sampler": {"engine": "tinker", "urls": [url]},
         "eval": {"points": 1, "temperature": 1.0, "top_p": 1.0, "max_completion_tokens": 96},
         "save": {"every": 2},
     }
