@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -71,6 +73,19 @@ def test_a_signal_in_an_update_asks_nothing_more_of_the_engine(tmp_path: Path, m
     assert [record.step for record in run.steps.records()] == [0]
     assert training(RunDir.open(run.path), settings).go()
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
+
+
+def test_a_signal_before_anything_is_drawn_leaves_no_warning(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    one = training(directory(tmp_path, "stopped", config()), config())
+
+    async def work() -> None:
+        raise AssertionError("it was asked")
+
+    one._interrupt.asked = time.monotonic()
+    with pytest.raises(interrupt.Interrupted):
+        one._draw(work())
+    gc.collect()
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]
 
 
 def watched(one: Training, monkeypatch: pytest.MonkeyPatch) -> list[Path]:

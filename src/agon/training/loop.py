@@ -205,6 +205,7 @@ class Training:
         try:
             return self._runner.run(self.processes.watching(self.machines.attend(work, self.state.versions)))
         finally:
+            work.close()  # a signal may have come before it began
             self._show_notes()
 
     def _show_notes(self) -> None:
