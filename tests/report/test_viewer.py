@@ -6,6 +6,7 @@ import base64
 import gzip
 import hashlib
 import json
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -157,6 +158,22 @@ def test_the_command_writes_the_page_into_the_run(run: Path, capsys: pytest.Capt
     assert main(["view", str(run)]) == 0
     assert "match.html" in capsys.readouterr().out
     assert (run / "match.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def test_only_a_page_of_ours_is_replaced(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "page.html"
+    for _ in range(2):
+        assert main(["view", str(run), "-o", str(out)]) == 0
+    mine, link, pipe = tmp_path / "mine.yaml", tmp_path / "link.html", tmp_path / "pipe.html"
+    mine.write_text("arm: agon\n")
+    link.symlink_to(out)
+    os.mkfifo(pipe)
+    for other in (mine, link, pipe, tmp_path):
+        assert main(["view", str(run), "-o", str(other)]) == 2
+        assert f"{other} is there already, and is not a page that Agon wrote" in capsys.readouterr().err
+    assert mine.read_text() == "arm: agon\n"
+    assert link.is_symlink()
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("name", ["nowhere", "nowhere.json"])

@@ -9,17 +9,14 @@ from agon.diagnose import Diagnosis
 from agon.diagnose.findings import MEANING, findings
 from agon.report.charts import Chart
 from agon.report.markup import table, text
-from agon.report.viewer import SLOT, asset, sha256_source
-from agon.rundir.files import output_errors_as, write
+from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 
 HEAD = ("term", "kind", "mean", "min", "max", "varies in", "share of signal", "change", "flips")
 
 
 def write_diagnose_page(diagnoses: Sequence[Diagnosis], out: Path, name: str) -> Path:
     """Write the page atomically."""
-    page = render_diagnoses(diagnoses, name)
-    with output_errors_as(f"{out} was not written"):
-        write(out, page.encode("utf-8", "replace"))
+    write_page_file(out, render_diagnoses(diagnoses, name))
     return out
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from agon.formatting import UNKNOWN, count, interval, percent
 from agon.report.markup import table, text
 from agon.report.run_story import RunStory, cost, title
-from agon.report.viewer import SLOT, asset, sha256_source
-from agon.rundir.files import output_errors_as, write
+from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
+from agon.rundir.files import output_errors_as
 from agon.rundir.results import EvalResult
 
 PAGE = "report.html"
@@ -32,7 +32,7 @@ def write_page(stories: Sequence[RunStory], out: Path, links: Sequence[tuple[str
     page = render_page(stories, links)
     with output_errors_as(f"{out} was not written"):
         out.parent.mkdir(parents=True, exist_ok=True)
-        write(out, page.encode("utf-8", "replace"))
+    write_page_file(out, page)
     return out
 
 

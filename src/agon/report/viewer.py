@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from agon.errors import InputError
 from agon.report.payload import Packed, pack
 from agon.report.rows import BoutSource
 from agon.rundir.files import output_errors_as, write
@@ -23,6 +25,7 @@ TEXT_SCRIPTS = ("dom.js", "program.js", "tex.js", "text.js", "list.js", "control
 """What every page with texts of models is made of."""
 SCRIPTS = (*TEXT_SCRIPTS, "store.js", "bout.js", "main.js")
 SLOT = re.compile(r"\{\{([a-z-]+)\}\}")
+OURS = b'<meta name="generator" content="Agon">'
 PART = re.compile(r"<!-- ([a-z-]+) -->\n")
 """What fills a slot of the frame, in the file of a page."""
 
@@ -43,9 +46,18 @@ def write_viewer(source: BoutSource, out: Path) -> WrittenPage:
 
 
 def write_page_file(out: Path, page: str) -> None:
-    """Write a page atomically."""
+    """Write a page atomically, where nothing is or an earlier page of ours."""
     with output_errors_as(f"{out} was not written"):
+        if os.path.lexists(out) and not _is_our_page(out):
+            raise InputError(f"{out} is there already, and is not a page that Agon wrote", fix="name a new file")
         write(out, page.encode("utf-8", "replace"))
+
+
+def _is_our_page(path: Path) -> bool:
+    if path.is_symlink() or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return OURS in file.read(1000)
 
 
 def render(source: BoutSource, packed: Packed | None = None) -> str:
