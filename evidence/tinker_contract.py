@@ -48,6 +48,8 @@ EXTRA_SOURCES = ("src/agon/cli", "src/agon/training", "src/agon/engine/tinker")
 GOAL = 0.99
 GAP = 1e-3
 """Nats between sampler and learner in float32."""
+TIMES = 100
+"""How much farther B's noise must take it from A than rounding takes a sampler from its learner."""
 STEPS, STOP_AFTER, ROWS = 10, 4, 6
 PLAIN = AdamStep(1e6, None, 0.0, 0.0, 1e6)
 Gradient = dict[str, np.ndarray]
@@ -90,6 +92,8 @@ class Contract:
         self.problems = splits(config.data).train
         self.held: dict[str, bool] = {}
         self.gaps: list[float] = []
+        self.noise = 0.0
+        """The largest difference between the log-probs of B and A, in nats."""
 
     def publish(self) -> dict[Policy, Version]:
         learner, sampler = self.remote.learner, self.remote.sampler
@@ -134,7 +138,8 @@ class Contract:
         self.gaps = [self.gap(policy, rows[policy]) for policy in Policy]
         self.held["sampler and learner agree"] = max(self.gaps) < GAP
         self.held["A is the base"] = self.gap(Policy.A, bare) < GAP
-        self.held["B is not A"] = self.gap(Policy.A, rows[Policy.B]) > 10 * GAP
+        self.noise = self.gap(Policy.A, rows[Policy.B])
+        self.held["B is not A"] = self.noise > TIMES * max(self.gaps)
         again = self.draw(Policy.A, ROWS), self.draw(Policy.A, ROWS, seed=99)
         ids = [[row.completion.tokens.completion_ids for row in batch] for batch in (rows[Policy.A], *again)]
         self.held["seeds fix a draw"] = ids[0] == ids[1] != ids[2]
@@ -290,8 +295,15 @@ def main() -> None:
             "contract failed": failed,
             "steps": len(ran.get("steps", [])),
             "gap": max(contract.gaps),
+            "B from A": contract.noise,
         },
-        {"cosine": GOAL, "contract failed": [], "steps": 0 if quick else STEPS, "gap": GAP},
+        {
+            "cosine": GOAL,
+            "contract failed": [],
+            "steps": 0 if quick else STEPS,
+            "gap": GAP,
+            "B from A": f"{TIMES} gaps",
+        },
         least >= GOAL and not failed and bool(whole),
         contract=contract.held,
         gradients={name: round(value, 6) for name, value in cosines.items()},
