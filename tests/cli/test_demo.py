@@ -53,9 +53,10 @@ def test_the_conclusion_follows_from_the_numbers(
     told = conclusion(columns(*numbers))
     assert reading in told
     assert against in told
-    assert f"they answer {100 * numbers[0]:.0f}% right after reading their rival" in told
-    assert f"answers {100 * numbers[2]:.0f}% in as many passes" in told
-    assert told.endswith("answers 40%.")
+    assert f"they answer {100 * numbers[0]:.1f}% right after reading their rival" in told
+    assert f"which was 30.0% before any training ({100 * (numbers[0] - 0.3):+.1f} points" in told
+    assert f"answers {100 * numbers[2]:.1f}% in as many passes" in told
+    assert told.endswith("answers 40.0%.")
     assert told.count(". ") == 0
 
 
