@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from agon.cli import data_probe, main
+from agon.engine.shipped import folder_of
 from agon.eval.base_rates import count
 from agon.report.glossary import explanations
-from agon.types import Bout, Completion, Problem, Prompt, Reason, Rollout, Verdict
+from agon.rundir.files import weights_hash
+from agon.types import Bout, Completion, Problem, Prompt, Reason, Request, Rollout, Verdict
 
 
 @pytest.mark.parametrize(
@@ -87,3 +89,26 @@ def test_the_tiny_base_is_probed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert 0 < len(kept) <= 16
     assert main(["data", "check", str(out)]) == 0
     assert main(words) == 2
+
+
+@pytest.mark.slow
+def test_what_is_probed_is_the_adapter_that_a_starts_from(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("trl", reason="the probe draws from a real base")
+    from agon.engine.hf import HFSampler
+
+    config = str(Path(__file__).parents[2] / "configs" / "tabletop" / "worlds" / "halves.yaml")
+    drawn: list[str] = []
+    draw = HFSampler.sample
+
+    async def recording(self: HFSampler, request: Request) -> Completion:
+        completion = await draw(self, request)
+        drawn.append(completion.version)
+        return completion
+
+    monkeypatch.setattr(HFSampler, "sample", recording)
+    main(["data", "probe", config, "--limit", "2", "--samples", "2", "train.max_completion_tokens=16"])
+    digest = (weights_hash(folder_of("agon:halves/a")) or "")[:8]
+    assert drawn == [f"a@000000-{digest}"] * 4
+    assert "by agon:halves with agon:halves/a" in capsys.readouterr().out

@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     problem = None if args.held_out is None else held_out_problem(args.pair, args.held_out)
     question = problem.question if problem else args.question if args.question is not None else sys.stdin.read()
     if not question.strip():
-        raise InputError("there is no question", fix=f'agon ask {args.pair} "What is 7 times 8?"')
+        raise InputError("there is no question", fix=f'agon ask {args.pair} "QUESTION"')
     say_waiting(f"loading {args.pair}")
     from agon.deploy.ask import Pair
     from agon.formatting import show_hidden

@@ -15,8 +15,8 @@ from agon.errors import InputError
 if TYPE_CHECKING:
     from agon.eval.base_rates import BaseRates
 
-ABOUT = """Draw answers of the bare base to training problems, as training would, and count how often each is solved.
-Problems that are always or never solved give dead groups; -o keeps the others."""
+ABOUT = """Draw answers to training problems, as training would, and count how often each is solved: by the base, or by
+the adapter that A starts from. Problems that are always or never solved give dead groups; -o keeps the others."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,13 +49,15 @@ def run(args: argparse.Namespace) -> int:
         rows = [{"id": one.problem.id, "right": one.right, "of": one.of} for one in found.problems]
         print_json({"problems": rows, "live_groups": found.live_groups, "kept": len(found.kept)})
     else:
-        print("\n".join(lines(found, config.model.name, args.out)))
+        start = config.model.init.a
+        who = config.model.name if start in ("zero", "noise") else f"{config.model.name} with {start}"
+        print("\n".join(lines(found, who, args.out)))
     if args.out:
         args.out.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in found.kept))
     return 0 if found.kept else 1
 
 
-def lines(found: BaseRates, base: str, out: Path | None) -> list[str]:
+def lines(found: BaseRates, who: str, out: Path | None) -> list[str]:
     """What was counted, and what to do about it."""
     total = len(found.problems)
     rows = [
@@ -63,7 +65,7 @@ def lines(found: BaseRates, base: str, out: Path | None) -> list[str]:
         ("sometimes right", len(found.kept), "worth training on"),
         ("always right", found.always, "dead groups: too easy"),
     ]
-    text = [f"{total} problems, {found.samples} answers each by {base}, at the temperature of training"]
+    text = [f"{total} problems, {found.samples} answers each by {who}, at the temperature of training"]
     text += [f"  {name:<16} {count:>5}  {count / total:>4.0%}  {about}" for name, count, about in rows]
     text.append(
         f"  about {found.live_groups:.0%} of groups of {found.group_size} drafts would be live in the first step"

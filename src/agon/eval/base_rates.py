@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agon.config import Config
+from agon.config import Config, Init
+from agon.engine.shipped import init_folders
 from agon.eval.draw import Evaluator
 from agon.eval.engines import local
 from agon.eval.target import Target
 from agon.interrupt import Interrupt, Interrupted
-from agon.types import BASE, Bout, Policy, Problem, Sampling
+from agon.protocols import Sampler
+from agon.rundir.files import weights_hash
+from agon.types import BASE, Bout, Policy, Problem, Sampling, Version
 from agon.verify import load_verifier
 
 Progress = Callable[[int, int], None]
@@ -69,26 +72,37 @@ class BaseRates:
 
 
 def probe(config: Config, problems: Sequence[Problem], samples: int, progress: Progress) -> BaseRates:
-    """Draw `samples` answers of the bare base to every problem, under the prompt and decoding of training; where B has
-    a base of its own, of A's."""
+    """Draw `samples` answers to every problem, under the prompt and decoding of training, of A as it starts: the bare
+    base, or the adapter that `model.init.a` names."""
     config = config.model_copy(update={"model": config.model.of(Policy.A)})
     target = Target(config.model.name, config, Path("evals"))
     train, drawn = config.train, list[Bout]()
     sampler = local(target, 1)
+    start = _first_version(config.model.init, sampler)
     try:
         with load_verifier(config.verifier) as verify, asyncio.Runner() as runner, Interrupt() as interrupt:
             sampling = Sampling(train.temperature, 1.0, train.max_completion_tokens)
             evaluator = Evaluator(sampler, verify, sampling, train.max_peek_tokens, train.seed)
-            for start in range(0, len(problems), BATCH):
-                progress(start, len(problems))
-                work = evaluator.bouts(problems[start : start + BATCH], {BASE: BASE}, samples)
-                drawn += runner.run(interrupt.watching(work))[BASE]
+            for first in range(0, len(problems), BATCH):
+                progress(first, len(problems))
+                work = evaluator.bouts(problems[first : first + BATCH], {start: start}, samples)
+                drawn += runner.run(interrupt.watching(work))[start]
     except Interrupted:
         raise KeyboardInterrupt("stopped: nothing was written") from None
     finally:
         sampler.close()
     progress(len(problems), len(problems))
     return count(problems, drawn, samples, config.game.group_size)
+
+
+def _first_version(init: Init, sampler: Sampler) -> Version:
+    """What A starts from; an adapter at zero, or with B's small noise, is the base."""
+    folder = init_folders(init).get(Policy.A)
+    if folder is None:
+        return BASE
+    version = Version.of(Policy.A, 0, (weights_hash(folder) or "")[:8])
+    sampler.publish(version, folder)
+    return version
 
 
 def count(problems: Sequence[Problem], bouts: Sequence[Bout], samples: int, group_size: int) -> BaseRates:
