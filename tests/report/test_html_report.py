@@ -131,6 +131,14 @@ def test_a_chart_needs_two_points_and_stays_small() -> None:
     assert ">0</text>" in noise, "an axis that begins at 32.9 would make noise look like a trend"
 
 
+def test_a_run_is_listed_with_what_it_solves_and_in_how_many_passes(tmp_path: Path) -> None:
+    make_study(tmp_path, {"agon": 1, "grpo": 1})
+    shown = {line.arm: (line.score, line.held_out) for line in overview(tmp_path)}
+    assert re.fullmatch(r"\d+\.\d% \[.*\] in 2 passes", shown["agon"][1])
+    assert re.fullmatch(r"\d+\.\d% \[.*\] in 1 pass", shown["grpo"][1])
+    assert re.fullmatch(r"\d+% -> \d+%|\d+%", shown["agon"][0])
+
+
 def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_match(tmp_path / "runs" if (tmp_path / "runs").mkdir() is None else tmp_path)
     (line,) = overview(tmp_path)

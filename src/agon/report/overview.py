@@ -10,11 +10,11 @@ from typing import Literal
 
 from agon.errors import AgonError
 from agon.eval.systems import headline
-from agon.formatting import UNKNOWN, interval, rate
+from agon.formatting import UNKNOWN, interval, percent
 from agon.rundir import RunDir
 from agon.rundir.find import runs_in
 from agon.rundir.records import read_record
-from agon.rundir.results import EvalResult
+from agon.rundir.results import EvalResult, passes_of
 
 State = Literal["running", "done", "stopped", "new", "damaged"]
 
@@ -32,7 +32,7 @@ class RunLine:
     score: str
     """On dev, at the first and the last evaluation."""
     held_out: str
-    """What `agon eval` measured of what the arm deploys."""
+    """What `agon eval` measured of what the arm deploys, and in how many passes it answers."""
 
 
 def overview(folder: Path) -> list[RunLine]:
@@ -49,14 +49,14 @@ def run_line(path: Path) -> RunLine:
     except AgonError:
         return RunLine(str(path), UNKNOWN, UNKNOWN, "damaged", UNKNOWN, UNKNOWN, UNKNOWN)
     total = total_steps(run)
-    score = UNKNOWN if not points else f"{rate(points[0].score)} -> {rate(points[-1].score)}"
+    score = UNKNOWN if not points else f"{percent(points[0].score)} -> {percent(points[-1].score)}"
     return RunLine(
         path=str(path),
         arm=config.row,
         base=config.model.names,
         state=_state(path, steps, total),
         progress=f"{steps}" if total is None else f"{steps}/{total}",
-        score=score if len(points) != 1 else rate(points[0].score),
+        score=score if len(points) != 1 else percent(points[0].score),
         held_out=_held_out(path, headline(config.rules())),
     )
 
@@ -98,6 +98,7 @@ def _held_out(path: Path, system: str) -> str:
     if not file.is_file():
         return UNKNOWN
     try:
-        return interval(read_record(file, EvalResult, fix="").measured.pass_rate)
+        measured = read_record(file, EvalResult, fix="").measured
+        return f"{interval(measured.pass_rate)} in {passes_of(measured)} pass{'es' * (passes_of(measured) > 1)}"
     except AgonError:
         return UNKNOWN
