@@ -18,7 +18,7 @@ from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
 from agon.engine.build import PROMPT_ROOM, EngineName, build_sampler
 from agon.engine.two_bases import TwoBaseSampler
-from agon.errors import RunDirError
+from agon.errors import RunDirError, naming_extras
 from agon.eval.draw import seed_of
 from agon.game.cascade import System, Turn, follow, turns
 from agon.protocols import Sampler
@@ -41,6 +41,7 @@ class Pair:
         return f"Pair({str(self.folder.path)!r}, {' then '.join(map(str, seats))}, base {self.folder.info.base!r})"
 
     @classmethod
+    @naming_extras()
     def load(
         cls,
         path: str | Path,
