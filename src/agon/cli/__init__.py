@@ -60,6 +60,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
 }
 
 INTERRUPTED = 130
+INSTEAD = {"resume": "agon train RUN --resume"}
+"""What to type for a command that does not exist but may be looked for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -120,8 +122,8 @@ def find(name: str) -> Command:
         return known[name]
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean `agon {near[0]}`? " if near else ""
+    near = [INSTEAD[name]] if name in INSTEAD else [f"agon {word}" for word in get_close_matches(name, known, n=1)]
+    hint = f"did you mean `{near[0]}`? " if near else ""
     raise InputError(f"there is no command {name!r}", fix=f"{hint}`agon --help` lists all of them")
 
 
