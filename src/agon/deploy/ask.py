@@ -54,8 +54,9 @@ class Pair:
         """Load the pair in a folder, or of a run. By default it answers in the direction that dev chose, on vLLM where
         there is a GPU and on transformers where there is none."""
         folder = read_pair(Path(path))
+        system = system_of(folder, direction)
         settings = settings_of(Path(path), folder.info, engine, temperature, max_tokens)
-        return cls(folder, _sampler(folder, settings), system_of(folder, direction), settings)
+        return cls(folder, _sampler(folder, settings), system, settings)
 
     def answer(self, question: str, *, watch: Watch | None = None) -> Answer:
         """Answer a question and wait for it; `watch` is called with each piece of text, from a different thread."""
