@@ -13,7 +13,17 @@ AgonError                 carries `fix`: the sentence that says what to type nex
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+LEARNER = ("torch", "transformers", "peft", "trl", "accelerate")
+"""The packages of the learner that trains on this machine."""
+EXTRA_OF = {
+    **dict.fromkeys((*LEARNER, "safetensors", "huggingface_hub", "numpy"), "train"),
+    **{"scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
+    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
+}
+"""The extra that installs a package which the light install leaves out."""
 
 
 class AgonError(Exception):
@@ -33,6 +43,33 @@ class AgonError(Exception):
 def install(*extras: str) -> str:
     """The command that installs Agon with these extras. Nothing is released yet, so it is for a clone."""
     return f"pip install -e '.[{','.join(extras)}]'" if extras else "pip install -e ."
+
+
+def need(*packages: str) -> None:
+    """Refuse to start without these packages."""
+    from importlib.util import find_spec
+
+    for package in packages:
+        if find_spec(package) is None:
+            raise _not_installed(package)
+
+
+@contextmanager
+def naming_extras() -> Iterator[None]:
+    """Say what to install where a package of an extra is missing; also a decorator."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        raise _not_installed(package) from error
+
+
+def _not_installed(package: str) -> InputError:
+    extra = EXTRA_OF[package]
+    extras = ("train", "eval", "plot") if extra == "train" else (extra,)
+    return InputError(f"{package} is not installed: it comes with the extra {extra}", fix=install(*extras))
 
 
 def upgrade() -> str:

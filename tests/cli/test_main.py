@@ -67,6 +67,7 @@ def test_the_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) 
     ("word", "fix"),
     [
         ("confg", "did you mean `agon config`? `agon --help` lists all of them"),
+        ("resume", "did you mean `agon train RUN --resume`? `agon --help` lists all of them"),
         ("xyzzy", "`agon --help` lists all of them"),
         ("--verbose", "`agon --help` lists all of them"),
     ],

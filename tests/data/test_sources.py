@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from agon.config import Source
 from agon.data import Splits, load, splits
 from agon.data.normalise import question_key
+from agon.data.sources import check_files
 from agon.data.split import overlap
 from agon.errors import DataError
 from tests.data.helpers import ROOT, data, numbered, one_file, rows_of, write_jsonl
@@ -130,24 +132,59 @@ def test_a_stored_and_a_generated_source_go_together(tmp_path: Path) -> None:
     assert {part: len(problems) for part, problems in made.parts.items()} == {"train": 40, "dev": 10, "held_out": 40}
 
 
+ALL = "all that is left"
+
+
 @pytest.mark.parametrize(
-    ("sizes", "message"),
+    ("sizes", "asked"),
     [
-        ((10, 10, 60), "data.held_out needs 60 problems, but 50 are left"),
-        ((10, 30, 30), "data.dev needs 30 problems, but 20 are left"),
-        ((41, 5, 5), "data.train needs 41 problems, but 40 are left"),
-        ((None, 25, 25), "data.train needs at least 1 problem, but 0 are left"),
-        ((30, 30, None), "data.held_out needs at least 1 problem, but 50 are left"),
+        ((10, 10, 60), "data.train 10, data.dev 10, data.held_out 60"),
+        ((10, 30, 30), "data.train 10, data.dev 30, data.held_out 30"),
+        ((41, 5, 5), "data.train 41, data.dev 5, data.held_out 5"),
+        ((900, 1, 1), "data.train 900, data.dev 1, data.held_out 1"),
+        ((None, 25, 25), f"data.train {ALL}, data.dev 25, data.held_out 25"),
+        ((30, 30, None), f"data.train 30, data.dev 30, data.held_out {ALL}"),
     ],
 )
-def test_too_few_rows_are_reported_with_the_counts(tmp_path: Path, sizes: tuple[int | None, ...], message: str) -> None:
+def test_too_few_rows_are_reported_with_takes_that_fit(
+    tmp_path: Path, sizes: tuple[int | None, ...], asked: str
+) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [*rows_of(numbered(50)), *rows_of(numbered(3))])
-    train, dev, held_out = sizes
+    wanted = dict(zip(("train", "dev", "held_out"), sizes, strict=True))
     with pytest.raises(DataError) as caught:
-        splits(one_file(path, train=train, dev=dev, held_out=held_out))
-    assert message in caught.value.message
-    assert "50 usable (53 rows, 3 duplicate)" in caught.value.message
-    assert "take=" in caught.value.fix
+        splits(one_file(path, **wanted))
+    assert caught.value.message == f"{path} has 50 usable problems (53 rows, 3 duplicate), too few for: {asked}"
+    advised = {part: int(take) for part, take in re.findall(r"data\.(\w+)\.take=(\d+)", caught.value.fix)}
+    assert advised.keys() == {part for part, take in wanted.items() if take}
+    made = splits(one_file(path, **wanted | advised))  # the advice, followed, helps
+    assert sum(map(len, made.parts.values())) in range(47, 51)
+
+
+def test_takes_that_fit_leave_out_what_other_splits_hold(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(60)))
+    held_out = Source(path=write_jsonl(tmp_path / "held_out.jsonl", rows_of(numbered(20))))
+    with pytest.raises(DataError) as caught:
+        splits(data(Source(path=path, take=50), Source(path=path, take=30), held_out))
+    told = "60 usable problems (60 rows), 20 of them in other splits, too few for: data.train 50, data.dev 30"
+    assert caught.value.message == f"{path} has {told}"
+    assert caught.value.fix == "take fewer, such as data.train.take=24 data.dev.take=15, or name a larger source"
+
+
+def test_a_source_without_a_problem_for_each_split_is_too_small(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(2)))
+    with pytest.raises(DataError) as caught:
+        splits(one_file(path, train=2, dev=1, held_out=1))
+    assert caught.value.fix == "name a larger source"
+
+
+def test_files_are_checked_without_generating_or_downloading(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(20)))
+    elsewhere = Source(preset="gsm8k-test", take=10)
+    check_files(data(Source(path=path, take=10), Source(path=path, take=10), elsewhere))
+    with pytest.raises(DataError, match=r"too few for: data\.train 20, data\.dev 10"):
+        check_files(data(Source(path=path, take=20), Source(path=path, take=10), elsewhere))
+    with pytest.raises(DataError, match="no field q "):
+        check_files(data(Source(path=path, columns={"question": "q"}), Source(preset="tabletop", take=10), elsewhere))
 
 
 def test_two_splits_cannot_both_have_the_rest(tmp_path: Path) -> None:

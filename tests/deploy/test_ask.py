@@ -23,7 +23,7 @@ from agon.deploy.pieces import Answer, Growing, Piece
 from agon.engine.render import Renderer
 from agon.engine.scripted import ScriptedSampler
 from agon.engine.tiny.checkpoint import tiny_base
-from agon.errors import RunDirError
+from agon.errors import InputError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir.pair import PairDir, PairInfo, write_pair
@@ -152,6 +152,15 @@ def test_who_leaves_early_stops_the_engine(pair: Pair) -> None:
 def test_an_arm_answers_as_it_deploys(arm: str | None, direction: str | None, system: object) -> None:
     folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": arm}))
     assert system_of(folder, direction) == system
+
+
+def test_a_direction_that_does_not_exist_is_refused_before_anything_is_loaded(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agon.deploy.ask._sampler", lambda *_: pytest.fail("the base was loaded"))
+    with pytest.raises(InputError, match="there is no direction 'xy'") as caught:
+        Pair.load(folder, direction="xy")
+    assert caught.value.fix == "write one of: ab, ba"
 
 
 @pytest.mark.parametrize(

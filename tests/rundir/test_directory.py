@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from agon.rundir import RunDir, directory, read_bouts
 from agon.rundir.files import weights_hash
 from agon.rundir.jsonl import whole_lines
 from agon.rundir.manifest import Seeds, SplitFacts, WeightHashes, config_hash
+from agon.rundir.pair import read_pair
 from agon.rundir.records import RunState
 from agon.types import Policy
 from tests.rundir.helpers import runs
@@ -82,6 +84,15 @@ def test_a_name_cannot_lead_elsewhere(name: str, tmp_path: Path) -> None:
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
     with pytest.raises(RunDirError, match=r"no config\.yaml and no manifest\.json"):
         RunDir.open(tmp_path)
+
+
+@pytest.mark.parametrize("read", [RunDir.open, read_pair])
+def test_a_folder_of_runs_is_answered_with_their_names(read: Callable[[Path], object], tmp_path: Path) -> None:
+    names = [f"r{n}" for n in range(9)]
+    made = [RunDir.create(tmp_path / "runs", name, CONFIG).path for name in names]
+    with pytest.raises(RunDirError, match="runs is a folder of runs, not a run") as caught:
+        read(tmp_path / "runs")
+    assert caught.value.fix == f"name one of: {', '.join(map(str, made[:8]))}"
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "3", "\x00", '{"schema": 2}'])

@@ -160,6 +160,15 @@ CASES = (
         "wrote custom.yaml",
         "next: put your problems into problems.jsonl, then: agon data check ...",
     ),
+    Case(
+        54,
+        "plan tabletop.yaml num_generations=8",
+        2,
+        "error: tabletop.yaml: 1 mistake, nothing was started",
+        "  command line: num_generations: in Agon this is game.group_size",
+    ),
+    Case(56, "ask runs hi", 2, "error: runs is a folder of runs, not a run", "fix: name one of: runs/demo"),
+    Case(56, "eval runs", 2, "error: runs is a folder of runs, not a run", "fix: name one of: runs/demo"),
     Case(30, "explain peek", 0, "peek  (word)", "  What the rival sees: the summary, escaped, the answer withheld."),
 )
 ELSEWHERE = {
@@ -191,8 +200,14 @@ ELSEWHERE = {
     47: ("architecture/test_public.py", "test_every_public_name_is_on_the_page_of_the_python_api"),
     49: ("test_errors.py", "test_a_traceback_ends_with_what_to_do"),
     48: ("report/test_html_report.py", "test_a_run_that_answers_in_one_pass_is_also_compared_in_two"),
+    51: ("data/test_sources.py", "test_too_few_rows_are_reported_with_takes_that_fit"),
+    52: ("stumbles/test_stumbles.py", "test_a_light_install_says_so_in_python_and_prints_job_files"),
+    53: ("training/launch/test_job_files.py", "test_columns_are_checked_before_a_job_file_is_printed"),
+    55: ("deploy/test_ask.py", "test_a_direction_that_does_not_exist_is_refused_before_anything_is_loaded"),
+    57: ("cli/test_main.py", "test_an_unknown_command_names_the_nearest"),
+    58: ("architecture/test_setup.py", "test_setup_prints_a_line_per_stage_and_nothing_when_it_is_done"),
 }
-LAST = 50
+LAST = 58
 DECIDED = {3: "agon plan --gpu is a capability of its own, not part of this table"}
 
 
@@ -282,12 +297,21 @@ def test_the_tests_that_are_elsewhere_exist(number: int) -> None:
     assert name in {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
-LIGHT = """
+WITHOUT = """
 import sys
 for name in ("torch", "transformers", "peft", "trl", "accelerate", "numpy", "scipy", "safetensors", "matplotlib"):
     sys.modules[name] = None
+"""
+LIGHT = f"""{WITHOUT}
 from agon.cli import main
 sys.exit(main(sys.argv[1:]))
+"""
+LIGHT_PYTHON = f"""{WITHOUT}
+import agon
+try:
+    agon.train("tabletop.yaml")
+except agon.AgonError as error:
+    print(error, error.fix, sep="; ")
 """
 
 
@@ -302,6 +326,14 @@ def test_a_light_install_says_what_to_install(words: str, desk: Path) -> None:
     assert "not installed" in error or "needs" in error or "no pair" in error
     assert fix.startswith(("fix: pip install -e '.[", "fix: train it first"))
     assert not (desk / "runs" / "agon-agon-tiny-s0").exists()
+
+
+def test_a_light_install_says_so_in_python_and_prints_job_files(desk: Path) -> None:
+    told = "torch is not installed: it comes with the extra train; pip install -e '.[train,eval,plot]'\n"
+    assert subprocess.run([sys.executable, "-c", LIGHT_PYTHON], capture_output=True, text=True).stdout == told
+    words = ["launch", "tabletop.yaml", "--to", "slurm"]
+    answer = subprocess.run([sys.executable, "-c", LIGHT, *words], capture_output=True, text=True)
+    assert (answer.returncode, answer.stdout[:11], answer.stderr) == (0, "#!/bin/bash", "")
 
 
 def test_a_refused_start_leaves_nothing_behind(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from agon.errors import AgonError, InputError, install
+from agon.errors import AgonError, InputError, naming_extras
 
 if TYPE_CHECKING:
     from agon.cli.parser import Parser
@@ -60,13 +60,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
 }
 
 INTERRUPTED = 130
-EXTRA_OF = {
-    **dict.fromkeys(("torch", "transformers", "peft", "trl", "accelerate", "safetensors"), "train"),
-    **{"numpy": "eval", "scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
-    **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
-    "huggingface_hub": "push",
-}
-"""The extra that installs a package which the light install leaves out."""
+INSTEAD = {"resume": "agon train RUN --resume"}
+"""What to type for a command that does not exist but may be looked for."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -78,17 +73,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def reporting_errors(work: Callable[[], int]) -> int:
     """Run a command; turn errors into a message on stderr and an exit code."""
     try:
-        code = work()
+        with naming_extras():
+            code = work()
         sys.stdout.flush()
         return code
     except AgonError as error:
         tell(error)
         return error.exit_code
-    except ModuleNotFoundError as error:
-        if (missing := not_installed(error)) is None:
-            raise
-        tell(missing)
-        return missing.exit_code
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
             print(interrupt, file=sys.stderr)
@@ -97,15 +88,6 @@ def reporting_errors(work: Callable[[], int]) -> int:
         # the reader has seen enough; without this the interpreter complains when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-
-
-def not_installed(error: ModuleNotFoundError) -> InputError | None:
-    """What to install when a package of an extra is missing; None for any other module."""
-    package = (error.name or "").partition(".")[0]
-    if package not in EXTRA_OF:
-        return None
-    extras = ("train", "eval", "plot") if EXTRA_OF[package] == "train" else (EXTRA_OF[package],)
-    return InputError(f"{package} is not installed, and this command needs it", fix=install(*extras))
 
 
 def _dispatch(words: list[str]) -> int:
@@ -140,8 +122,8 @@ def find(name: str) -> Command:
         return known[name]
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known, n=1)
-    hint = f"did you mean `agon {near[0]}`? " if near else ""
+    near = [INSTEAD[name]] if name in INSTEAD else [f"agon {word}" for word in get_close_matches(name, known, n=1)]
+    hint = f"did you mean `{near[0]}`? " if near else ""
     raise InputError(f"there is no command {name!r}", fix=f"{hint}`agon --help` lists all of them")
 
 

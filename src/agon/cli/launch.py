@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
+import sys
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from agon.cli.parser import config_arguments
+from agon.cli.parser import config_arguments, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,8 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the config, then print the file."""
+    """Check the config and its files of problems, then print the job file."""
+    say_waiting(f"checking {args.config}")
     from agon.config import load_config
+    from agon.data.sources import check_files
     from agon.training.launch.job import ClusterJob
     from agon.training.run import default_name
 
@@ -45,7 +49,11 @@ def run(args: argparse.Namespace) -> int:
     learners = args.learners or (max(args.gpus, 1) if args.nodes == 1 else 1)
     made = args.config, tuple(args.overrides), PurePosixPath(args.out), args.nodes, args.gpus, learners, args.network
     job = ClusterJob(name, *made)
-    print(_slurm(job) if args.to == "slurm" else _kubernetes(job, args, config), end="")
+    text = _slurm(job) if args.to == "slurm" else _kubernetes(job, args, config)
+    check_files(config.data)
+    print(text, end="")
+    if args.to == "slurm" and not Path(args.out).is_dir():
+        print(f"next: mkdir -p {shlex.quote(args.out)}; without it Slurm has no place for the log", file=sys.stderr)
     return 0
 
 

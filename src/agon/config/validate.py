@@ -15,6 +15,7 @@ from agon.config.explain import defaults, did_you_mean, sections, suggest_key
 from agon.config.models import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, anchored, merge, parse, read
 from agon.config.rules import broken_rules
+from agon.config.trl_names import trl_hint
 from agon.errors import ConfigError, InputError
 
 COMMAND_LINE = Place("command line")
@@ -200,7 +201,7 @@ def _key_of(detail: ErrorDetails, values: dict[str, Any]) -> Key:
 def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        return "unknown key" + (suggest_key(key) if suggest else "")
+        return trl_hint(key) or "unknown key" + (suggest_key(key) if suggest else "")
     if kind == "missing":
         return "is required"
     if kind == "value_error":

@@ -76,15 +76,28 @@ def splits(data: Data) -> Splits:
     """The three splits of a config. Splits that name one source share its pool; generated ones are drawn separately."""
     sources = {part: getattr(data, part) for part in PARTS}
     pools = _read_pools(sources)
+    filled = _filled(sources, pools, data.split_seed)
+    return Splits(filled["train"], filled["dev"], filled["held_out"], pools)
+
+
+def check_files(data: Data) -> None:
+    """Refuse the files that `splits` would refuse; what is generated or on the Hub is left alone."""
+    files = {part: source for part in PARTS if (source := getattr(data, part)).path}
+    pools = _read_pools(files)
+    _filled({part: files[part] for part in pools}, pools, data.split_seed)
+
+
+def _filled(sources: Mapping[str, Source], pools: dict[str, ProblemPool], seed: int) -> dict[str, tuple[Problem, ...]]:
+    """The problems of these splits, filled in the order of PARTS; the pools of generated ones are added to `pools`."""
     claims = {part: Claim(part, pool, sources[part].take) for part, pool in pools.items()}
     filled: dict[str, tuple[Problem, ...]] = {}
-    for part in PARTS:
+    for part, source in sources.items():
         if part in claims:
-            filled[part] = fill(claims[part], list(claims.values()), filled, data.split_seed)
+            filled[part] = fill(claims[part], list(claims.values()), filled, seed)
         else:
-            pools[part] = _drawn(sources[part], part, data.split_seed, filled)
+            pools[part] = _drawn(source, part, seed, filled)
             filled[part] = pools[part].problems
-    return Splits(filled["train"], filled["dev"], filled["held_out"], pools)
+    return filled
 
 
 def _read_pools(sources: Mapping[str, Source]) -> dict[str, ProblemPool]:

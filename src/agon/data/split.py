@@ -137,14 +137,23 @@ def _sharing(claim: Claim, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _too_few(claim: Claim, claims: Sequence[Claim], left: int, filled: Mapping[str, Sequence[Problem]]) -> DataError:
-    needed = "at least 1 problem" if claim.take is None else f"{claim.take} problems"
-    sizes = "".join(f", {len(problems)} in {part}" for part, problems in filled.items())
-    waiting = "".join(f", {other.take} for {other.part}" for other in _sharing(claim, claims) if other.take)
+    """What the source has, what every split asks of it, and takes that fit together."""
+    pool, asking = claim.pool, [other for other in reversed(claims) if other.pool is claim.pool]
+    available = left + sum(len(filled.get(other.part, ())) for other in asking)
+    elsewhere = len(pool.problems) - available
+    taken = f", {elsewhere} of them in other splits" if elsewhere else ""
+    asked = ", ".join(f"data.{other.part} {other.take or 'all that is left'}" for other in asking)
     return DataError(
-        f"data.{claim.part} needs {needed}, but {left} are left of {claim.pool.origin}:"
-        f" {len(claim.pool.problems)} usable ({claim.pool.account()}){sizes}{waiting if claim.take is None else ''}",
-        fix=f"take fewer, such as data.{claim.part}.take={max(left, 1)}, or name a larger source",
+        f"{pool.origin} has {len(pool.problems)} usable problems ({pool.account()}){taken}, too few for: {asked}",
+        fix=" ".join([*_fitting(asking, available), "name a larger source"]),
     )
+
+
+def _fitting(asking: Sequence[Claim], available: int) -> list[str]:
+    """Advice to take fewer: one problem for each split, and of the others a share of what it asks."""
+    spare, asked = available - len(asking), sum(claim.take or available for claim in asking)
+    takes = [f"data.{claim.part}.take={1 + spare * claim.take // asked}" for claim in asking if claim.take]
+    return ["take fewer, such as", *takes[:-1], f"{takes[-1]}, or"] if spare >= 0 and takes else []
 
 
 def content_hash(problems: Iterable[Problem]) -> str:

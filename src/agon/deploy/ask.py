@@ -18,7 +18,7 @@ from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.engine.bridge import Bridge
 from agon.engine.build import PROMPT_ROOM, EngineName, build_sampler
 from agon.engine.two_bases import TwoBaseSampler
-from agon.errors import RunDirError
+from agon.errors import RunDirError, naming_extras
 from agon.eval.draw import seed_of
 from agon.game.cascade import System, Turn, follow, turns
 from agon.protocols import Sampler
@@ -41,6 +41,7 @@ class Pair:
         return f"Pair({str(self.folder.path)!r}, {' then '.join(map(str, seats))}, base {self.folder.info.base!r})"
 
     @classmethod
+    @naming_extras()
     def load(
         cls,
         path: str | Path,
@@ -53,8 +54,9 @@ class Pair:
         """Load the pair in a folder, or of a run. By default it answers in the direction that dev chose, on vLLM where
         there is a GPU and on transformers where there is none."""
         folder = read_pair(Path(path))
+        system = system_of(folder, direction)
         settings = settings_of(Path(path), folder.info, engine, temperature, max_tokens)
-        return cls(folder, _sampler(folder, settings), system_of(folder, direction), settings)
+        return cls(folder, _sampler(folder, settings), system, settings)
 
     def answer(self, question: str, *, watch: Watch | None = None) -> Answer:
         """Answer a question and wait for it; `watch` is called with each piece of text, from a different thread."""

@@ -14,6 +14,7 @@ from agon.config.arms import ARMS, resolve
 from agon.config.rival import kind_of
 from agon.engine.build import EngineName, base_files, default_engine, quieten
 from agon.engine.render import Renderer
+from agon.errors import InputError
 from agon.eval.engines import check_template
 from agon.eval.systems import SYSTEMS, headline
 from agon.eval.target import check_pair
@@ -75,6 +76,8 @@ def problem_of(question: str, settings: Settings) -> Problem:
 
 def system_of(folder: PairDir, direction: Direction | str | None) -> System:
     """Who answers: as the arm deploys; a direction that is named always makes a cascade."""
+    if direction not in (None, *Direction):
+        raise InputError(f"there is no direction {direction!r}", fix=f"write one of: {', '.join(Direction)}")
     arm = folder.info.arm
     if direction is None and arm is not None and arm in ARMS:
         deployed = headline(Game(**resolve(arm), rival=kind_of(folder.info.rival)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from agon.errors import InputError
+from agon.errors import InputError, naming_extras
 from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete
 from agon.eval.measures import complementarity
@@ -29,6 +29,7 @@ from agon.verify import check_verifier
 Note = Callable[[str], None]
 
 
+@naming_extras()
 def evaluate(
     target: RunDir | str | Path,
     *overrides: str,

@@ -39,7 +39,7 @@ from agon.rundir.files import (
     write_json,
     write_new,
 )
-from agon.rundir.find import no_run
+from agon.rundir.find import check_one_run, no_run
 from agon.rundir.lock import locked
 from agon.rundir.manifest import (
     MAY_CHANGE,
@@ -116,6 +116,7 @@ class RunDir:
             raise no_run(path)
         missing = [name for name in (CONFIG, MANIFEST) if not (path / name).is_file()]
         if missing:
+            check_one_run(path)
             fix = "name a folder that `agon train` made, such as runs/NAME"
             raise RunDirError(f"{path} is not a run directory: no {' and no '.join(missing)}", fix=fix)
         check_no_links(path.iterdir())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from agon.errors import RunDirError
 
 LISTED = 8
-"""Runs named when one does not exist."""
+"""Runs named when one does not exist, or must be chosen."""
 
 
 def runs_in(folder: Path, depth: int = 3) -> list[Path]:
@@ -22,6 +23,17 @@ def runs_in(folder: Path, depth: int = 3) -> list[Path]:
 
 def no_run(path: Path) -> RunDirError:
     """The error about a run that does not exist, with the names of those that do."""
-    here = [str(run) for run in runs_in(path.parent, depth=1)]
-    fix = f"name one of: {', '.join(here[:LISTED])}" if here else "start one: agon train CONFIG, or: agon demo"
+    here = runs_in(path.parent, depth=1)
+    fix = _name_one(here) if here else "start one: agon train CONFIG, or: agon demo"
     return RunDirError(f"there is no run {path}", fix=fix)
+
+
+def check_one_run(path: Path) -> None:
+    """Refuse a folder of runs where one run is needed."""
+    here = runs_in(path, depth=2)
+    if here not in ([], [path]):
+        raise RunDirError(f"{path} is a folder of runs, not a run", fix=_name_one(here))
+
+
+def _name_one(runs: Sequence[Path]) -> str:
+    return f"name one of: {', '.join(map(str, runs[:LISTED]))}"

@@ -18,7 +18,7 @@ from pydantic import Field
 from agon.errors import RunDirError
 from agon.rundir import files
 from agon.rundir.adapter import SETTINGS, WEIGHTS, check_adapter, plain_file
-from agon.rundir.find import no_run
+from agon.rundir.find import check_one_run, no_run
 from agon.rundir.records import Record, VersionName, read_record, write_record
 from agon.types import Direction, Policy
 
@@ -141,6 +141,8 @@ def read_pair(path: Path) -> PairDir:
     if (path / "config.yaml").is_file() and not (path / "pair").is_dir():
         raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")
     folder = path / "pair" if (path / "pair").is_dir() else path
+    if not (folder / FACTS).exists():
+        check_one_run(path)
     fix = f"name a folder that holds a/, b/ and {FACTS}, or a run that has one"
     info = read_record(plain_file(folder, FACTS), PairInfo, fix)
     for policy in Policy:

@@ -14,9 +14,7 @@ from agon.engine.devices import learners_here
 from agon.engine.endpoint import Endpoint
 from agon.engine.places import sampler_for, samplers_for, verifier_for
 from agon.engine.render import Renderer
-from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.placement import GpuMemory
-from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError, VerifierError
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
@@ -27,6 +25,8 @@ from agon.verify.workers.system import available_cores
 
 if TYPE_CHECKING:
     from agon.engine.trl.learner import TRLLearner
+    from agon.engine.vllm.canaries import Canaries
+    from agon.engine.vllm.slope import Slope
 
 T = TypeVar("T")
 
@@ -187,4 +187,6 @@ def _canary(sampler: Sampler, learner: Learner, config: Config) -> Canaries | No
 
     if not isinstance(sampler, VLLMSampler):
         return None
+    from agon.engine.vllm.canaries import Canaries
+
     return Canaries(sampler, learner, config.sampler.max_loras, config.train.temperature, config.model.dtype)

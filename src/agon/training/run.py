@@ -13,7 +13,7 @@ from agon.config.rival import LEARNS
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
 from agon.engine.shipped import init_hashes
-from agon.errors import InputError, RunDirError, RunError
+from agon.errors import LEARNER, InputError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
 from agon.rundir import RunDir
 from agon.rundir.files import remove_tree
@@ -37,6 +37,7 @@ PATIENCE = 600.0
 """Seconds that other processes wait for the first one to make the run directory."""
 
 
+@naming_extras()
 def train(
     config: Config | str | Path,
     *overrides: str,
@@ -51,6 +52,8 @@ def train(
     that is interrupted saves and raises KeyboardInterrupt.
     """
     target = _target(config, overrides, name, Path(out), resume)
+    if target.config.sampler.engine != "tinker":
+        need(*LEARNER)
     check(target.config.report_to)
     here = own_share(target.config.sandbox.settings(), target.config.sampler)
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)

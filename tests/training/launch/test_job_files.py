@@ -123,7 +123,29 @@ def test_the_command_prints_the_file_and_writes_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["launch", str(CONFIG), "--to", "slurm", "--gpus", "2"]) == 0
-    assert "--nproc-per-node=2" in capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert "--nproc-per-node=2" in out
+    assert err == "next: mkdir -p runs; without it Slurm has no place for the log\n"
     assert main(["launch", str(CONFIG), "--to", "k8s"]) == 2
     assert "--image" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_the_file_says_to_make_the_folder_of_its_log(tmp_path: Path) -> None:
+    text = slurm_job(job(), tmp_path)
+    assert "#SBATCH --output=runs/my-run-0.6b.slurm.log\n" in text
+    assert "Submit it with: mkdir -p runs && sbatch FILE\n" in text
+
+
+def test_columns_are_checked_before_a_job_file_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("problems.jsonl").write_text('{"problem": "What is 1 + 1?", "solution": "2"}')
+    words = ["launch", str(CONFIG), "data.train={path: problems.jsonl}", "--to", "slurm"]
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no field question, answer (it has problem, solution)" in err
+    words[2] = "data.train={path: problems.jsonl, columns: {question: problem, answer: solution}}"
+    assert main(words) == 0

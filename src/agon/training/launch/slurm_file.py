@@ -19,7 +19,8 @@ HEAD = """#!/bin/bash
 #SBATCH --signal=B:TERM@{notice}
 # Add what your cluster asks for, such as --partition, --account, --time, --cpus-per-task, --mem.
 #
-# A job that is stopped saves, is requeued, and resumes where it stopped. Submit it with: sbatch FILE
+# A job that is stopped saves, is requeued, and resumes where it stopped.
+# Slurm does not create the folder of --output. Submit it with: mkdir -p {out} && sbatch FILE
 cd {here} || exit 1
 """
 REQUEUE = """stopped= child=
@@ -56,7 +57,8 @@ def slurm_job(job: ClusterJob, here: Path) -> str:
     """The batch script of a run that is started in the folder `here`."""
     log = shlex.quote(str(job.out / f"{job.name}.slurm.log"))
     gpus = f"#SBATCH --gpus-per-node={job.gpus}\n" if job.gpus else ""
-    head = HEAD.format(name=job.name, nodes=job.nodes, gpus=gpus, log=log, notice=NOTICE, here=shlex.quote(str(here)))
+    places = {"here": shlex.quote(str(here)), "out": shlex.quote(str(job.out))}
+    head = HEAD.format(name=job.name, nodes=job.nodes, gpus=gpus, log=log, notice=NOTICE, **places)
     if job.nodes == 1:
         return head + REQUEUE + f"step {shlex.join(job.command())}\n" + AGAIN
     command = shlex.join(job.command(ADDRESS)).replace(ADDRESS, '"$ip:$port"')

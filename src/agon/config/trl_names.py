@@ -1,0 +1,51 @@
+"""What people from TRL type: fields of its GRPOConfig that have a different name here, or no key at all.
+
+Fields with the same name, such as `learning_rate`, are found as misspelt keys are.
+"""
+
+from __future__ import annotations
+
+from agon.config.explain import names
+
+KEYS = {
+    "num_generations": "game.group_size",
+    "per_device_train_batch_size": "train.problems_per_step (of all devices together)",
+    "gradient_accumulation_steps": "train.problems_per_step (of all devices together)",
+    "num_train_epochs": "train.epochs",
+    "lr_scheduler_type": "train.schedule",
+    "warmup_ratio": "train.warmup",
+    "warmup_steps": "train.warmup (a share of all steps)",
+    "max_grad_norm": "train.clip_norm",
+    "loss_type": "train.loss",
+    "max_completion_length": "train.max_completion_tokens",
+    "vllm_importance_sampling_correction": "train.importance",
+    "vllm_importance_sampling_mode": "train.importance",
+    "use_vllm": "sampler.engine (vllm or hf)",
+    "vllm_server_base_url": "sampler.urls",
+    "vllm_gpu_memory_utilization": "sampler.gpu_memory_utilization",
+    "vllm_max_model_length": "sampler.max_model_len",
+    "vllm_enable_sleep_mode": "sampler.sleep",
+    "save_steps": "save.every",
+    "save_total_limit": "save.keep",
+    "eval_steps": "eval.points (how many in all)",
+    "bf16": "model.dtype (bfloat16 or float32)",
+}
+"""Our key for a field of TRL, with a remark where its values mean something different."""
+FIXED = {
+    "epsilon": "ratios are clipped at 0.2, TRL's default",
+    "num_iterations": "each batch is used for one update",
+    "scale_rewards": "rewards are scaled by the group's standard deviation",
+}
+"""What Agon does where it has no key."""
+
+
+def trl_hint(key: tuple[str, ...]) -> str | None:
+    """What to write for a field of TRL; None for any other key. A key of the same section comes first."""
+    *section, word = key
+    if word in FIXED:
+        return f"Agon has no such key: {FIXED[word]}"
+    if word not in KEYS:
+        return None
+    ours, space, remark = KEYS[word].partition(" ")
+    beside = ".".join((*section, ours.split(".")[-1]))
+    return f"in Agon this is {beside if beside in names() else ours}{space}{remark}"
