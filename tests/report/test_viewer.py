@@ -170,7 +170,7 @@ def test_only_a_page_of_ours_is_replaced(run: Path, tmp_path: Path, capsys: pyte
     os.mkfifo(pipe)
     for other in (mine, link, pipe, tmp_path):
         assert main(["view", str(run), "-o", str(other)]) == 2
-        assert f"{other} is there already, and is not a page that Agon wrote" in capsys.readouterr().err
+        assert f"{other} already exists, and is not a page that Agon wrote" in capsys.readouterr().err
     assert mine.read_text() == "arm: agon\n"
     assert link.is_symlink()
     assert pipe.is_fifo()

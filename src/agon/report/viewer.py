@@ -49,7 +49,7 @@ def write_page_file(out: Path, page: str) -> None:
     """Write a page atomically, where nothing is or an earlier page of ours."""
     with output_errors_as(f"{out} was not written"):
         if os.path.lexists(out) and not _is_our_page(out):
-            raise InputError(f"{out} is there already, and is not a page that Agon wrote", fix="name a new file")
+            raise InputError(f"{out} already exists, and is not a page that Agon wrote", fix="name a new file")
         write(out, page.encode("utf-8", "replace"))
 
 
