@@ -43,9 +43,16 @@ def rate(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.2f}"
 
 
-def significant(value: float | None) -> str:
-    """`0.0123`."""
-    return UNKNOWN if value is None else f"{value:.3g}"
+def significant(value: float | None, digits: int = 3) -> str:
+    """`0.0123`, `1,235`, `2.1e+06`."""
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e6 else f"{value:.{digits}g}"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 group`, `2 groups`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(value: float | None, digits: int = 0) -> str:

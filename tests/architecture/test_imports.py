@@ -31,10 +31,10 @@ SLOW_TO_IMPORT = (
 FLOORS = (
     {"types", "errors"},
     {"game", "protocols", "interrupt", "sandbox", "cluster"},
-    {"algorithm", "config", "data", "verify", "diagnose"},
+    {"algorithm", "config", "data", "verify"},
     {"rundir"},
     {"formatting", "engine"},
-    {"eval"},
+    {"eval", "diagnose"},
     {"training", "report", "deploy"},
     {"matrix", "plan"},
     {"cli"},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,14 @@ def test_a_public_function_is_typed_throughout(name: str) -> None:
 def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
     titles = re.findall(r"^### (\w+)$", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE)
     assert sorted(titles) == sorted(agon.__all__), "add it to GROUPS of scripts/generate_python_docs"
+
+
+def test_every_name_in_the_table_of_tasks_is_there_after_import_agon() -> None:
+    tasks, _, _ = (ROOT / "docs" / "python.md").read_text().partition("\n## ")
+    named = re.findall(r"`(agon\.[a-zA-Z_.]+)`", tasks)
+    assert "agon.diagnose.read" in named
+    code = "import agon\n" + "\n".join(name for name in named if name != "agon.__all__")
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_paths_may_be_written_as_text(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from agon.diagnose import GroupLog, RewardRow, diagnose
 from agon.diagnose.dead import Cause
-from agon.diagnose.findings import MEANING, findings
+from agon.diagnose.findings import MEANING, findings, summary
 from agon.diagnose.groups import Group
 
 from .helpers import ALIVE, rows
@@ -16,6 +16,26 @@ def test_every_cause_is_explained() -> None:
     assert set(MEANING) == set(Cause)
 
 
+def test_one_group_is_not_plural() -> None:
+    log = GroupLog("log", ("correctness", "format"), (rows((1.0, 0.5), (0.0, 0.5)),))
+    text = "\n".join(summary(diagnose(log)))
+    assert "log: 1 group of 2, 2 rows" in text
+    assert "`correctness` alone keeps 1 group alive" in text
+    assert "1 of 1 group (100%) is dead" in text_of(rows((0.0, 0.5), (0.0, 0.5)))
+
+
+def test_small_numbers_are_not_0_and_rounding_errors_are() -> None:
+    log = GroupLog("log", ("tiny", "constant"), (rows((0.0004, 0.1 + 0.2), (0.0, 0.1 + 0.2)),))
+    table = [line.split() for line in summary(diagnose(log))[2:5]]
+    assert table[1][-3:] == ["0.0002", "0", "0.0004"]
+    assert table[2] == ["constant", "group-constant", "0%", "0", "0", "0%", "0.3", "0.3", "0.3"]
+
+
+def test_names_from_a_log_do_not_move_the_cursor() -> None:
+    log = GroupLog("log\x1b[2J", ("a\x1b[2J",), (rows((1.0,), (1.0,)),), notes=("taken: \x1b[2J",))
+    assert "\x1b" not in "\n".join(summary(diagnose(log)))
+
+
 def text_of(*groups: Group) -> str:
     return "\n".join(findings(diagnose(GroupLog("log", ("correctness", "format"), groups))))
 
@@ -23,7 +43,7 @@ def text_of(*groups: Group) -> str:
 def test_findings_name_the_inert_term_and_the_dead_groups() -> None:
     text = text_of(*[rows((2.0, 0.5), (0.0, 0.5))] * 3, rows((0.0, 0.5), (0.0, 0.5)))
     assert "`format` never varies within a group, so the group's mean cancels it. It is always 0.5" in text
-    assert "1 of 4 groups (25%) are dead" in text
+    assert "1 of 4 groups (25%) is dead: its tokens" in text
     assert "`correctness` alone keeps 3 groups alive" in text
     assert "`correctness` is inert" not in text
 

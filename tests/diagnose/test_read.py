@@ -186,6 +186,9 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
         ('{"reward": 1}\n', "no group column"),
         ('{"group": 1, "tokens": 3}\n', "no reward column"),
         ('{"group": 1, "reward": "much"}\n', "not a number"),
+        ('{"group": 1, "reward": 1}\n{"group"\n{"group": 1, "reward": 1}\n', "log.jsonl:2 is not JSON"),
+        ('{"group": 1, "reward": 1}\n{"group"\n', "log.jsonl:2 is not JSON"),
+        ('{"group": 1, "rew', "holds no rows: skipped the last line"),
         ('{"group": 1, "reward": Infinity}\n', "beyond 1e.100"),
         ('{"group": 1, "reward": 1' + "0" * 400 + "}\n", "beyond 1e.100"),
     ],
@@ -196,6 +199,60 @@ def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: 
     with pytest.raises(DataError, match=message) as error:
         read(path)
     assert error.value.fix
+
+
+def test_an_incomplete_last_line_is_skipped_and_that_is_said(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "log.jsonl", [{"group": 1, "reward": k} for k in range(4)])
+    path.write_text(path.read_text() + '{"group": 1, "rew')
+    found = one(path)
+    assert found.rows == 4
+    assert found.notes[0] == "skipped the last line of log.jsonl, line 5: it is incomplete"
+    path.write_text(path.read_text().removesuffix('{"group": 1, "rew').removesuffix("\n"))
+    assert (one(path).rows, len(one(path).notes)) == (4, 1), "a last line that only lacks its end is whole"
+
+
+def test_columns_that_were_guessed_are_named_with_the_option_that_changes_them(tmp_path: Path) -> None:
+    rows = [
+        {"step": 1, "prompt": "p", "completion": "c", "accuracy": k, "length_reward": k, "num_tokens": 9, "length": k}
+        | {"epoch": 0.1, "numTurns": k, "completion_length": 3}
+        for k in range(4)
+    ]
+    path = jsonl(tmp_path / "log.jsonl", rows)
+    found = one(path)
+    assert [term.name for term in found.terms] == ["accuracy", "length_reward"]
+    left = "num_tokens, length, epoch, numTurns, completion_length"
+    assert found.notes == (f"taken as rewards: accuracy, length_reward; not: {left} (name others with --terms)",)
+    assert one(path, Columns(terms=("length",))).notes == ()
+    verl = jsonl(tmp_path / "verl.jsonl", [{"input": "p", "score": k, "a_reward": k} for k in range(2)])
+    assert one(verl).notes == ("taken as rewards: a_reward; total: score (name others with --terms and --total)",)
+
+
+@pytest.mark.parametrize("column", ["reward", "rewards", "score", "Scores"])
+def test_rewards_in_a_dict_are_terms(tmp_path: Path, column: str) -> None:
+    rows = [{"group": 1, column: {"correct": k, "format": 0.5} if k else None} for k in (0, 1, 2, 3)]
+    found = one(jsonl(tmp_path / "log.jsonl", rows))
+    assert {term.name: term.kind for term in found.terms} == {
+        f"{column}.correct": "signal",
+        f"{column}.format": "group-constant",
+    }
+    assert (found.rows, found.ungraded_rows) == (4, 1)
+
+
+def test_a_dict_of_other_numbers_is_named_by_its_parts(tmp_path: Path) -> None:
+    rows = [{"group": {"id": "a"}, "metrics": {"correct": k, "words": 3}} for k in (0, 1)]
+    path = jsonl(tmp_path / "log.jsonl", rows)
+    with pytest.raises(DataError, match="no reward column") as error:
+        read(path)
+    assert "columns of numbers: metrics.correct, metrics.words" in error.value.fix
+    assert [term.name for term in one(path, Columns(terms=("metrics.correct",))).terms] == ["metrics.correct"]
+
+
+@pytest.mark.parametrize("value", [[1.0, 0.5], {"correct": 1.0, "why": "equal"}])
+@pytest.mark.parametrize("column", ["reward", "rewards"])
+def test_rewards_without_names_are_refused_with_what_to_log(tmp_path: Path, column: str, value: object) -> None:
+    with pytest.raises(DataError, match=rf"column {column} holds .*not a number") as error:
+        read(jsonl(tmp_path / "log.jsonl", [{"group": 1, column: value}] * 2))
+    assert '{"correct": 1.0, "format": 0.5}' in error.value.fix
 
 
 def test_a_step_that_is_no_number_is_no_step(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from agon.cli import main
 from agon.errors import InputError
 from agon.eval import intervals
-from agon.eval.compare import compare, compare_results
+from agon.eval.compare import FEWEST, compare, compare_results
 from agon.rundir.records import write_record
-from agon.rundir.results import DirectionChoice, EvalResult
+from agon.rundir.results import ALPHA, DirectionChoice, EvalResult
 from agon.types import Direction
 from tests.eval.helpers import SETTINGS, result_of
 
@@ -51,6 +51,37 @@ def test_one_run_each_is_the_exact_mcnemar_test_on_the_same_problems() -> None:
 def test_no_difference_comes_with_what_would_have_been_missed() -> None:
     text = str(compare_results([result("grpo", {1, 2, 3}), result("agon", {2, 3, 4})]))
     assert "No difference is shown; one below" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "n", "wanted"),
+    [
+        (set(), set(range(4)), 4, "Too few problems for either: the sides differ on 4, the test needs 6"),
+        ({0, 1}, {1, 2, 3}, 4, "Too few problems for either: the sides differ on 3, the test needs 6"),
+        (set(), set(range(5)), 40, "Too few problems for either: the sides differ on 5, the test needs 6"),
+        ({0}, set(range(1, 8)), 20, "Interval and test differ near the limit"),
+        ({1, 2, 3}, {2, 3, 4}, 40, ""),
+        (set(), set(range(7)), 40, ""),
+    ],
+)
+def test_an_interval_that_contradicts_its_test_is_explained(
+    first: set[int], second: set[int], n: int, wanted: str
+) -> None:
+    text = str(compare_results([result("grpo", first, n), result("agon", second, n)]))
+    assert intervals.mcnemar(0, FEWEST) < ALPHA <= intervals.mcnemar(0, FEWEST - 1)
+    told = [line for line in text.splitlines() if line.startswith(("Too few", "Interval and test"))]
+    assert len(told) == bool(wanted)
+    assert wanted in text
+
+
+def test_other_reasons_for_a_contradiction_are_told_apart() -> None:
+    sides = [
+        result_of({f"p{k}": [right, right] for k in range(4)}, arm, 0, "cascade")
+        for arm, right in (("grpo", False), ("agon", True))
+    ]
+    assert "because all differences are equal" in str(compare_results(sides))
+    family = [result("grpo", set()), *(result(arm, set(range(6))) for arm in ("coop", "agon", "margin"))]
+    assert str(compare_results(family)).count("the test is corrected for all of them, and decides") == 3
 
 
 def test_a_family_is_adjusted_together() -> None:

@@ -128,6 +128,8 @@ def test_a_chart_needs_two_points_and_stays_small() -> None:
     assert "a&amp;b" in drawn
     assert "100%" in drawn
     noise = Chart("tokens", {"a": [(0, 33.1), (1, 32.9)]}).svg()
+    small = Chart("reward", {"a": [(0, 0.0), (1, 0.0004)]}).svg()
+    assert ">0.0002</text>" in small
     assert ">0</text>" in noise, "an axis that begins at 32.9 would make noise look like a trend"
 
 

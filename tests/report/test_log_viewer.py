@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from agon.cli import main
 from agon.diagnose.rollouts import read_rollouts
+from agon.formatting import significant
 from agon.report.log_viewer import LOG_SCRIPTS, render_log
 from agon.report.viewer import asset
 from tests.diagnose.test_read import jsonl, trl_rows
@@ -67,6 +70,21 @@ def test_rows_without_a_reward_have_no_advantage(tmp_path: Path) -> None:
     index = unpack(render_log(read_rollouts([jsonl(tmp_path / "log.jsonl", rows)])), "index")
     assert index["rows"]["total"] == [1.0, None, 0.0]
     assert [value is None for value in index["rows"]["advantage"]] == [False, True, False]
+
+
+def test_small_rewards_are_not_0_and_the_page_says_what_was_taken_for_one(tmp_path: Path) -> None:
+    rows = [{"uid": 1, "reward": reward} for reward in (0.000012345, 0.1 + 0.2)]
+    index = unpack(render_log(read_rollouts([jsonl(tmp_path / "log.jsonl", rows)])), "index")
+    assert index["rows"]["total"] == [0.000012345, 0.3]
+    assert index["facts"][2] == "taken as rewards: reward (name others with --terms)"
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+def test_numbers_on_the_page_are_those_of_the_terminal() -> None:
+    values = [0.0004, 0.1 + 0.2, 0.0, 1.2345, 999.9, 12345.6, -0.00123]
+    script = f"{asset('dom.js')}\nconsole.log(JSON.stringify({values}.map(number)))"
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True, timeout=60)
+    assert json.loads(done.stdout) == [significant(value) for value in values]
 
 
 def test_nothing_that_a_model_wrote_is_markup(tmp_path: Path, page: str) -> None:

@@ -33,6 +33,8 @@ class Diagnosis:
     """Of a log of Agon's challenges that pays a bonus: the share of groups whose advantages it changes."""
     trend: tuple[StepTrend, ...] = ()
     """Step by step; empty where the log has no steps."""
+    notes: tuple[str, ...] = ()
+    """How the log was read: columns that were guessed, lines that were skipped."""
 
     @property
     def dead_groups(self) -> int:
@@ -62,6 +64,7 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         terms=terms(log, chosen),
         bonus_bites=_bonus_bites(log),
         trend=over_steps(log),
+        notes=log.notes,
     )
 
 

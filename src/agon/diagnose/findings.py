@@ -8,6 +8,7 @@ from agon.diagnose.dead import Cause
 from agon.diagnose.diagnosis import Diagnosis
 from agon.diagnose.terms import MIN_REPEATS, Term
 from agon.diagnose.trends import thirds
+from agon.formatting import plural, show_hidden, significant, table
 
 MEANING = {
     Cause.UNGRADED: "fewer than two rows have a reward: look for errors of the verifier or reward functions",
@@ -20,6 +21,25 @@ MEANING = {
     Cause.FLOORED: "every term is at the log's minimum: too hard, or a reward function that always fails",
     Cause.CONSTANT: "every term is the same in all rows",
 }
+
+COLUMNS = {
+    "term": "A part of the reward: one column of the log.",
+    "kind": "What a term does to the advantages: group-constant, action-independent, rescaling, echo or signal.",
+    "varies": "Share of groups in which the term takes more than one value.",
+    "share": "Share of the within-group variance of the total: cov(term, total) / var(total). The shares of all terms "
+    "add up to 1; a negative one works against the total.",
+    "change": "Mean change of a normalised advantage, in absolute value, when this term alone is dropped.",
+    "flips": "Share of rows whose advantage changes sign when this term alone is dropped.",
+    "mean": "The mean of the term in the whole log.",
+    "min": "The least value of the term in the log.",
+    "max": "The greatest value of the term in the log.",
+}
+"""The table of terms: what each column means."""
+TREND = {
+    "early": "The mean of the term in the first third of the steps.",
+    "late": "The mean of the term in the last third of the steps.",
+}
+"""Its columns in a log with many steps."""
 
 KIND = {
     "action-independent": (
@@ -66,7 +86,8 @@ def _about_log(diagnosis: Diagnosis) -> Iterator[str]:
 def _about_dead(diagnosis: Diagnosis) -> Iterator[str]:
     if dead := diagnosis.dead_groups:
         share = dead / diagnosis.groups
-        yield f"{dead} of {diagnosis.groups} groups ({share:.0%}) are dead: their tokens teach nothing."
+        verb = "is dead: its" if dead == 1 else "are dead: their"
+        yield f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing."
 
 
 def _about_trend(diagnosis: Diagnosis) -> Iterator[str]:
@@ -85,7 +106,8 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[str]:
         what = "normalised away nearly everywhere: the run learns what it would learn without it"
     else:
         what = "in the others it only stretches the rewards, which normalisation divides out"
-    yield f"The bonus bites in {share:.1%} of the groups (their advantages would be different without it); {what}."
+    where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
+    yield f"The bonus bites {where}; {what}."
 
 
 def _about_term(term: Term, alone: bool) -> Iterator[str]:
@@ -96,22 +118,23 @@ def _about_term(term: Term, alone: bool) -> Iterator[str]:
         yield f"{name} {KIND[term.kind]}"
     if term.kind == "echo":
         yield (
-            f"{name} is {term.slope:.3g} x `{term.echo_of}`, apart from what the group or its opponent fixes: "
+            f"{name} is {significant(term.slope)} x `{term.echo_of}`, apart from what the group or its opponent fixes: "
             "it changes that term's weight and adds no direction of its own."
         )
     if term.kind == "signal" and term.changed_groups < LITTLE:
-        yield f"{name} is nearly inert: it changes the advantages of {term.changed_groups:.1%} of the groups."
+        yield f"{name} is nearly inert: it changes the advantages of {_percent(term.changed_groups)} of the groups."
     if not term.inert and term.saturated >= MOSTLY:
         yield f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now."
     if not term.inert and term.floored >= MOSTLY:
         yield f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned."
     if term.amplified and not alone:
         yield (
-            f"{name} decides {term.amplified} groups whose rewards differ by less than 10% of their range in the log: "
-            "dividing by the standard deviation makes that as large as a right answer."
+            f"{name} decides {plural(term.amplified, 'group')} whose rewards differ by less than 10% of their range in "
+            "the log: dividing by the standard deviation makes that as large as a right answer."
         )
     if term.sole_signal and not alone:
-        yield f"{name} alone keeps {term.sole_signal} groups alive: there, the policy is trained on nothing else."
+        kept = plural(term.sole_signal, "group")
+        yield f"{name} alone keeps {kept} alive: there, the policy is trained on nothing else."
 
 
 def _level(term: Term) -> str:
@@ -123,21 +146,21 @@ def _level(term: Term) -> str:
             "the verifier does not read the answers. Take easier problems, and try some answers with `agon verify`."
         )
     if low == high:
-        return (
-            f". It is always {high:g}: everything earns it. Take harder problems if it pays right answers; or drop it."
-        )
-    return f". It differs between groups only ({low:g} to {high:g}): make it vary within a group, or drop it."
+        always = f". It is always {significant(high)}: everything earns it."
+        return f"{always} Take harder problems if it pays right answers; or drop it."
+    span = f"{significant(low)} to {significant(high)}"
+    return f". It differs between groups only ({span}): make it vary within a group, or drop it."
 
 
 def summary(diagnosis: Diagnosis) -> list[str]:
     """The whole diagnosis as lines to print: head, terms, dead groups, findings."""
-    lines = [_head(diagnosis), "", *_term_table(diagnosis)]
+    lines = [_head(diagnosis), *(f"  {note}" for note in diagnosis.notes), "", *_term_table(diagnosis)]
     if diagnosis.dead:
         lines += ["", "  dead groups"]
         lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in diagnosis.dead.items()]
     if sentences := findings(diagnosis):
         lines += ["", *(f"  - {sentence}" for sentence in sentences)]
-    return lines
+    return [show_hidden(line) for line in lines]
 
 
 def _head(diagnosis: Diagnosis) -> str:
@@ -145,19 +168,32 @@ def _head(diagnosis: Diagnosis) -> str:
     size = f"{low}" if low == high else f"{low} to {high}"
     norm = "group mean and standard deviation" if diagnosis.scale == "group" else "group mean only"
     ungraded = f", {diagnosis.ungraded_rows} ungraded" if diagnosis.ungraded_rows else ""
-    counts = f"{diagnosis.groups} group{'s' * (diagnosis.groups != 1)} of {size}, {diagnosis.rows} rows{ungraded}"
+    counts = f"{plural(diagnosis.groups, 'group')} of {size}, {plural(diagnosis.rows, 'row')}{ungraded}"
     return f"{diagnosis.name}: {counts}; normalised by {norm}"
 
 
 def _term_table(diagnosis: Diagnosis) -> list[str]:
-    terms, trend = diagnosis.terms, diagnosis.trend if len(diagnosis.trend) >= MANY_STEPS else ()
-    width = max([len(term.name) for term in terms] + [4])
-    moves = "   early    late" if trend else ""
-    head = f"  {'term':<{width}}  {'kind':<18}  varies   share  change  flips    mean     min     max{moves}"
-    lines = [head]
-    for number, term in enumerate(terms):
-        ends = thirds([each.means[number] for each in trend]) if trend else ()
-        levels = "".join(f"  {value:>6.2f}" for value in (term.mean, *term.range, *ends))
-        shares = f"{term.varying_groups:>6.0%}  {term.variance_share:>6.2f}  {term.advantage_change:>6.3f}"
-        lines.append(f"  {term.name:<{width}}  {term.kind:<18}  {shares}  {term.sign_flips:>5.1%}{levels}")
-    return lines
+    trend = diagnosis.trend if len(diagnosis.trend) >= MANY_STEPS else ()
+    rows = [term_cells(term) for term in diagnosis.terms]
+    if trend:
+        ends = [thirds([each.means[number] for each in trend]) for number in range(len(rows))]
+        rows = [[*cells, *map(significant, both)] for cells, both in zip(rows, ends, strict=True)]
+    head = [*COLUMNS, *(TREND if trend else ())]
+    return [f"  {line}" for line in table(head, rows).splitlines()]
+
+
+def term_cells(term: Term) -> list[str]:
+    """One term in the order of COLUMNS."""
+    return [
+        term.name,
+        term.kind,
+        _percent(term.varying_groups),
+        *(significant(round(value, 6)) for value in (term.variance_share, term.advantage_change)),  # no rounding errors
+        _percent(term.sign_flips),
+        *map(significant, (term.mean, *term.range)),
+    ]
+
+
+def _percent(share: float) -> str:
+    """A share that is small and not 0 does not become 0%."""
+    return f"{significant(100 * share, 2)}%"

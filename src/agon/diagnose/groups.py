@@ -44,6 +44,8 @@ class GroupLog:
     """In a log of Agon's challenges: which term is correctness, and which are paid for the rival's outcome."""
     steps: tuple[float | None, ...] = ()
     """The step of every group, where the log has steps."""
+    notes: tuple[str, ...] = ()
+    """How the log was read, where that is not certain: columns that were guessed, lines that were skipped."""
 
     @cached_property
     def resolution(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agon.errors import DataError
 
@@ -23,12 +23,40 @@ DAMAGED = "copy the file again if it is damaged, or name a different .parquet or
 FIX = "name a parquet or JSONL file, a folder of them, or a run directory"
 
 
-def read_lines(paths: Sequence[Path]) -> list[LogLine]:
+class LogLines(NamedTuple):
+    """The lines of logs, and what was skipped."""
+
+    lines: list[LogLine]
+    notes: list[str]
+
+
+def read_lines(paths: Sequence[Path]) -> LogLines:
     """Every line of files and folders, in order; without the long texts of Agon's own files."""
-    lines = [line for path in paths for file in log_files(path) for line in _lines(file)]
+    notes: list[str] = []
+    lines = [line for path in paths for file in log_files(path) for line in _lines(file, notes)]
     if not lines:
-        raise DataError(f"{paths[0]} holds no rows", fix="log at least one step, or name a different file")
-    return lines
+        problem = ": ".join([f"{paths[0]} holds no rows", *notes[:1]])
+        raise DataError(problem, fix="log at least one step, or name a different file")
+    return LogLines(_spread(lines), notes)
+
+
+def _spread(lines: list[LogLine]) -> list[LogLine]:
+    """Lines in which a dict of numbers is one column per number: `reward.format` for {"reward": {"format": 0.5}}."""
+    nested = {name for line in lines for name, value in line.items() if isinstance(value, dict)}
+    numbers = {name for name in nested if all(_is_numbers(line.get(name)) for line in lines)}
+    return [_spread_line(line, numbers) for line in lines] if numbers else lines
+
+
+def _is_numbers(value: object) -> bool:
+    """Whether a value is a dict of numbers, or missing."""
+    if value is None:
+        return True
+    return isinstance(value, dict) and all(part is None or isinstance(part, int | float) for part in value.values())
+
+
+def _spread_line(line: LogLine, names: set[str]) -> LogLine:
+    parts = {f"{name}.{key}": value for name in line if name in names for key, value in (line[name] or {}).items()}
+    return {name: value for name, value in line.items() if name not in names} | parts
 
 
 def without_pages(paths: Sequence[Path]) -> list[Path]:
@@ -91,9 +119,10 @@ def _by_number(path: Path) -> tuple[int, str]:
     return (int(path.stem) if path.stem.isdecimal() else -1, path.name)
 
 
-def _lines(path: Path) -> list[LogLine]:
+def _lines(path: Path, notes: list[str]) -> list[LogLine]:
+    """The lines of one file; what is skipped is added to the notes."""
     if path.suffix in JSON_FILES:
-        return list(_json_lines(path))
+        return list(_json_lines(path, notes))
     if path.suffix != ".parquet":
         raise DataError(f"{path} is not a log: neither parquet nor JSONL", fix=FIX)
     import pyarrow as pa
@@ -108,10 +137,10 @@ def _lines(path: Path) -> list[LogLine]:
     return lines
 
 
-def _json_lines(path: Path) -> Iterable[LogLine]:
+def _json_lines(path: Path, notes: list[str]) -> Iterable[LogLine]:
     if path.suffix == ".json" and (whole := json_object(path)) is not None:
         return _table(path, whole)
-    return _each_line(path)
+    return _each_line(path, notes)
 
 
 def json_object(path: Path) -> LogLine | None:
@@ -136,11 +165,21 @@ def _table(path: Path, whole: LogLine) -> Iterable[LogLine]:
     return [dict(zip(map(str, names), row, strict=True)) for row in rows]
 
 
-def _each_line(path: Path) -> Iterable[LogLine]:
+def _each_line(path: Path, notes: list[str]) -> Iterable[LogLine]:
     with path.open("rb") as file:  # as bytes: a line separator of Unicode inside a text does not end the line
         for number, text in enumerate(file, start=1):
-            if text.strip():
+            if not text.endswith(b"\n") and not _is_json(text):  # only the last line has no end
+                notes.append(f"skipped the last line of {path.name}, line {number}: it is incomplete")
+            elif text.strip():
                 yield _json_line(text, f"{path}:{number}")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return not text.strip()
+    return True
 
 
 def _json_line(text: bytes, place: str) -> LogLine:

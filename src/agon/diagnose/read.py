@@ -7,10 +7,12 @@ completion, one column per reward function, advantage), and verl's rollout dumps
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from textwrap import shorten
 
 from agon.diagnose.groups import GroupLog, RewardRow
 from agon.diagnose.lines import AGON, LogLine, read_lines
@@ -28,6 +30,17 @@ COMPLETION = ("completion", "output", "response", "generation", "rollout", "text
 LARGEST = 1e100
 """Rewards beyond this overflow when they are squared."""
 GOLD = ("gts", "gold", "ground_truth", "answer", "solution", "reference", "target")
+
+
+COUNTS = {
+    "num", "n", "count", "counts", "token", "tokens", "char", "chars", "length", "len", "lengths", "step", "steps",
+    "epoch", "epochs", "iteration", "index", "idx", "id", "ids", "seed", "rank", "turn", "turns", "time", "timestamp",
+    "seconds", "duration",
+}  # fmt: skip
+"""Words in the name of a number that is not a reward ..."""
+PAID = {"reward", "rewards", "score", "scores", "penalty", "bonus", "punishment"}
+"""... unless one of these is in it too."""
+PER_TERM = 'log one row per completion, and its rewards by name: {"correct": 1.0, "format": 0.5}, or a column for each'
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +69,12 @@ class Columns:
 def read(paths: str | Path | Sequence[str | Path], columns: Columns | None = None) -> list[GroupLog]:
     """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
     given = [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))
-    lines = read_lines(given)
+    lines, notes = read_lines(given)
     if columns is None and set[str]().union(*lines) >= AGON:
-        return _agon(lines)
-    return [group_log(name_of(given), lines, recognise(lines, columns or Columns()))]
+        return [replace(log, notes=tuple(notes)) for log in _agon(lines)]
+    known = recognise(lines, columns or Columns())
+    notes += guessed(lines, known, columns or Columns())
+    return [replace(group_log(name_of(given), lines, known), notes=tuple(notes))]
 
 
 def name_of(paths: Sequence[Path]) -> str:
@@ -88,8 +103,29 @@ def recognise(lines: Sequence[LogLine], given: Columns) -> Columns:
     )
     terms = given.terms or _terms(lines, present, columns)
     if not terms and columns.total is None:
-        raise DataError("no reward column was recognised", fix="name the reward columns with --terms a,b,c")
+        raise _unrecognised(lines, present)
     return replace(columns, terms=terms)
+
+
+def _unrecognised(lines: Sequence[LogLine], present: set[str]) -> DataError:
+    """No reward column: say which columns could be one."""
+    for name in sorted(filter(_is_paid, present)):
+        for line in lines:
+            if isinstance(value := line.get(name), list | dict):
+                return _not_a_number(name, value)
+    numbers = ", ".join(sorted(name for name in present if _numeric(name, lines))) or "none"
+    fix = f"name the reward columns with --terms a,b,c; columns of numbers: {numbers}"
+    return DataError("no reward column was recognised", fix=fix)
+
+
+def guessed(lines: Sequence[LogLine], known: Columns, given: Columns) -> list[str]:
+    """Which columns were taken for rewards, which were not, and what changes that; nothing where they were named."""
+    if given.terms:
+        return []
+    total = f"; total: {known.total}" if known.terms and known.total else ""
+    left = f"; not: {', '.join(free)}" if (free := _free(lines, known)) else ""
+    terms = ", ".join(known.terms or (known.total or "",))
+    return [f"taken as rewards: {terms}{total}{left} (name others with --terms{' and --total' if total else ''})"]
 
 
 def _group(present: set[str]) -> tuple[str, ...]:
@@ -103,12 +139,28 @@ def _group(present: set[str]) -> tuple[str, ...]:
 
 def _terms(lines: Sequence[LogLine], present: set[str], known: Columns) -> tuple[str, ...]:
     """Columns named after a reward; in TRL's files, every numeric column that is not something else."""
-    taken = {*known.names(), *GROUP, *STEP, *TRUNCATED, *ADVANTAGE, "index"} - known.weights.keys()
-    ordered = dict.fromkeys(name for line in lines for name in line)
-    free = [name for name in ordered if name not in taken and _numeric(name, lines)]
+    free = _free(lines, known)
     if "completion" in present and present & {"advantage", "prompt"}:
-        return tuple(free)
-    return tuple(name for name in free if "reward" in name.lower())
+        return tuple(name for name in free if not _is_count(name))
+    return tuple(name for name in free if _is_paid(name))
+
+
+def _free(lines: Sequence[LogLine], known: Columns) -> list[str]:
+    """Columns of numbers that are nothing else, in the order of the log."""
+    taken = {*known.names(), *GROUP, *STEP, *TRUNCATED, *ADVANTAGE, "index"} - (known.weights.keys() - {*known.terms})
+    ordered = dict.fromkeys(name for line in lines for name in line)
+    return [name for name in ordered if name not in taken and _numeric(name, lines)]
+
+
+def _is_paid(name: str) -> bool:
+    """Whether a column is named after a reward, or is a part of a score."""
+    return "reward" in name.lower() or name.partition(".")[0].lower() in {"score", "scores"}
+
+
+def _is_count(name: str) -> bool:
+    """Whether a column is named after a count or a place, such as num_tokens; `length_reward` is a reward."""
+    words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
+    return bool(words & COUNTS) and not words & PAID
 
 
 def _numeric(name: str, lines: Sequence[LogLine]) -> bool:
@@ -165,12 +217,17 @@ def _number(name: str | None, value: object) -> float | None:
     if value is None:
         return None
     if not isinstance(value, int | float):
-        raise DataError(f"column {name} holds {value!r}, which is not a number", fix="name numeric columns only")
+        raise _not_a_number(name, value)
     if value != value:
         return None
     if abs(value) > LARGEST:
         raise DataError(f"column {name} holds a number beyond {LARGEST:g}", fix="log finite rewards, or leave it out")
     return float(value)
+
+
+def _not_a_number(name: str | None, value: object) -> DataError:
+    fix = PER_TERM if isinstance(value, list | dict) else "name numeric columns only"
+    return DataError(f"column {name} holds {shorten(repr(value), 80)}, which is not a number", fix=fix)
 
 
 def _flag(value: object) -> bool | None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.diagnose.groups import GroupLog
 from agon.diagnose.lines import LogLine, read_lines
-from agon.diagnose.read import Columns, group_log, grouped, name_of, recognise, step_of
+from agon.diagnose.read import Columns, group_log, grouped, guessed, name_of, recognise, step_of
 from agon.errors import DataError
 
 TITLE = 160
@@ -48,12 +48,13 @@ def read_rollouts(
     paths: Sequence[Path], columns: Columns | None = None, keep: Callable[[float], bool] | None = None
 ) -> RolloutLog:
     """Read files and folders as one log; with `keep`, only the steps for which it is true."""
-    lines = read_lines(paths)
+    lines, notes = read_lines(paths)
     known = recognise(lines, columns or Columns())
+    notes += guessed(lines, known, columns or Columns())
     kept = _kept(lines, keep, paths[0]) if keep else lines
     texts = tuple(_texts(group, known) for group in grouped(kept, known))
     _check_size(texts, paths[0])
-    return RolloutLog(group_log(name_of(paths), kept, known), texts)
+    return RolloutLog(replace(group_log(name_of(paths), kept, known), notes=tuple(notes)), texts)
 
 
 def _kept(lines: Sequence[LogLine], keep: Callable[[float], bool], path: Path) -> list[LogLine]:

@@ -4,7 +4,7 @@
     action-independent   fixed by the opponent's outcome: no expected gradient, only noise
     rescaling            varies, yet no advantage changes without it: divided out with the standard deviation
     echo                 a multiple of an earlier term, up to what the opponent decides: a weight, not a direction
-    signal               none of these
+    signal               none of these: it changes advantages in a direction of its own
 
 The kind is what the log shows: a policy that always copies its opponent's outcome makes its own correctness look
 action-independent.

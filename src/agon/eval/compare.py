@@ -20,16 +20,28 @@ from agon.eval import intervals
 from agon.eval.measures import graded_only
 from agon.eval.results import Results
 from agon.eval.systems import headline
-from agon.formatting import count, escape_markdown, interval, markdown_table, points, probability, show_hidden, table
+from agon.formatting import (
+    count,
+    escape_markdown,
+    interval,
+    markdown_table,
+    plural,
+    points,
+    probability,
+    show_hidden,
+    table,
+)
 from agon.rundir import RunDir
 from agon.rundir.records import Record
-from agon.rundir.results import EvalResult, PairedTest, SideResult, passes_of, read_result, tokens_of
+from agon.rundir.results import ALPHA, EvalResult, PairedTest, SideResult, passes_of, read_result, tokens_of
 
 SAME = (
     "base", "temperature", "top_p", "max_completion_tokens", "max_peek_tokens", "show_code", "verifier", "time_factor",
     "prompts", "engine",
 )  # fmt: skip
 """Settings in which a difference is reported."""
+FEWEST = 6
+"""Problems on which two sides must differ before McNemar's test can reach p < 0.05: 2 x 0.5^6 = 0.031."""
 SECOND = "name a second run, or two results, such as RUN/evals/held_out/a.json RUN/evals/held_out/cascade.json"
 
 
@@ -61,12 +73,12 @@ class Comparison(Record):
     """Differences in settings, problems left out, directions chosen on the evaluated problems."""
 
     def __str__(self) -> str:
-        parts = [f"{self.problems} problems", table(*_side_rows(self)), *map(sentences, self.pairs)]
+        parts = [plural(self.problems, "problem"), table(*_side_rows(self)), *map(sentences, self.pairs)]
         return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else [])])
 
     def markdown(self) -> str:
         """The same as Markdown."""
-        parts = [f"{self.problems} problems.", markdown_table(*_side_rows(self)), pair_table(self)]
+        parts = [f"{plural(self.problems, 'problem')}.", markdown_table(*_side_rows(self)), pair_table(self)]
         lines = [line for pair in self.pairs for line in sentences(pair).splitlines()]
         parts += ["\n".join(f"- {escape_markdown(line)}" for line in group) for group in (lines, self.notes) if group]
         return "\n\n".join(parts)
@@ -291,7 +303,12 @@ def pair_table(comparison: Comparison) -> str:
 
 def sentences(pair: PairedTest) -> str:
     """What one comparison says, and what it cannot say."""
-    lines = [f"{pair.second} against {pair.first}: {points(pair.difference)}", _evidence(pair), _verdict(pair)]
+    lines = [
+        f"{pair.second} against {pair.first}: {points(pair.difference)}",
+        _evidence(pair),
+        _verdict(pair),
+        _conflict(pair),
+    ]
     if pair.differences is None:
         lines.append("This holds for these problems and these runs; what a different seed would change is not known.")
     if pair.note:
@@ -309,6 +326,27 @@ def _evidence(pair: PairedTest) -> str:
     by_seed = ", ".join(f"{100 * value:+.1f}" for value in pair.differences.values())
     label = "bootstrap over seeds (descriptive: too few seeds)" if pair.descriptive else "bootstrap over seeds"
     return f"By seed: {by_seed}. {p}\n{label}: {points(pair.bootstrap)}."
+
+
+def _conflict(pair: PairedTest) -> str:
+    """Why interval and test differ, where they do, or that there are too few problems for either."""
+    low, high = pair.difference.low, pair.difference.high
+    excludes = low is not None and high is not None and (low > 0 or high < 0)
+    if pair.only_first is not None and pair.only_second is not None and not pair.decided:
+        differing = pair.only_first + pair.only_second
+        if differing < FEWEST and (excludes or pair.problems < FEWEST):
+            few = f"Too few problems for either: the sides differ on {differing}, the test needs {FEWEST} to reach 0.05"
+            return f"{few}, and an interval resampled from so few is too short. Evaluate more problems."
+    if excludes == pair.decided:
+        return ""
+    if pair.p is not None and pair.p < ALPHA and not pair.decided:
+        return "The interval is of this comparison alone; the test is corrected for all of them, and decides."
+    if pair.only_first is None:
+        return (
+            "Interval and test differ because all differences are equal: the interval bounds how often one more would "
+            "differ, the test counts signs. The test decides."
+        )
+    return "Interval and test differ near the limit: the test is exact, the interval is resampled. The test decides."
 
 
 def _verdict(pair: PairedTest) -> str:

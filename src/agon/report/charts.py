@@ -6,6 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agon.formatting import significant
+
 WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 26
 POINTS = 400
@@ -60,7 +62,7 @@ class _Frame:
         for value in (self.low, (self.low + self.high) / 2, self.high):
             x, y = self.at(self.left, value).split(",")
             marks.append(f'<line class="grid" x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-            label = _label(value, self.high - self.low, percent)
+            label = f"{significant(100 * value, 2)}%" if percent else significant(value)
             marks.append(f'<text class="y" x="{LEFT - 6}" y="{float(y) + 4:.1f}">{label}</text>')
         foot = HEIGHT - 8
         marks.append(f'<text class="x" x="{LEFT}" y="{foot}">step {self.left:g}</text>')
@@ -84,10 +86,3 @@ def _range(low: float, high: float) -> tuple[float, float]:
     """From 0, or from the least value below it: small changes look small."""
     low = min(low, 0.0)
     return low, high if high > low else low + 1.0
-
-
-def _label(value: float, span: float, percent: bool) -> str:
-    """A value on the axis, in as many digits as tell it from the next one."""
-    if percent:
-        return f"{100 * value:.0f}%"
-    return f"{value:,.0f}" if span >= 20 else f"{value:,.1f}" if span >= 2 else f"{value:,.2f}"

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agon.diagnose import Diagnosis
-from agon.diagnose.findings import MEANING, findings
+from agon.diagnose.findings import COLUMNS, MEANING, findings, term_cells
+from agon.formatting import plural
 from agon.report.charts import Chart
 from agon.report.markup import table, text
 from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
-
-HEAD = ("term", "kind", "mean", "min", "max", "varies in", "share of signal", "change", "flips")
 
 
 def write_diagnose_page(diagnoses: Sequence[Diagnosis], out: Path, name: str) -> Path:
@@ -38,10 +37,11 @@ def render_diagnoses(diagnoses: Sequence[Diagnosis], name: str) -> str:
 def _section(diagnosis: Diagnosis) -> str:
     found = "".join(f"<li>{text(sentence)}</li>" for sentence in findings(diagnosis)) or "<li>Nothing looks wrong.</li>"
     dead = [[text(cause.value), str(count), text(MEANING[cause])] for cause, count in diagnosis.dead.items()]
-    facts = f"{diagnosis.groups} groups, {diagnosis.rows} rows"
+    counts = f"{plural(diagnosis.groups, 'group')}, {plural(diagnosis.rows, 'row')}"
+    facts = "; ".join([counts, *map(text, diagnosis.notes)])
     parts = [
         f'<section><h2>{text(diagnosis.name)}</h2><p class="facts">{facts}</p>',
-        f"<ul>{found}</ul><h3>Terms</h3>{table(HEAD, _rows(diagnosis))}",
+        f"<ul>{found}</ul><h3>Terms</h3>{table(tuple(COLUMNS), _rows(diagnosis))}",
         f"<h3>Dead groups</h3>{table(('cause', 'groups', 'what it means'), dead)}" if dead else "",
         _charts(diagnosis),
     ]
@@ -49,18 +49,7 @@ def _section(diagnosis: Diagnosis) -> str:
 
 
 def _rows(diagnosis: Diagnosis) -> list[list[str]]:
-    return [
-        [
-            text(term.name),
-            text(term.kind),
-            *(f"{value:.2f}" for value in (term.mean, *term.range)),
-            f"{term.varying_groups:.0%}",
-            f"{term.variance_share:.2f}",
-            f"{term.advantage_change:.3f}",
-            f"{term.sign_flips:.1%}",
-        ]
-        for term in diagnosis.terms
-    ]
+    return [[text(cell) for cell in term_cells(term)] for term in diagnosis.terms]
 
 
 def _charts(diagnosis: Diagnosis) -> str:

@@ -1,7 +1,8 @@
 """What a word means: a metric, a config key, a symptom of a run, an error, a word of the game.
 
 No text lives here twice: metrics are explained by the docstrings of their records, keys by those of the config models,
-symptoms by those of their checks, errors by the tree in errors.py, words by assets/vocabulary.md. `agon explain` prints
+symptoms by those of their checks, errors by the tree in errors.py, columns, kinds and causes of
+`agon diagnose` where they are printed, arms by their table, other words by assets/vocabulary.md. `agon explain` prints
 them and docs/metrics.md is written from them.
 """
 
@@ -18,8 +19,11 @@ from importlib.resources import files
 from itertools import pairwise
 
 from agon import errors
+from agon.config.arms import ARMS
 from agon.config.explain import explain as explain_key
 from agon.config.explain import names as config_keys
+from agon.diagnose import terms
+from agon.diagnose.findings import COLUMNS, MEANING, TREND
 from agon.errors import InputError
 from agon.game.budget import Entry
 from agon.game.exchange import Exchange
@@ -96,11 +100,17 @@ class Explanation:
 def explain_word(word: str) -> list[Explanation]:
     """Everything that a word means, or an error that names similar words."""
     known = list(explanations())
-    wanted = _plain(word)
-    found = [entry for entry in known if wanted in (_plain(entry.word), _plain(entry.word.rsplit(".", 1)[-1]))]
-    if not found:
-        raise InputError(f"{word!r} is not a metric, key, symptom, error or word of ours", fix=_hint(wanted, known))
-    return found
+    for wanted in _spellings(word):
+        if found := [entry for entry in known if wanted in (_plain(entry.word), _plain(entry.word.rsplit(".", 1)[-1]))]:
+            return found
+    raise InputError(f"{word!r} is not a metric, key, symptom, error or word of ours", fix=_hint(_plain(word), known))
+
+
+def _spellings(word: str) -> Iterator[str]:
+    """A label as it is written; without what follows a comma, colon or bracket; without its plural."""
+    head = re.split(r"[,:(\[]", word)[0]
+    for spelling in (word, head, head.strip().removesuffix("s")):
+        yield _plain(spelling)
 
 
 def _hint(wanted: str, known: list[Explanation]) -> str:
@@ -117,6 +127,8 @@ def explanations() -> Iterator[Explanation]:
     yield from symptoms()
     yield from metrics()
     yield from words()
+    yield from arms()
+    yield from diagnose_labels()
     for key in config_keys():
         entry = explain_key(key)
         default = f" Default: {entry['default']}." if "default" in entry else ""
@@ -149,6 +161,22 @@ def words() -> Iterator[Explanation]:
             text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", cells[-1])
             for name in cells[0].split(", "):
                 yield Explanation(name, "word", f"{text[0].upper()}{text[1:]}.")
+
+
+def arms() -> Iterator[Explanation]:
+    """The arms, from their table."""
+    for arm in ARMS.values():
+        yield Explanation(arm.name, "arm", f"{arm.about[0].upper()}{arm.about[1:]}.")
+
+
+def diagnose_labels() -> Iterator[Explanation]:
+    """What `agon diagnose` prints: columns, kinds of terms, causes of dead groups."""
+    for name, text in (COLUMNS | TREND).items():
+        yield Explanation(name, "column of agon diagnose", text)
+    for name, text in re.findall(r"^    (\S+) {2,}(.+)$", terms.__doc__ or "", re.MULTILINE):
+        yield Explanation(name, "kind of a reward term", f"{text[0].upper()}{text[1:]}.")
+    for cause, text in MEANING.items():
+        yield Explanation(cause.value, "cause of a dead group", f"{text[0].upper()}{text[1:]}.")
 
 
 def error_kinds() -> Iterator[Explanation]:

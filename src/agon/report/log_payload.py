@@ -5,7 +5,6 @@ As in `report/payload.py`, both are gzipped JSON in base64, so that no text of a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,8 @@ from agon.diagnose.dead import group_causes
 from agon.diagnose.findings import findings
 from agon.diagnose.groups import Group, GroupLog, Scale, column, normalise, totals, varies
 from agon.diagnose.rollouts import GroupTexts, RolloutLog
-from agon.report.payload import compress
+from agon.formatting import plural
+from agon.report.payload import compress, rounded
 from agon.rundir.bouts import utf8
 
 SCHEMA = 1
@@ -62,11 +62,11 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
             "gold": [utf8(texts.gold[:200]) for texts in rollouts.texts],
         },
         "rows": {
-            "total": [_short(row.total) for row in rows],
-            "advantage": [_short(value) for group in log.groups for value in _advantages(group, found.scale, log)],
+            "total": [rounded(row.total) for row in rows],
+            "advantage": [rounded(value) for group in log.groups for value in _advantages(group, found.scale, log)],
             "correct": [row.correct for row in rows],
             "truncated": [row.truncated for row in rows],
-            "terms": [[_short(row.terms[k]) for row in rows] for k in range(len(log.terms))],
+            "terms": [[rounded(row.terms[k]) for row in rows] for k in range(len(log.terms))],
         },
     }
 
@@ -76,7 +76,7 @@ def _facts(found: Diagnosis, logged: bool) -> list[str]:
     size = f"{low}" if low == high else f"{low} to {high}"
     norm = "mean and standard deviation" if found.scale == "group" else "mean"
     advantages = "as logged" if logged else f"computed from the group's {norm}: the log has none"
-    return [f"{found.groups} group{'s' * (found.groups != 1)} of {size}", f"advantages {advantages}"]
+    return [f"{plural(found.groups, 'group')} of {size}", f"advantages {advantages}", *map(utf8, found.notes)]
 
 
 def _advantages(group: Group, scale: Scale, log: GroupLog) -> list[float | None]:
@@ -108,8 +108,3 @@ def _best(groups: Sequence[Group], kinds: Sequence[str]) -> int:
 def _block(texts: GroupTexts) -> dict[str, object]:
     completions = [utf8(text) for text in texts.completions]
     return {"prompt": utf8(texts.prompt), "gold": utf8(texts.gold), "completions": completions}
-
-
-def _short(value: float | None) -> float | None:
-    """A number in as many digits as anybody reads."""
-    return None if value is None or not math.isfinite(value) else round(value, 4)

@@ -67,7 +67,7 @@ class Index:
         found, marked = list(outcomes(logged, parsed)), list(marks(logged))
         columns["outcomes"].append(_bits(OUTCOMES, found))
         columns["marks"].append(_bits(MARKS, marked))
-        rank = (_rounded(row.get("challenge_advantage")) or 0.0, row.get("step") or 0)
+        rank = (rounded(row.get("challenge_advantage")) or 0.0, row.get("step") or 0)
         if "converted" in found and bout.peek and "leak" not in marked and rank >= self._best:
             self.best, self._best = self.size - 1, rank
         for side, rollout in zip(SIDES, (bout.draft, bout.challenge), strict=True):
@@ -86,7 +86,7 @@ class Index:
             "truncated": int(completion.finish == "length"),
             "prompt_tokens": completion.prompt_tokens,
             "tokens": completion.generated_tokens,
-            **{name: _rounded(logged.row.get(f"{side}_{name}")) for name in LOGGED},
+            **{name: rounded(logged.row.get(f"{side}_{name}")) for name in LOGGED},
         }
 
     def as_dict(self, source: BoutSource) -> dict[str, Any]:
@@ -183,8 +183,8 @@ def _answer(parsed: Parsed) -> str | None:
     return "".join(parsed.answers[-1].split()) if parsed.answers else None
 
 
-def _rounded(value: Any) -> Any:
-    """A float in as many digits as anybody reads; one that is not finite is none."""
+def rounded(value: Any) -> Any:
+    """A float in six digits, small ones too; one that is not finite is none."""
     if not isinstance(value, float):
         return value
-    return round(value, 4) if math.isfinite(value) else None
+    return float(f"{value:.6g}") if math.isfinite(value) else None

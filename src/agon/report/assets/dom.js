@@ -33,8 +33,9 @@ function h(tag, options, ...children) {
 
 const count = (n) => n.toLocaleString("en");
 const percent = (part, whole) => (whole ? `${(100 * part / whole).toFixed(1)}%` : "–");
-const number = (x) => (x === null ? "–" : Number(x.toFixed(2)).toString());
-const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "±") + Math.abs(x).toFixed(2);
+// As `significant` of formatting.py: three digits, so that a small number is not 0.
+const number = (x) => (x === null ? "–" : Math.abs(x) >= 999.5 && Math.abs(x) < 1e6 ? count(Math.round(x)) : Number(x.toPrecision(3)).toString());
+const signed = (x) => (x > 0 ? "+" : x < 0 ? "−" : "±") + number(Math.abs(x));
 const capital = (policy) => (policy.length === 1 ? policy.toUpperCase() : policy);
 
 async function inflate(id) {
