@@ -273,6 +273,7 @@ def test_metrics_count_stages_and_take_no_labels_from_clients(pair: ServedPair) 
     assert 'agon_stage_seconds_count{stage="draft"} 2.0' in text
     assert 'agon_stage_seconds_count{stage="challenge"} 1.0' in text
     assert 'agon_replica_up{replica="0"} 1.0' in text
+    assert "process_cpu_seconds_total " in text
 
 
 def test_logs_hold_ids_and_counts_and_no_text(pair: ServedPair, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import generate_latest
 
 from agon.deploy.serve.answering import Stage
@@ -15,6 +15,7 @@ SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 60, 120, 300, 600)
 class Meters:
     def __init__(self) -> None:
         self.registry = into = CollectorRegistry()
+        ProcessCollector(registry=into)
         self.requests = Counter("agon_requests", "Requests by model and status", ["model", "status"], registry=into)
         self.seconds = Histogram("agon_request_seconds", "Whole answers", ["model"], buckets=SECONDS, registry=into)
         self.stage_seconds = Histogram("agon_stage_seconds", "Stages", ["stage"], buckets=SECONDS, registry=into)
