@@ -85,7 +85,8 @@ def test_backends_are_the_pods_of_the_set(cluster: dict[str, Any]) -> None:
     args = parser_of("serve").parse(container(cluster, "Deployment/agon-gateway")["args"])
     servers = cluster["StatefulSet/vllm"]["spec"]
     port = cluster["Service/vllm"]["spec"]["ports"][0]["port"]
-    assert args.backend == [f"http://vllm-{n}.{servers['serviceName']}:{port}" for n in range(servers["replicas"])]
+    pods = [f"http://vllm-{n}.{servers['serviceName']}:{port}" for n in range(servers["replicas"])]
+    assert args.backend == [("", pod) for pod in pods]
     assert f"--port={port}" in container(cluster, "StatefulSet/vllm")["args"]
     assert args.slots * cluster["Deployment/agon-gateway"]["spec"]["replicas"] == 64
 
