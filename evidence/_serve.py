@@ -36,17 +36,15 @@ KEY = "k-evidence"
 
 def write_halves(folder: Path) -> Path:
     """The adapters that ship beside the base `agon:halves`, as a pair."""
-    from agon.engine.render import Renderer
-
-    base = folder_of(BASE)
+    base, facts = folder_of(BASE), facts_of(BASE)
     versions = {policy: Version.of(policy, 1, (weights_hash(base / policy.value) or "")[:8]) for policy in Policy}
     info = PairInfo(
         versions=versions,
         base=BASE,
-        base_hash=weights_hash(base),
+        base_hash=facts.hash,
         direction=Direction.AB,
         prompts_hash=PROMPTS_HASH,
-        chat_template_hash=Renderer.load(str(base)).hash,
+        chat_template_hash=facts.chat_template_hash,
         arm="agon",
     )
     return write_pair(folder, base / "a", base / "b", info)
@@ -54,25 +52,39 @@ def write_halves(folder: Path) -> Path:
 
 def write_two_bases(folder: Path) -> Path:
     """Adapters of random weights over two bases that ship with the package, which have different tokenizers."""
-    from agon.engine.render import Renderer
+    return random_pair(folder, BASE, SECOND_BASE)
 
-    names = {Policy.A: BASE, Policy.B: SECOND_BASE}
-    facts = {}
-    for policy, name in names.items():
-        base = folder_of(name)
-        random_adapter(base, folder / policy.value, seed=ord(policy.value))
-        facts[policy] = BaseFacts(name=name, hash=weights_hash(base), chat_template_hash=Renderer.load(str(base)).hash)
+
+def smollm2_pair(folder: Path) -> Path:
+    """Two adapters of random weights over SmolLM2."""
+    return random_pair(folder, str(smollm2(folder / "base")))
+
+
+def random_pair(folder: Path, base: str, base_b: str | None = None) -> Path:
+    """Two adapters of random weights over one base, or over two."""
+    bases = {Policy.A: base, Policy.B: base_b or base}
+    for number, (policy, name) in enumerate(bases.items()):
+        random_adapter(folder_of(name), folder / policy.value, seed=number)
+    facts = facts_of(base)
     info = PairInfo(
         versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
-        base=BASE,
-        base_hash=facts[Policy.A].hash,
-        base_b=facts[Policy.B],
+        base=base,
+        base_hash=facts.hash,
+        base_b=facts_of(base_b) if base_b else None,
         direction=Direction.AB,
         prompts_hash=PROMPTS_HASH,
-        chat_template_hash=facts[Policy.A].chat_template_hash,
+        chat_template_hash=facts.chat_template_hash,
         arm="agon",
     )
     return write_pair(folder, folder / "a", folder / "b", info)
+
+
+def facts_of(name: str) -> BaseFacts:
+    """What a pair records of a base."""
+    from agon.engine.render import Renderer
+
+    base = folder_of(name)
+    return BaseFacts(name=name, hash=weights_hash(base), chat_template_hash=Renderer.load(str(base)).hash)
 
 
 def random_adapter(base: Path, folder: Path, seed: int) -> None:
@@ -88,23 +100,6 @@ def random_adapter(base: Path, folder: Path, seed: int) -> None:
         if "lora_B" in name:
             torch.nn.init.normal_(parameter, std=0.005)
     adapted.save_pretrained(folder)
-
-
-def smollm2_pair(folder: Path) -> Path:
-    """Two adapters of random weights over SmolLM2."""
-    from agon.engine.render import Renderer
-
-    base = smollm2(folder / "base")
-    for number, policy in enumerate(Policy):
-        random_adapter(base, folder / policy.value, seed=number)
-    info = PairInfo(
-        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
-        base=str(base),
-        prompts_hash=PROMPTS_HASH,
-        chat_template_hash=Renderer.load(str(base)).hash,
-        arm="agon",
-    )
-    return write_pair(folder, folder / "a", folder / "b", info)
 
 
 def questions(count: int) -> list[str]:
