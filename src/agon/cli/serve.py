@@ -51,29 +51,35 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C; running answers are finished."""
     from agon.deploy.serve.served_pair import ServedPair
     from agon.deploy.serve.serving import without_torch
-    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands
+    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands, vllm_ports
 
     if args.backend and args.print_command:
         raise InputError(
             "--backend uses servers that run already", fix="leave one of --backend and --print-command out"
         )
     port = args.vllm_port or args.port + 1
-    if port in (args.port, 65536):
-        raise InputError(f"vLLM cannot listen on port {port}", fix="choose another with --vllm-port")
+    _check_port(port, args.port)
     say_waiting(f"loading {args.pair}")
     without_torch()
     pair = ServedPair.load(args.pair, weights=not args.backend)
-    vllm = VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)
-    if args.print_command:
-        print(*map(shown, vllm_commands(pair, vllm).values()), sep="\n")
-        return 0
     if args.backend:
         _serve(args, pair, _urls(args.backend, pair), [])
         return 0
-    commands = vllm_commands(pair, vllm)
-    urls = {policy: [f"http://127.0.0.1:{port + number}"] for number, policy in enumerate(commands)}
-    _serve(args, pair, urls, [VllmProcess(command) for command in commands.values()])
+    ports = vllm_ports(pair, port)
+    for each in ports.values():
+        _check_port(each, args.port)
+    commands = vllm_commands(pair, VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)).values()
+    if args.print_command:
+        print(*map(shown, commands), sep="\n")
+        return 0
+    urls = {policy: [f"http://127.0.0.1:{each}"] for policy, each in ports.items()}
+    _serve(args, pair, urls, [VllmProcess(command) for command in commands])
     return 0
+
+
+def _check_port(port: int, gateway: int) -> None:
+    if port == gateway or port > 65535:
+        raise InputError(f"vLLM cannot listen on port {port}", fix="choose another with --vllm-port")
 
 
 def _backend(word: str) -> tuple[str, str]:

@@ -94,6 +94,11 @@ def test_one_command_is_printed_for_each_base(two: ServedPair, capsys: pytest.Ca
         assert float(words[words.index("--gpu-memory-utilization") + 1]) < 0.5
 
 
+def test_no_server_takes_the_gateways_port(two: ServedPair, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", str(two.folder.path), "--print-command", "--vllm-port", "7999"]) == 2
+    assert "vLLM cannot listen on port 8000" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("backends", [["http://h:1"], ["a=http://h:1"], ["a=http://h:1", "http://h:2"]])
 def test_servers_of_two_bases_are_named_for_their_policies(
     two: ServedPair, backends: list[str], capsys: pytest.CaptureFixture[str]

@@ -45,12 +45,15 @@ class VllmSettings:
     """Arguments that are passed on."""
 
 
+def vllm_ports(pair: ServedPair, first: int) -> dict[Policy, int]:
+    """The port of each base's server, by its first policy: one after the other."""
+    return {sharing[0]: first + number for number, sharing in enumerate(pair.sharing)}
+
+
 def vllm_commands(pair: ServedPair, settings: VllmSettings) -> dict[Policy, list[str]]:
-    """The commands that serve a pair on this machine, by the first policy of each base, on one port after the other."""
-    commands = {}
-    for number, sharing in enumerate(pair.sharing):
-        commands[sharing[0]] = _command(pair, sharing, replace(settings, port=settings.port + number))
-    return commands
+    """The commands that serve a pair on this machine, by the first policy of each base."""
+    ports = vllm_ports(pair, settings.port)
+    return {sharing[0]: _command(pair, sharing, replace(settings, port=ports[sharing[0]])) for sharing in pair.sharing}
 
 
 def _command(pair: ServedPair, policies: list[Policy], settings: VllmSettings) -> list[str]:
