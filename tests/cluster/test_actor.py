@@ -13,7 +13,7 @@ from agon.cluster.actor import ActorLost
 from agon.cluster.shell import CallRefused, Failed, Shell
 from agon.errors import ConfigError, EngineError
 from tests.cluster.helpers import FakeCluster
-from tests.engine.vllm.helpers import gone
+from tests.processes import gone
 
 
 class Thing:
@@ -124,4 +124,4 @@ def test_an_actor_ends_with_its_node() -> None:
         assert process.stdout is not None
         actor = int(process.stdout.readline())
         process.kill()
-    assert gone(actor, 30)
+    assert gone(actor, seconds=30)

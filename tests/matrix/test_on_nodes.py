@@ -20,8 +20,8 @@ from agon.cli import main
 from agon.cluster.connection import NodeTask
 from agon.matrix import local, on_nodes
 from agon.matrix.on_nodes import run, work_on_node
-from tests.engine.vllm.helpers import gone
 from tests.matrix.test_cells import CONFIG, plan
+from tests.processes import gone
 
 
 class FakeNodes:

@@ -19,6 +19,7 @@ from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxD
 from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants
 from agon.sandbox.host import first_uid
 from agon.sandbox.launcher import CONTROL, NICE
+from tests.processes import gone
 
 LIMITS = ProgramLimits(cpu=1.0, wall=5.0)
 
@@ -249,21 +250,13 @@ def test_a_caller_that_stops_early_gives_its_box_back(sandbox: HostSandbox) -> N
     assert said(sandbox, "print(1)") == ["1\n"]
 
 
-def alive(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat")
-    return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] not in "ZX"
-
-
 def test_closing_leaves_no_process_and_no_cgroup(sandbox: HostSandbox) -> None:
     room = HostSandbox(workers=1, memory=sandbox.memory)
     pids = [pid for launcher in room.processes() for pid in (launcher, *descendants(launcher))]
     folders = [Path(member).parent for slot in room._slots if slot.cgroup for member in slot.cgroup.members]
     next(room.execute("print(1)", [b""], LIMITS))
     room.close()
-    deadline = time.monotonic() + 20
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
+    assert gone(*pids)
     assert not [folder for folder in folders if folder.exists()]
 
 
@@ -331,8 +324,11 @@ from agon.sandbox.launcher import CONTROL
 room = HostSandbox(workers=1, memory={sandbox.memory!r})
 runs = room.execute("import time; time.sleep(600)", [b""], ProgramLimits(cpu=5, wall=600))
 threading.Thread(target=next, args=(runs,), daemon=True).start()
-time.sleep(1)
-print(*[pid for launcher in room.processes() for pid in (launcher, *descendants(launcher))], flush=True)
+pids = []
+while len(pids) < 4:
+    time.sleep(0.05)
+    pids = [pid for launcher in room.processes() for pid in (launcher, *descendants(launcher))]
+print(*pids, flush=True)
 time.sleep(600)
 """
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -341,11 +337,7 @@ time.sleep(600)
     child.kill()
     child.wait()
     child.stdout.close()
-    assert len(pids) >= 4
-    deadline = time.monotonic() + 20
-    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not left
+    assert gone(*pids)
 
 
 def test_a_pool_whose_slots_cannot_be_replaced_recovers_when_they_can(
@@ -360,10 +352,7 @@ def test_a_pool_whose_slots_cannot_be_replaced_recovers_when_they_can(
             pids = [pid for launcher in room.processes() for pid in (*descendants(launcher), launcher)]
             for launcher in room.processes():
                 os.kill(launcher, signal.SIGKILL)
-            deadline = time.monotonic() + 20
-            while any(map(alive, pids)) and time.monotonic() < deadline:
-                time.sleep(0.01)
-            assert not any(map(alive, pids)), "boxes outlive their launchers"
+            assert gone(*pids), "boxes outlive their launchers"
             with pytest.raises(SandboxDown):
                 said(room, "print(1)")
         assert said(room, "print(1)") == ["1\n"]

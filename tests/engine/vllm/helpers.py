@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,19 +24,6 @@ def join_starting() -> None:
     for thread in threading.enumerate():
         if thread.name == "agon-vllm-start":
             thread.join(20)
-
-
-def gone(process: int, seconds: float = 10.0) -> bool:
-    """Whether a process ends in time; a zombie has ended."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def weighted_adapters(folder: Path) -> Path:

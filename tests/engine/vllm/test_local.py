@@ -26,8 +26,9 @@ from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import adapter_folders, save_tokenizer
+from tests.processes import gone
 
-from .helpers import SLEEP, gone, join_starting
+from .helpers import SLEEP, join_starting
 
 WHOLE = 8
 

@@ -12,8 +12,9 @@ import time
 import pytest
 
 from agon.engine.vllm.orphans import OrphanReaper, processes_with
+from tests.processes import gone
 
-from .helpers import SLEEP, gone
+from .helpers import SLEEP
 
 RUN = """
     import os, subprocess, sys, time
@@ -43,8 +44,8 @@ def test_a_killed_run_takes_what_it_was_starting_with_it(frozen: bool) -> None:
             os.kill(int(child), signal.SIGSTOP)
         run.kill()
         run.wait()
-        assert all(gone(process) for process in doomed)
-        assert not gone(int(other), 0.2), "what does not carry the tag is left alone"
+        assert gone(*doomed)
+        assert not gone(int(other), seconds=0.2), "what does not carry the tag is left alone"
     finally:
         run.kill()
         os.kill(int(other), signal.SIGKILL)

@@ -22,6 +22,8 @@ from agon.errors import ConfigError, EngineError
 from agon.types import BASE, Message, Policy, Prompt, Request, Sampling, Version
 from tests.engine.helpers.engines import adapter_folders, save_tokenizer
 
+IN_VAIN = 2.0
+"""Seconds to wait for what never comes: time enough for a busy machine to give the reason."""
 METRICS = "vllm:generation_tokens_total{} 3.0\nvllm:prompt_tokens_total{} 4.0\n"
 
 
@@ -237,7 +239,7 @@ def test_a_server_that_is_busy_is_asked_again(server: Server, base: Path, status
 def test_a_server_that_cannot_say_what_it_serves_is_waited_for_in_vain(server: Server, base: Path, models: Any) -> None:
     server.models = models
     with pytest.raises(EngineError, match=r"no vLLM server answers.*(cannot be read|serves no model)") as stopped:
-        connect(server, base, ready=0.3)
+        connect(server, base, ready=IN_VAIN)
     assert "VLLM_ALLOW_RUNTIME_LORA_UPDATING" in stopped.value.fix
 
 
@@ -258,7 +260,7 @@ GARBLED = [
 def test_a_server_with_garbled_counters_is_waited_for_in_vain(server: Server, base: Path, metrics: str) -> None:
     server.metrics = 200, metrics
     with pytest.raises(EngineError, match="other than numbers") as stopped:
-        connect(server, base, ready=0.3)
+        connect(server, base, ready=IN_VAIN)
     assert stopped.value.fix
 
 
@@ -266,7 +268,7 @@ def test_a_server_with_garbled_counters_is_waited_for_in_vain(server: Server, ba
 def test_a_server_that_hangs_behind_garbled_counters_is_not_waited_for_without_end(
     server: Server, base: Path, metrics: str
 ) -> None:
-    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=0.3)
+    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=IN_VAIN)
     sampler = VLLMSampler(str(base / "base"), Fleet(engine, patience=0.3))
     server.hangs, server.metrics = True, (200, metrics)
     with pytest.raises(EngineError, match="other than numbers"):
@@ -332,7 +334,7 @@ def test_a_server_that_hangs_before_it_has_said_what_it_serves_is_said_in_time(
 ) -> None:
     server.stuck = path
     with pytest.raises(EngineError, match="no vLLM server answers"):
-        connect(server, base, ready=0.3)
+        connect(server, base, ready=IN_VAIN)
 
 
 @pytest.mark.parametrize("metrics", [(200, "vllm:num_requests_running{} 0.0\n"), (404, "not here")])

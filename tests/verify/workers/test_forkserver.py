@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .helpers import CHECK, alive, environment, wait_until
+from tests.processes import alive, gone
+
+from .helpers import CHECK, environment
 
 ORPHANS = f"""
 import time
@@ -37,7 +39,7 @@ def test_no_process_survives_the_death_of_the_parent() -> None:
     assert all(map(alive, pids))
     parent.kill()
     parent.communicate()
-    wait_until(lambda: not any(map(alive, pids)))
+    assert gone(*pids)
 
 
 def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:

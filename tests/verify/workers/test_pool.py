@@ -12,8 +12,9 @@ import pytest
 from agon.errors import VerifierError
 from agon.verify.workers.messages import Limits
 from agon.verify.workers.pool import WorkerPool
+from tests.processes import gone
 
-from .helpers import CHECK, alive, wait_until
+from .helpers import CHECK, wait_until
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +100,7 @@ def test_close_leaves_no_process_and_unfinished_jobs_end_as_infra() -> None:
     pids, pending = pool.workers(), pool.submit("sleep", None)
     pool.close()
     assert pending.result(20).name == "infra"
-    wait_until(lambda: not any(map(alive, pids)))
+    assert gone(*pids)
     with pytest.raises(VerifierError, match="closed"):
         pool.submit("work", None)
 
