@@ -23,7 +23,7 @@ NAMES = [name for group in cli.COMMANDS.values() for name in group]
 def shell(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "COLUMNS": "80", **options}
     command = [sys.executable, "-m", "agon", *words]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60)  # type: ignore[arg-type]
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])

@@ -86,10 +86,11 @@ def test_a_cluster_is_joined_by_its_address_once(ray: FakeRay, head: str) -> Non
 
 
 def test_an_address_where_nothing_listens_is_reported_at_once(ray: FakeRay, head: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        free = server.getsockname()[1]
-    with pytest.raises(EngineError, match=f"nothing answers at 127.0.0.1:{free}") as refused:
-        connect(f"127.0.0.1:{free}", None)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else takes the port meanwhile
+        free = silent.getsockname()[1]
+        with pytest.raises(EngineError, match=f"nothing answers at 127.0.0.1:{free}") as refused:
+            connect(f"127.0.0.1:{free}", None)
     assert refused.value.fix == f"start it there: ray start --head --port {free}"
     assert not ray.joined
 

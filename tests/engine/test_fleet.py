@@ -204,14 +204,20 @@ def test_a_restart_that_raises_something_else_does_not_leave_draws_waiting() -> 
     run(Odd("die", faulty=99), scenario)
 
 
-def test_no_engine_is_started_while_the_learner_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_engine_is_started_while_the_learner_works() -> None:
     """It would take the memory that the learner needs."""
-    monkeypatch.setattr(module, "GRACE", 0.05)
-    engines = [FakeEngine(), FakeEngine("die", faulty=1)]
+
+    class Lingering(FakeEngine):
+        async def stop(self) -> None:
+            await asyncio.wait_for(resting.wait(), 20)
+            await super().stop()
+
+    resting, engines = asyncio.Event(), [FakeEngine(), Lingering("die", faulty=1)]
 
     async def scenario(fleet: Fleet) -> None:
         await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
         await fleet.rest(sleep=False)
+        resting.set()
         await until(lambda: engines[1].stops == 1)
         await asyncio.sleep(0.1)
         assert engines[1].starts == 1

@@ -16,6 +16,7 @@ from agon.engine import http_client as http
 from agon.engine.http_client import HTTPClient, Reply, host_of, pause
 from agon.engine.protocol import EngineDown
 from agon.errors import EngineError
+from tests.engine.helpers.fleets import until
 from tests.engine.helpers.servers import server
 
 
@@ -227,9 +228,8 @@ def test_requests_that_are_cancelled_leave_no_connection_open() -> None:
         client = HTTPClient(f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}")
         for n in range(50):
             await asyncio.gather(*(give_up(client, 0.001 * (1 + (n + k) % 20)) for k in range(20)))
-        await asyncio.sleep(0.2)
-        connections = client._client._transport._pool.connections  # type: ignore[attr-defined]
-        assert [connection for connection in connections if not connection.is_idle()] == []
+        pool = client._client._transport._pool  # type: ignore[attr-defined]
+        await until(lambda: all(connection.is_idle() for connection in pool.connections))
         assert (await client.send("/x")).ok
         await client.close()
         listening.close()

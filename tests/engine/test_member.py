@@ -16,7 +16,7 @@ from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
 from agon.types import Version
 from tests.engine.helpers.engines import FakeEngine
-from tests.engine.helpers.fleets import A, B, draw, run
+from tests.engine.helpers.fleets import A, B, draw, run, until
 
 pytestmark = pytest.mark.usefixtures("no_grace")
 
@@ -52,20 +52,19 @@ def test_what_hangs_in_an_engine_that_another_draw_found_dead_is_drawn_again_at_
 def test_a_draw_that_begins_during_a_restart_waits_for_the_engine_and_its_versions(adapters: Path) -> None:
     class Slow(FakeEngine):
         async def start(self) -> None:
-            await asyncio.sleep(0.1 if self.starts else 0.0)
+            await until(lambda: not self.starts or len(later) > 5)
             await super().start()
 
         async def load(self, version: Version, folder: Path) -> None:
-            await asyncio.sleep(0.1)
+            await until(lambda: self.starts == 1 or len(later) > 10)
             await super().load(version, folder)
 
-    engine = Slow()
+    engine, later = Slow(), list[asyncio.Future[DrawResult]]()
 
     async def scenario(fleet: Fleet) -> None:
         await fleet.load(A, adapters / "one")
         engine.fail_next("die")
         first = asyncio.ensure_future(draw(fleet, A))
-        later = []
         while not first.done():
             later.append(asyncio.ensure_future(draw(fleet, A)))
             await asyncio.sleep(0.01)
@@ -73,7 +72,7 @@ def test_a_draw_that_begins_during_a_restart_waits_for_the_engine_and_its_versio
         assert {result.logprobs[0] for result in results} == {-1.1}
         assert len(results) > 10
 
-    assert run(engine, scenario, patience=20).restarts == 1
+    assert run(engine, scenario, patience=60).restarts == 1
 
 
 def test_an_unloaded_version_is_not_loaded_into_a_restarted_engine(adapters: Path) -> None:

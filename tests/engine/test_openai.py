@@ -75,14 +75,15 @@ def test_a_refusal_is_reported_with_the_servers_words_and_a_fix(quick: None, cod
 
 
 def test_a_server_that_never_answers_is_given_up(quick: None) -> None:
-    began = time.monotonic()
+    began, release = time.monotonic(), threading.Event()
     with (
-        server(lambda path, body: (time.sleep(1), (200, ANSWER))[1]) as url,
+        server(lambda path, body: (release.wait(60), (200, ANSWER))[1]) as url,
         pytest.raises(EngineError, match="does not answer") as stopped,
     ):
         ask(url, limit=0.05)
+    release.set()
     assert "ends in /v1" in stopped.value.fix
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
 def test_closing_cancels_what_is_in_flight() -> None:
@@ -111,6 +112,9 @@ def test_no_more_requests_are_in_flight_than_allowed(monkeypatch: pytest.MonkeyP
         nonlocal now, most
         with lock:
             now, most = now + 1, max(most, now + 1)
+        deadline = time.monotonic() + 20
+        while most < 3 and time.monotonic() < deadline:  # until as many as may be are in flight
+            time.sleep(0.01)
         time.sleep(0.02)
         with lock:
             now -= 1

@@ -129,6 +129,9 @@ def test_a_cell_that_an_orphan_works_on_is_waited_for(
     async def scene() -> None:
         with locked(cell.folder / ".lock"):
             work = asyncio.ensure_future(local.run(made, 1, said.append))
+            async with asyncio.timeout(20):
+                while not any("waiting" in sentence for sentence in said):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
             await asyncio.sleep(0.3)
             assert not work.done()
             assert cell.missing()[0] == "train"
@@ -155,7 +158,7 @@ def array(tmp_path: Path, agon: str) -> tuple[Path, dict[str, str]]:
 def test_the_array_script_does_one_cell_per_task(tmp_path: Path) -> None:
     path, environment = array(tmp_path, 'echo "$@" >> "$NOTES"')
     assert "#SBATCH --array=0-3%2" in path.read_text()
-    assert subprocess.run([path], env=environment, timeout=20).returncode == 0
+    assert subprocess.run([path], env=environment, timeout=60).returncode == 0
     train, evaluate = (tmp_path / "notes").read_text().splitlines()
     assert "--name agon-s0 --resume" in train
     assert evaluate == f"eval {tmp_path / 'out' / 'agon-s0'}"

@@ -84,13 +84,15 @@ def test_a_stopped_matrix_waits_until_its_cells_are_saved(tmp_path: Path) -> Non
     saved = threading.Event()
 
     def work(*args: Any) -> str | None:
-        nodes.interrupted.wait(10)
+        nodes.interrupted.wait(20)
         saved.set()
         return "stopped"
 
     async def main() -> None:
         task = asyncio.ensure_future(run(plan(tmp_path, "agon", (0,)), 1, lambda sentence: None, nodes))
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            while not nodes.asked:  # noqa: ASYNC110 - a cluster sends no events
+                await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -151,7 +153,7 @@ asyncio.run(_process(["-c", {child!r}], "child", Path({str(tmp_path / "log")!r})
 """
     process = subprocess.Popen([sys.executable, "-c", worker])
     log = tmp_path / "log"
-    while not log.exists() or not log.read_text().split("\n")[-2].isdigit():
+    while not log.exists() or not ["", *log.read_text().split("\n")][-2].isdigit():
         assert process.poll() is None
         threading.Event().wait(0.05)
     process.send_signal(signal.SIGKILL)

@@ -8,7 +8,8 @@ from agon.errors import InputError
 from agon.sandbox import Ending, Execution, GradeReason, HostSandbox, ProgramLimits, SandboxDown, run
 
 ADD = [("1 2", "3"), ("4 5", "9"), ("0 0", "0")]
-LIMITS = ProgramLimits(cpu=0.5, wall=2.0)
+LIMITS = ProgramLimits(cpu=0.5, wall=20.0)
+SLEEPER = "import time; time.sleep(60)"
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ LIMITS = ProgramLimits(cpu=0.5, wall=2.0)
         ("import os; os.abort()", "runtime_error", 0),
         ("1 / 0", "runtime_error", 0),
         ("while True: pass", "time_limit", 0),
-        ("import time; time.sleep(60)", "time_limit", 0),
+        (SLEEPER, "time_limit", 0),
         ("a = [0] * 10**9", "memory_limit", 0),
         ("print('3' * 2_000_000)", "output_limit", 0),
         ("import sys; sys.stderr.write('3' * 2_000_000); print(3)", "output_limit", 0),
@@ -37,7 +38,8 @@ LIMITS = ProgramLimits(cpu=0.5, wall=2.0)
     ],
 )
 def test_the_reason_of_a_grade(sandbox: HostSandbox, program: str, reason: str, failed: int | None) -> None:
-    grade = run(program, ADD, limits=LIMITS, sandbox=sandbox)
+    limits = ProgramLimits(cpu=0.5, wall=2.0) if program == SLEEPER else LIMITS
+    grade = run(program, ADD, limits=limits, sandbox=sandbox)
     assert (grade.reason, grade.failed) == (reason, failed), grade
     assert grade.correct is (reason == "correct")
 

@@ -16,6 +16,7 @@ def test_the_first_signal_is_answered_at_once(
     tty: bool, rank: str, answers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[bytes] = []
+    monkeypatch.setattr(interrupt, "SAME", 60.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: tty)
     monkeypatch.setattr(sys.stderr, "fileno", lambda: 2)
     monkeypatch.setattr(interrupt.os, "write", lambda fd, data: written.append(data))

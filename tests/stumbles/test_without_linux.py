@@ -69,11 +69,15 @@ def test_the_commands_of_the_light_install_work(tmp_path: Path) -> None:
 
 
 POOL = """
+import time
 from agon.verify.workers.messages import Limits
 from agon.verify.workers.pool import WorkerPool
 pool = WorkerPool("tests.verify.workers.helpers:check", Limits(workers=2, deadline=2))
 jobs = {deed: pool.submit(deed, MARKS if "once" in deed else None) for deed in DEEDS}
 print(*(f"{deed}: {job.result(600).name}" for deed, job in jobs.items()), sep="\\n")
+deadline = time.monotonic() + 20
+while len(pool.workers()) < 3 and time.monotonic() < deadline:
+    time.sleep(0.02)
 print(len(pool.workers()))
 pool.close()
 print(pool.workers())

@@ -89,7 +89,7 @@ def test_the_next_step_is_played_while_the_learner_works(tmp_path: Path, monkeyp
         def working(step: int) -> Sequence[Stream]:
             streams = streams_for_step(step)
             began = time.monotonic()
-            while asked(one) < rows(step + 1) and step < 5 and time.monotonic() - began < 10:
+            while asked(one) < rows(step + 1) and step < 5 and time.monotonic() - began < 20:
                 time.sleep(0.01)
             seen.append(asked(one))
             return streams  # type: ignore[no-any-return]

@@ -59,7 +59,7 @@ def test_a_phase_ends_when_all_have_reported(pool: ThreadPoolExecutor) -> None:
     time.sleep(0.1)
     assert not waiting.done()
     phase(second)
-    assert waiting.result(timeout=5) is None
+    assert waiting.result(timeout=20) is None
 
 
 def test_an_error_of_one_process_ends_the_phase_on_all_with_its_reason(pool: ThreadPoolExecutor) -> None:
@@ -99,16 +99,23 @@ def test_a_process_that_never_comes_is_waited_for_until_a_signal_comes(pool: Thr
     time.sleep(0.5)
     assert not waiting.done(), "no deadline without a signal: a play may take an hour"
     first._interrupt.asked = time.monotonic()
-    assert isinstance(waiting.exception(timeout=5), Lost)
+    assert isinstance(waiting.exception(timeout=20), Lost)
 
 
-def test_the_error_of_this_process_counts_more_than_one_that_is_lost() -> None:
-    (first, _), _ = world()
-    signal = threading.Timer(0.2, lambda: setattr(first._interrupt, "asked", time.monotonic()))
-    signal.start()
+def test_the_error_of_this_process_counts_more_than_one_that_is_lost(pool: ThreadPoolExecutor) -> None:
+    (first, _), store = world()
+
+    def signal() -> None:
+        deadline = time.monotonic() + 20
+        while not store.values and time.monotonic() < deadline:  # a signal before the error would be its reason
+            time.sleep(0.01)
+        time.sleep(0.1)
+        first._interrupt.asked = time.monotonic()
+
+    pool.submit(signal)
     with pytest.raises(EngineError, match="out of memory"):
         phase(first, raising(EngineError("out of memory", fix="")))
-    assert signal.finished.is_set(), "it waited for the other process"
+    assert first._interrupt.asked is not None, "it waited for the other process"
 
 
 def test_a_store_that_is_gone_means_that_the_first_process_is() -> None:
@@ -148,11 +155,14 @@ def test_a_process_stops_playing_when_another_stops(pool: ThreadPoolExecutor) ->
     began = time.monotonic()
     found = together(pool, play, lambda: phase(second, raising(EngineError("gone", fix=""))))
     assert isinstance(found[0], PeerError)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
 
 
-def test_a_signal_to_a_process_that_waits_stops_those_that_still_play(pool: ThreadPoolExecutor) -> None:
+def test_a_signal_to_a_process_that_waits_stops_those_that_still_play(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One process draws for all of a machine; the others wait for it."""
+    monkeypatch.setattr(module, "GRACE", 20.0)
     (first, second), _ = world()
 
     def play() -> None:
@@ -187,18 +197,22 @@ def test_reports_do_not_pile_up(pool: ThreadPoolExecutor) -> None:
     assert len(store.values) <= 6
 
 
-def test_the_others_wait_at_the_end_until_the_first_has_saved(pool: ThreadPoolExecutor) -> None:
+def test_the_others_wait_at_the_end_until_the_first_has_saved(
+    pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SAVING", 20.0)
     (first, second), _ = world()
 
-    def end(one: Processes, seconds: float) -> float:
+    def end(one: Processes, seconds: float) -> tuple[float, float]:
         with one:
             time.sleep(seconds)
-        return time.monotonic()
+            saved = time.monotonic()
+        return saved, time.monotonic()
 
     ends = [pool.submit(end, first, 0.2), pool.submit(end, second, 0.0)]
-    saved, left = (future.result(timeout=5) for future in ends)
-    assert left > time.monotonic() - 5
-    assert saved - left < 0.2, "the second did not leave before the first had saved"
+    (saved, _), (_, left) = (future.result(timeout=30) for future in ends)
+    assert left > time.monotonic() - 15
+    assert left >= saved, "the second did not leave before the first had saved"
 
 
 def test_one_process_needs_no_store() -> None:

@@ -218,7 +218,10 @@ def test_a_second_signal_stops_at_once(tmp_path: Path, monkeypatch: pytest.Monke
         training(run, settings, answer=answer).go()
 
 
-def test_the_same_signal_from_launcher_and_scheduler_counts_once(tmp_path: Path) -> None:
+def test_the_same_signal_from_launcher_and_scheduler_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(interrupt, "SAME", 60.0)
     settings = config()
     run = directory(tmp_path, "stopped", settings)
 

@@ -7,7 +7,7 @@ import json
 import socket
 import sys
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from agon.deploy.serve.serving import Address, build_gateway, server_config
 from agon.types import Policy
 
 __all__ = ["Served", "body", "events", "joined", "served", "write_halves"]
-QUICK = GatewaySettings(deadline=20, stall=1.0, first=5.0, first_wait=5.0, slots=16, queue=16)
+QUICK = GatewaySettings(deadline=60, stall=10.0, first=30.0, first_wait=20.0, slots=16, queue=16)
 RECORDED: dict[str, Any] = recording()
 QUESTION: str = RECORDED["questions"][0]
 
@@ -51,12 +51,11 @@ class Served:
         return events(reply.text)
 
     async def none_running(self, seconds: float = 3.0) -> bool:
-        """Whether the stubs come to have nothing to do."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while any(stub.running for stub in self.stubs):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+        """Whether the stubs come to have nothing to do. Counted in turns of the loop: theirs wait as long as ours."""
+        for _ in range(round(seconds / 0.01)):
+            if not any(stub.running for stub in self.stubs):
                 return True
+            await asyncio.sleep(0.01)
         return False
 
 
@@ -89,7 +88,7 @@ async def served(
         urls = {policy: [await _stub_url(stub, stack) for stub in own] for policy, own in of_each.items()}
         gateway = build_gateway(pair, urls, pair.folder.info.versions, replace(QUICK, **settings))
         port = await stack.enter_async_context(_listening(application(gateway, Keys(keys))))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await gateway.pools.joined()
             while not all(replica.up for policy in Policy for replica in gateway.pools[policy].all):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

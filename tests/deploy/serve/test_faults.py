@@ -31,7 +31,8 @@ def stable(reply: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", BROKEN)
 def test_another_server_continues_what_one_began(pair: ServedPair, mode: str, stage: str) -> None:
     async def scenario() -> None:
-        async with served(pair, stubs=2, stall=0.3) as up:
+        stall = 0.8 if mode == "half-close" else 10.0  # one that falls silent is left then
+        async with served(pair, stubs=2, stall=stall) as up:
             expected = await plain(up)
             for stub in up.stubs:
                 stub.mode, stub.only, stub.times = mode, stage, 0
@@ -67,7 +68,7 @@ def test_a_server_may_die_at_any_id(pair: ServedPair, mode: str) -> None:
 
 def test_a_server_that_is_given_up_comes_back(pair: ServedPair) -> None:
     async def scenario() -> None:
-        async with served(pair, stubs=2, stall=0.3) as up:
+        async with served(pair, stubs=2) as up:
             first, states = up.gateway.pools[Policy.A].all[0], list[bool]()
             up.gateway.pools[Policy.A]._changed = lambda replica: states.append(replica.up)
             up.stubs[0].mode, up.stubs[0].times = "no-adapter", 1
@@ -89,7 +90,7 @@ def test_a_silent_server_is_left_within_the_stall(pair: ServedPair) -> None:
             began = time.monotonic()
             replies = await asyncio.gather(*(up.ask() for _ in range(4)))
             assert [stable(reply.json()) for reply in replies] == [expected] * 4
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 20  # `first` is 30
 
     asyncio.run(scenario())
 
@@ -104,14 +105,14 @@ def test_all_servers_silent_ends_by_the_deadline(pair: ServedPair, stream: bool)
             reply = await up.ask(stream=stream)
             assert reply.status_code == 503
             assert reply.json()["error"]["type"] == "server_error"
-            assert time.monotonic() - began < 15
+            assert time.monotonic() - began < 20  # `first` and the stall are 30
 
     asyncio.run(scenario())
 
 
 def test_a_deadline_in_the_second_stage_is_an_error_event_and_no_end(pair: ServedPair) -> None:
     async def scenario() -> None:
-        async with served(pair, deadline=1.0, stall=30) as up:
+        async with served(pair, deadline=1.5, stall=30) as up:
             up.stubs[0].mode, up.stubs[0].only = "half-close", "b"
             assert (await up.ask()).status_code == 504
             reply = await up.ask(stream=True)
@@ -142,7 +143,7 @@ def test_the_draft_stands_in_where_it_is_allowed_and_says_so(pair: ServedPair) -
 
 def test_a_draft_that_takes_too_long_is_cut_and_the_challenger_answers(pair: ServedPair) -> None:
     async def scenario() -> None:
-        async with served(pair, deadline=2.0, stall=30) as up:
+        async with served(pair, deadline=3.0, stall=30) as up:
             up.stubs[0].mode, up.stubs[0].only = "half-close", "a"
             reply = (await up.ask()).json()
             first, second = reply["agon"]["stages"]
@@ -155,12 +156,12 @@ def test_a_draft_that_takes_too_long_is_cut_and_the_challenger_answers(pair: Ser
 @pytest.mark.parametrize("seconds", [0.05, 0.15, 0.5])
 def test_who_leaves_stops_the_servers(pair: ServedPair, stream: bool, seconds: float) -> None:
     async def scenario() -> None:
-        async with served(pair, delay=0.03) as up:
+        async with served(pair, delay=0.1) as up:
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(seconds):
                     await up.client.post("/v1/chat/completions", json=body(stream=stream))
             assert await up.none_running(1.0)
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(20):
                 while up.gateway.traffic.at_work:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert all(replica.busy == 0 for replica in up.gateway.pools[Policy.A].all)

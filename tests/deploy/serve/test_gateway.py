@@ -155,7 +155,7 @@ def test_models_are_listed_and_found(pair: ServedPair) -> None:
 
 def test_bodies_are_bounded(pair: ServedPair) -> None:
     async def scenario() -> None:
-        async with served(pair, max_body=10_000, body_seconds=0.3) as up:
+        async with served(pair, max_body=10_000, body_seconds=1.0) as up:
             reply = await up.client.post("/v1/chat/completions", json=body("x" * 20_000))
             assert reply.status_code == 413
 
@@ -171,7 +171,7 @@ def test_bodies_are_bounded(pair: ServedPair) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
             writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
             writer.write(b"Content-Length: 100\r\n\r\n{")
-            assert b" 408 " in await asyncio.wait_for(reader.readline(), 3)
+            assert b" 408 " in await asyncio.wait_for(reader.readline(), 20)
             writer.close()
 
     asyncio.run(scenario())
@@ -224,16 +224,21 @@ def test_a_full_gateway_refuses_at_once(pair: ServedPair) -> None:
         async with served(pair, delay=0.02, slots=1, queue=2, per_key=2, keys=["one", "two"]) as up:
             first, second = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
 
+            async def at_work(count: int) -> None:
+                async with asyncio.timeout(20):
+                    while up.gateway.traffic.at_work < count:  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+
             def post(headers: dict[str, str]) -> asyncio.Task[Any]:
                 return asyncio.create_task(up.client.post("/v1/chat/completions", json=body(), headers=headers))
 
             running = [post(first), post(first)]
-            await asyncio.sleep(0.1)
+            await at_work(2)
             third = await post(first)
             assert third.status_code == 429
             assert "this key" in third.json()["error"]["message"]
             running.append(post(second))
-            await asyncio.sleep(0.1)
+            await at_work(3)
             full = await post(second)
             assert full.status_code == 429
             assert int(full.headers["Retry-After"]) >= 1

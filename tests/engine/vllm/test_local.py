@@ -26,6 +26,7 @@ from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import adapter_folders, save_tokenizer
+from tests.engine.helpers.fleets import until
 from tests.processes import gone
 
 from .helpers import SLEEP, join_starting
@@ -323,20 +324,19 @@ def test_an_engine_that_is_stopped_does_not_hold_up_the_others(base: str) -> Non
     class Unwilling(Made):
         def shutdown(self, timeout: float) -> None:
             super().shutdown(timeout)
-            time.sleep(0.5)
+            released.append(release.wait(20))
 
-    engine = Starting(Unwilling)
+    release, released, engine = threading.Event(), list[bool](), Starting(Unwilling)
 
-    async def scenario() -> float:
+    async def scenario() -> None:
         await engine.start()
-        stopping, longest = asyncio.ensure_future(engine.stop()), 0.0
-        while not stopping.done():
-            before = time.monotonic()
-            await asyncio.sleep(0.01)
-            longest = max(longest, time.monotonic() - before)
-        return longest
+        made, stopping = engine._llm, asyncio.ensure_future(engine.stop())
+        await until(lambda: made.ended)
+        release.set()
+        await stopping
 
-    assert asyncio.run(scenario()) < 0.4
+    asyncio.run(scenario())
+    assert released == [True], "the loop went on meanwhile"
     assert gone(engine.child)
 
 

@@ -172,9 +172,10 @@ def test_a_node_that_does_not_answer_makes_no_progress(monkeypatch: pytest.Monke
         await engine.draw(draw(), frozenset())
         assert await engine.progress() == 3
         await engine.draw(draw(), frozenset())
+        monkeypatch.setattr(on_node, "PROGRESS", 0.05)
         assert await engine.progress() == 3, "what it said last"
 
-    monkeypatch.setattr(on_node, "PROGRESS", 0.05)
+    monkeypatch.setattr(on_node, "PROGRESS", 60.0)
     asyncio.run(main())
 
 
@@ -183,6 +184,8 @@ def test_a_fleet_draws_elsewhere_and_places_a_new_actor(
 ) -> None:
     class Slow(ByContent):
         async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
+            if self is held(cluster, 0):
+                await asyncio.Event().wait()  # until it is lost
             await asyncio.sleep(0.1)
             return await super().draw(draw, stop)
 
@@ -191,7 +194,7 @@ def test_a_fleet_draws_elsewhere_and_places_a_new_actor(
 
     async def main() -> None:
         adapters = AdapterStore(cluster)
-        fleet = Fleet(*(NodeEngine(cluster, Slow, adapters) for _ in range(2)), patience=5.0)
+        fleet = Fleet(*(NodeEngine(cluster, Slow, adapters) for _ in range(2)), patience=60.0)
         await fleet.start()
         await fleet.load(ONE, folders[ONE])
         asyncio.get_running_loop().call_later(0.05, cluster.handles[0].lose)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,6 +32,7 @@ class Server(ThreadingHTTPServer):
     """Remembers what it was asked; refuses a name that it knows, or does not know, as vLLM does."""
 
     daemon_threads = True
+    allow_reuse_port = True
 
     def __init__(self, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), Handler)
@@ -268,8 +270,9 @@ def test_a_server_with_garbled_counters_is_waited_for_in_vain(server: Server, ba
 def test_a_server_that_hangs_behind_garbled_counters_is_not_waited_for_without_end(
     server: Server, base: Path, metrics: str
 ) -> None:
-    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=IN_VAIN)
+    engine = ServerEngine(f"http://127.0.0.1:{server.server_port}")
     sampler = VLLMSampler(str(base / "base"), Fleet(engine, patience=0.3))
+    engine._ready = IN_VAIN
     server.hangs, server.metrics = True, (200, metrics)
     with pytest.raises(EngineError, match="other than numbers"):
         sampler.draw_all([Draw((1, 2), BASE, 3, Sampling(max_tokens=2))])
@@ -293,12 +296,16 @@ def test_a_server_that_was_started_again_while_idle_gets_its_adapters_back(serve
 def test_a_server_that_goes_away_in_the_middle_of_a_run_is_waited_for(server: Server, base: Path) -> None:
     sampler = connect(server, base)
     sampler.publish(Version("a@0-x"), base / "one")
-    server.end()
     back = list[Server]()
-    timer = threading.Timer(0.5, lambda: back.append(Server(server.server_port).go()))
-    timer.start()
-    drawn = sampler.draw_all([Draw((1, 2), Version("a@0-x"), 3, Sampling(max_tokens=2))])
-    timer.join()
+    with socket.socket() as parked:  # it does not listen: nobody else takes the port meanwhile
+        parked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        parked.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        parked.bind(("127.0.0.1", server.server_port))
+        server.end()
+        timer = threading.Timer(0.5, lambda: back.append(Server(server.server_port).go()))
+        timer.start()
+        drawn = sampler.draw_all([Draw((1, 2), Version("a@0-x"), 3, Sampling(max_tokens=2))])
+        timer.join()
     assert (drawn[0].ids, sampler.restarts, len(back[0].adapters)) == ((5, 5), 1, 1)
     sampler.close()
     back[0].end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -64,6 +65,7 @@ def test_a_job_that_is_stopped_waits_for_its_run_and_is_requeued(tmp_path: Path)
     log = tmp_path / "log"
     while not log.exists():
         assert process.poll() is None
+        time.sleep(0.02)
     process.terminate()
     assert process.wait(60) == 143  # far above what it takes
     assert log.read_text().split("\n") == ["up", "saved", "requeue 7", ""]
