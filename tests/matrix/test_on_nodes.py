@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,3 +173,10 @@ def test_whatever_runs_here_is_no_address(tmp_path: Path, capsys: pytest.Capture
     words = ["--launcher", "ray", "--address", "auto", "--out", str(tmp_path / "out")]
     assert main(["matrix", str(CONFIG), "--arms", "agon", "--seeds", "0", *words]) == 2
     assert "does not name a cluster" in capsys.readouterr().err
+
+
+def test_a_run_whose_worker_died_before_the_kernel_was_asked_does_not_begin() -> None:
+    orphan = subprocess.run(["sleep", "60"], preexec_fn=partial(local._die_with_parent, os.getppid()))
+    assert orphan.returncode == 128 + signal.SIGTERM
+    child = subprocess.run(["true"], preexec_fn=partial(local._die_with_parent, os.getpid()))
+    assert child.returncode == 0

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agon.errors import InputError
 from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
-from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants
+from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants, longest_wait
 from agon.sandbox.host import first_uid
 from agon.sandbox.launcher import CONTROL, NICE
 from tests.processes import gone
@@ -393,3 +393,27 @@ def test_supervisors_have_uids_of_their_own_where_there_are_enough(tmp_path: Pat
     assert not set(spans[0]) & set(spans[1]) | set(spans[1]) & set(spans[2])
     table.write_text("0 100000 65536\n")
     assert all(1000 < first_uid(pid, table) < 61184 for pid in range(1, 100))
+
+
+def test_the_time_that_a_driver_waited_for_a_core_is_not_held_against_its_program(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver compiles in its own process; here it is told to have waited for all but 0.1 s of the first second."""
+    began = time.monotonic()
+
+    def waits(pids: Iterable[int]) -> float:
+        return min(0.9, time.monotonic() - began) if isinstance(pids, list) else 0.0
+
+    monkeypatch.setattr("agon.sandbox.boxes.longest_wait", waits)
+    limits = ProgramLimits(cpu=5, wall=0.2)
+    (run,) = sandbox.execute("import time; time.sleep(600)", [b""], limits)
+    assert run.ending is Ending.WALL
+    assert run.wall > 0.5
+
+
+def test_the_longest_wait_is_that_of_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agon.sandbox.boxes.PROC", tmp_path)
+    for thread, waited in (("1/task/1", 2), ("1/task/2", 3), ("7/task/7", 1)):
+        (tmp_path / thread).mkdir(parents=True)
+        (tmp_path / thread / "schedstat").write_text(f"5 {waited * 10**9} 4\n")
+    assert (longest_wait([1, 7]), longest_wait([7, 8]), longest_wait([])) == (3.0, 1.0, 0.0)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from agon.errors import InputError
-from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxSettings, leaks
+from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, SandboxSettings, leaks
 from agon.sandbox.leaks import PROBES, check, checked_sandbox, waivers_of
 
 
@@ -62,3 +62,15 @@ def test_a_limit_that_does_not_end_a_probe_is_a_leak() -> None:
     limited = [probe for probe in PROBES if probe.ending]
     assert len(limited) >= 5
     assert all(result.leaks[-1].startswith("no ") for result in check(Leaky(), (), limited))
+
+
+@pytest.mark.parametrize("ending", [Ending.WALL, Ending.CPU])
+def test_a_probe_that_was_stopped_before_it_found_anything_proves_nothing(ending: Ending) -> None:
+    class Busy(Leaky):
+        def execute(self, program: str, inputs: Sequence[bytes], limits: ProgramLimits) -> Iterator[Execution]:
+            yield Execution(ending)
+
+    with pytest.raises(SandboxDown, match=f"the probe of environment met the {ending} limit"):
+        check(Busy(), (), PROBES[:1])
+    timed = [probe for probe in PROBES if probe.ending in (Ending.CPU, Ending.WALL)]
+    assert not any(result.leaks for result in check(Busy(), (), timed))

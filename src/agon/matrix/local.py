@@ -9,6 +9,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from agon.errors import RunDirError
@@ -106,7 +107,7 @@ async def _process(words: Sequence[str], title: str, log: Path, environment: dic
             stderr=out,
             env=environment,
             start_new_session=True,
-            preexec_fn=_die_with_parent if tied else None,
+            preexec_fn=partial(_die_with_parent, os.getpid()) if tied else None,
         )
     try:
         return await process.wait()
@@ -116,9 +117,11 @@ async def _process(words: Sequence[str], title: str, log: Path, environment: dic
         raise
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(parent: int) -> None:
     """In a child: ask the kernel for a SIGTERM when the parent ends, however it ends; a run then saves and stops."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os._exit(128 + signal.SIGTERM)
 
 
 def _environment(number: int, slots: int) -> dict[str, str]:

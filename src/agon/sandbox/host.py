@@ -137,10 +137,6 @@ class HostSandbox:
             slot = self._replace(slot)
         self._free.put(slot)
 
-    def addresses(self, limits: ProgramLimits) -> int:
-        """Bytes of address space of one process: the limit itself where nothing counts what is really used."""
-        return limits.memory if self._slots[0].cgroup is None else 4 * limits.memory
-
     def _fill(self, count: int) -> None:
         for number in range(count):
             self._slots.append(self._slot(number))
@@ -253,9 +249,11 @@ class Session:
             return None
         box = self._ready_box()
         assert self._slot is not None
+        addresses = self._limits.memory  # of each process, where nothing counts what all of them use
         if self._slot.cgroup is not None:
             self._slot.cgroup.limit_memory(self._limits.memory + OVERHEAD)
-        refused = box.compile(self._source, self._limits, self._sandbox.addresses(self._limits))
+            addresses *= 4
+        refused = box.compile(self._source, self._limits, addresses)
         if refused is None:
             self._box = box
         else:

@@ -14,15 +14,17 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.errors import InputError
-from agon.sandbox.execution import MIB, Execution, ProgramLimits, Sandbox, SandboxDown
+from agon.sandbox.execution import MIB, Ending, Execution, ProgramLimits, Sandbox, SandboxDown
 from agon.sandbox.leak_programs import HEAD, PLACES, PROBES, LeakProbe
 from agon.sandbox.settings import SandboxSettings, open_sandbox
 
-LIMITS = ProgramLimits(cpu=0.4, wall=1.5, memory=128 * MIB)
+LIMITS = ProgramLimits(cpu=1.0, wall=20.0, memory=128 * MIB)
+MEASURED = (Ending.CPU, Ending.WALL)
+"""Limits that probes run into on purpose: they are set lower for those."""
 _held: set[SandboxSettings] = set()
 """What this process has probed, and found tight."""
 
@@ -67,7 +69,13 @@ def waivers_of(settings: SandboxSettings) -> tuple[str, ...]:
 
 def _check(sandbox: Sandbox, probe: LeakProbe, facts: tuple[object, ...], waivers: Sequence[str]) -> ProbeResult:
     program = HEAD.format(facts=facts, places=PLACES) + probe.program
-    execution = next(sandbox.execute(program, [b""], LIMITS))
+    limits = replace(LIMITS, cpu=0.4, wall=1.5) if probe.ending in MEASURED else LIMITS
+    execution = next(sandbox.execute(program, [b""], limits))
+    if execution.ending in MEASURED and probe.ending not in MEASURED:
+        raise SandboxDown(
+            f"the probe of {probe.name} met the {execution.ending} limit before it had found anything",
+            fix="run less beside it",
+        )
     leaks = leaks_of(probe, execution)
     return ProbeResult(probe.name, leaks, bool(leaks) and any(waiver in probe.waived_by for waiver in waivers))
 

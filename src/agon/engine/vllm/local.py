@@ -13,7 +13,8 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +134,13 @@ class LocalEngine:
                 with spawning(reaper, self._device, starting.cancelled):
                     llm = self._make()
             except (Exception, SystemExit) as error:  # the thread ends here; the future carries the error on
-                if not starting.cancelled():
+                with suppress(InvalidStateError):
                     starting.set_exception(error if isinstance(error, Exception) else RuntimeError(f"exit {error}"))
             else:
-                if starting.cancelled():
-                    llm.shutdown(timeout=0)
-                else:
+                try:
                     starting.set_result(llm)
+                except InvalidStateError:  # the wait was given up
+                    llm.shutdown(timeout=0)
 
         threading.Thread(target=make, name="agon-vllm-start", daemon=True).start()
         return starting
