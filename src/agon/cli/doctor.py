@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from agon.cli.parser import json_argument, print_json
 from agon.errors import AgonError, install
+from agon.formatting import plural
 
 Status = Literal["ok", "untested", "missing", "failed"]
 
@@ -193,7 +194,7 @@ def cluster(address: str, network: str | None) -> Check:
 
         nodes = connect(address, network).nodes()
         free = f"{nodes.free_cpus:.0f} of {nodes.cpus:.0f} CPUs and {nodes.free_gpus:.0f} of {nodes.gpus:.0f} GPUs free"
-        return Check("cluster", "ok", f"ray {nodes.version}, {nodes.alive} nodes, {free}")
+        return Check("cluster", "ok", f"ray {nodes.version}, {plural(nodes.alive, 'node')}, {free}")
 
     return guarded("cluster", probe)
 

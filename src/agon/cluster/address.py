@@ -42,9 +42,10 @@ def check_cluster(address: str | None, network: str | None) -> tuple[str, int] |
         )
     host = host.strip("[]")
     if outside := outsider(host, network, "cluster.address"):
+        place = host if host == outside else f"{host}, which is {outside},"
         raise ConfigError(
-            f"cluster.address: {host} is {outside}, which is neither this machine nor in sampler.network: "
+            f"{place} is neither this machine nor in a network that you named: "
             "whoever reaches a Ray cluster can run any code on it, and it on those who join",
-            fix="if the network is yours alone, name it: sampler.network=10.0.0.0/8",
+            fix="if that network is yours, name it: sampler.network=10.0.0.0/8, or --network 10.0.0.0/8 of agon doctor",
         )
     return host, int(port)

@@ -96,8 +96,8 @@ class Connection:
         nodes = self.nodes()
         if nodes.cpus < cpus or nodes.gpus < gpus:
             raise ConfigError(
-                f"the run needs {cpus} CPUs and {gpus} GPUs for its actors; "
-                f"{self.address} has {nodes.cpus:.0f} and {nodes.gpus:.0f} on {nodes.alive} nodes",
+                f"the run's actors need CPUs: {cpus}, GPUs: {gpus}; "
+                f"{self.address} has CPUs: {nodes.cpus:.0f}, GPUs: {nodes.gpus:.0f}, nodes: {nodes.alive}",
                 fix="add nodes (ray start --address HOST:PORT), or ask for less; cluster.gpus=0 for nodes without GPUs",
             )
 
