@@ -17,7 +17,7 @@ import pytest
 from agon.errors import InputError
 from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
 from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants, longest_wait
-from agon.sandbox.host import first_uid
+from agon.sandbox.host import Session, first_uid
 from agon.sandbox.launcher import CONTROL, NICE
 from tests.processes import gone
 
@@ -417,3 +417,18 @@ def test_the_longest_wait_is_that_of_one_thread(tmp_path: Path, monkeypatch: pyt
         (tmp_path / thread).mkdir(parents=True)
         (tmp_path / thread / "schedstat").write_text(f"5 {waited * 10**9} 4\n")
     assert (longest_wait([1, 7]), longest_wait([7, 8]), longest_wait([])) == (3.0, 1.0, 0.0)
+
+
+def test_a_sandbox_that_is_closed_while_a_program_starts_is_down(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room, ready_box = HostSandbox(workers=1, memory=sandbox.memory), Session._ready_box
+
+    def close_then_go_on(session: Session) -> ProgramBox:
+        box = ready_box(session)
+        room.close()
+        return box
+
+    monkeypatch.setattr(Session, "_ready_box", close_then_go_on)
+    with pytest.raises(SandboxDown):
+        said(room, "print(1)")

@@ -75,6 +75,10 @@ class HostSandbox:
                     yield execution
                     if execution.ending is Ending.NOT_COMPILED:
                         return
+            except OSError as error:
+                if not self._closed:
+                    raise
+                raise closed() from error  # its cgroups went with it
             finally:
                 session.close()
 
@@ -122,7 +126,7 @@ class HostSandbox:
         slot = self._free.get()
         if self._closed or slot is None:
             self._free.put(None)
-            raise SandboxDown("the sandbox is closed", fix="open a new one")
+            raise closed()
         return slot
 
     def give_back(self, slot: Slot, *, broken: bool = False) -> None:
@@ -181,6 +185,10 @@ FILES = {
     "landlock": "system folders read-only (names elsewhere are visible), nothing writable",
     "unsafe": "all that the uid may read and write",
 }
+
+
+def closed() -> SandboxDown:
+    return SandboxDown("the sandbox is closed", fix="open a new one")
 
 
 def plan_launch(backend: Backend) -> Launch:
