@@ -114,5 +114,5 @@ def test_a_run_that_does_not_fit_is_refused(ray: FakeRay, head: str) -> None:
     assert (nodes.alive, nodes.cpus, nodes.gpus, nodes.free_cpus, nodes.free_gpus) == (2, 8.0, 2.0, 6.0, 0.0)
     joined.check_room(8, 2)
     for cpus, gpus in ((9, 0), (1, 3)):
-        with pytest.raises(ConfigError, match="has 8 and 2 on 2 nodes"):
+        with pytest.raises(ConfigError, match="has CPUs: 8, GPUs: 2, nodes: 2"):
             joined.check_room(cpus, gpus)
