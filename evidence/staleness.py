@@ -52,8 +52,9 @@ TINY = ["train.problems_per_step=2", "game.group_size=2", "data.train.take=12", 
 TIMING = [
     "data.train.take=96", "train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64",
     "train.max_peek_tokens=64", "eval.max_completion_tokens=64", "sampler.engine=vllm", "train.learning_rate=1e-5",
-    "model.dtype=float32", "save.every=100", "data.dev.take=4", "data.held_out.take=8",
+    "model.dtype=float32", "save.every=100", "data.dev.take=4", "data.held_out.take=8", "verifier=_coin:verify",
 ]  # fmt: skip
+"""A random base is never right; by the coin, groups are mixed and the learner has work."""
 
 
 # -- equal -------------------------------------------------------------------------------------------------------------
@@ -221,13 +222,17 @@ def train_pinned(out: Path, name: str, words: Sequence[str]) -> RunDir:
     """A run with its engine on the last core and everything else on the first; one of the same name is replaced."""
     shutil.rmtree(out / name, ignore_errors=True)
     command = [sys.executable, "-m", "agon", "train", str(CONFIG), *TIMING, *words, "--out", str(out), "--name", name]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(ROOT / "evidence"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     threading.Thread(target=pin, args=(process,), daemon=True).start()
     _, errors = process.communicate()
     if process.returncode:
         raise RuntimeError(errors[-2000:])
-    return RunDir.open(out / name)
+    run = RunDir.open(out / name)
+    if not all(0 < (stream.pass_rate or 0) < 1 for record in run.steps.records() for stream in record.streams):
+        raise RuntimeError("a step had nothing to learn from: its seconds are not those of a step")
+    return run
 
 
 def pin(process: subprocess.Popen[str]) -> None:
