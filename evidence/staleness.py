@@ -230,7 +230,7 @@ def train_pinned(out: Path, name: str, words: Sequence[str]) -> RunDir:
     if process.returncode:
         raise RuntimeError(errors[-2000:])
     run = RunDir.open(out / name)
-    if not all(0 < (stream.pass_rate or 0) < 1 for record in run.steps.records() for stream in record.streams):
+    if not all(stream.live_groups for record in run.steps.records() for stream in record.streams):
         raise RuntimeError("a step had nothing to learn from: its seconds are not those of a step")
     return run
 

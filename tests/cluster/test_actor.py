@@ -13,7 +13,7 @@ from agon.cluster.actor import ActorLost
 from agon.cluster.shell import CallRefused, Failed, Shell
 from agon.errors import ConfigError, EngineError
 from tests.cluster.helpers import FakeCluster
-from tests.processes import gone
+from tests.waiting import gone
 
 
 class Thing:

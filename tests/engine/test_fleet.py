@@ -14,7 +14,8 @@ from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
 from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import FakeEngine
-from tests.engine.helpers.fleets import A, B, draw, run, until
+from tests.engine.helpers.fleets import A, B, draw, run
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_grace")
 

@@ -16,8 +16,8 @@ from agon.engine import http_client as http
 from agon.engine.http_client import HTTPClient, Reply, host_of, pause
 from agon.engine.protocol import EngineDown
 from agon.errors import EngineError
-from tests.engine.helpers.fleets import until
 from tests.engine.helpers.servers import server
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)

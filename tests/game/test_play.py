@@ -16,6 +16,7 @@ from agon.game.budget import Entry, Ledger
 from agon.game.rules import Game
 from agon.types import Policy, Reason, Request, Sampling, UnitTests, Verdict, seed_for
 from tests.game.helpers import RIGHT, WRONG, by_seed, problems, read_tag, run
+from tests.waiting import until
 
 arm_names = st.sampled_from(list(ARMS))
 sizes = st.integers(2, 5)
@@ -261,9 +262,7 @@ def test_a_slow_verdict_does_not_hold_back_the_challenge() -> None:
         return RIGHT
 
     async def slow(problem, completion) -> Verdict:
-        async with asyncio.timeout(20):
-            while order.count("challenge") < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: order.count("challenge") >= 2)
         order.append("verdict")
         return await read_tag(problem, completion)
 

@@ -21,6 +21,7 @@ from agon.matrix.cells import MatrixCell, Stage, cells
 from agon.matrix.slurm import script
 from agon.rundir.lock import locked
 from tests.report.helpers import make_study
+from tests.waiting import until
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "base.yaml"
 
@@ -129,9 +130,7 @@ def test_a_cell_that_an_orphan_works_on_is_waited_for(
     async def scene() -> None:
         with locked(cell.folder / ".lock"):
             work = asyncio.ensure_future(local.run(made, 1, said.append))
-            async with asyncio.timeout(20):
-                while not any("waiting" in sentence for sentence in said):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: any("waiting" in sentence for sentence in said))
             await asyncio.sleep(0.3)
             assert not work.done()
             assert cell.missing()[0] == "train"

@@ -22,7 +22,7 @@ from agon.cluster.connection import NodeTask
 from agon.matrix import local, on_nodes
 from agon.matrix.on_nodes import run, work_on_node
 from tests.matrix.test_cells import CONFIG, plan
-from tests.processes import gone
+from tests.waiting import gone, until
 
 
 class FakeNodes:
@@ -91,9 +91,7 @@ def test_a_stopped_matrix_waits_until_its_cells_are_saved(tmp_path: Path) -> Non
 
     async def main() -> None:
         task = asyncio.ensure_future(run(plan(tmp_path, "agon", (0,)), 1, lambda sentence: None, nodes))
-        async with asyncio.timeout(20):
-            while not nodes.asked:  # noqa: ASYNC110 - a cluster sends no events
-                await asyncio.sleep(0.01)
+        await until(lambda: bool(nodes.asked))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -19,7 +19,7 @@ from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxD
 from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants, longest_wait
 from agon.sandbox.host import Session, first_uid
 from agon.sandbox.launcher import CONTROL, NICE
-from tests.processes import gone
+from tests.waiting import gone
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0)
 

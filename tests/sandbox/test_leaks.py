@@ -74,3 +74,11 @@ def test_a_probe_that_was_stopped_before_it_found_anything_proves_nothing(ending
         check(Busy(), (), PROBES[:1])
     timed = [probe for probe in PROBES if probe.ending in (Ending.CPU, Ending.WALL)]
     assert not any(result.leaks for result in check(Busy(), (), timed))
+
+
+def test_a_leak_that_was_found_before_a_limit_is_reported() -> None:
+    class Slow(Leaky):
+        def execute(self, program: str, inputs: Sequence[bytes], limits: ProgramLimits) -> Iterator[Execution]:
+            yield Execution(Ending.CPU, stdout=b"LEAK everything\n")
+
+    assert [result.leaks for result in check(Slow(), (), PROBES[:1])] == [("everything",)]

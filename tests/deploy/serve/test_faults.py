@@ -10,6 +10,7 @@ import pytest
 
 from agon.deploy.serve.served_pair import ServedPair
 from agon.types import Policy
+from tests.waiting import until
 
 from .helpers import Served, body, events, joined, served
 
@@ -74,9 +75,7 @@ def test_a_server_that_is_given_up_comes_back(pair: ServedPair) -> None:
             up.stubs[0].mode, up.stubs[0].times = "no-adapter", 1
             replies = await asyncio.gather(up.ask(), up.ask())
             assert [reply.status_code for reply in replies] == [200, 200]
-            async with asyncio.timeout(20):
-                while not first.up:  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            await until(lambda: first.up)
             assert states == [False, True]
 
     asyncio.run(scenario())
@@ -161,9 +160,7 @@ def test_who_leaves_stops_the_servers(pair: ServedPair, stream: bool, seconds: f
                 async with asyncio.timeout(seconds):
                     await up.client.post("/v1/chat/completions", json=body(stream=stream))
             assert await up.none_running(1.0)
-            async with asyncio.timeout(20):
-                while up.gateway.traffic.at_work:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: not up.gateway.traffic.at_work)
             assert all(replica.busy == 0 for replica in up.gateway.pools[Policy.A].all)
 
     asyncio.run(scenario())

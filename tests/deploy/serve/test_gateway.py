@@ -14,6 +14,7 @@ from agon.deploy.serve.chat_request import MODELS
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.splitter import Splitter
 from agon.types import Policy
+from tests.waiting import until
 
 from .helpers import QUESTION, RECORDED, Served, body, joined, served
 
@@ -224,21 +225,16 @@ def test_a_full_gateway_refuses_at_once(pair: ServedPair) -> None:
         async with served(pair, delay=0.02, slots=1, queue=2, per_key=2, keys=["one", "two"]) as up:
             first, second = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
 
-            async def at_work(count: int) -> None:
-                async with asyncio.timeout(20):
-                    while up.gateway.traffic.at_work < count:  # noqa: ASYNC110
-                        await asyncio.sleep(0.01)
-
             def post(headers: dict[str, str]) -> asyncio.Task[Any]:
                 return asyncio.create_task(up.client.post("/v1/chat/completions", json=body(), headers=headers))
 
             running = [post(first), post(first)]
-            await at_work(2)
+            await until(lambda: up.gateway.traffic.at_work >= 2)
             third = await post(first)
             assert third.status_code == 429
             assert "this key" in third.json()["error"]["message"]
             running.append(post(second))
-            await at_work(3)
+            await until(lambda: up.gateway.traffic.at_work >= 3)
             full = await post(second)
             assert full.status_code == 429
             assert int(full.headers["Retry-After"]) >= 1

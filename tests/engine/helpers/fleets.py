@@ -33,9 +33,3 @@ def run(
 
 def draw(fleet: Fleet, version: Version = BASE, seed: int = 0) -> Awaitable[DrawResult]:
     return fleet.draw(Draw((1, 2), version, seed, Sampling(max_tokens=8)), frozenset(), 100)
-
-
-async def until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - engines send no events
-            await asyncio.sleep(0.005)

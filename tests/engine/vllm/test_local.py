@@ -26,8 +26,7 @@ from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import adapter_folders, save_tokenizer
-from tests.engine.helpers.fleets import until
-from tests.processes import gone
+from tests.waiting import gone, until
 
 from .helpers import SLEEP, join_starting
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from agon.engine.vllm.orphans import OrphanReaper, processes_with
-from tests.processes import gone
+from tests.waiting import gone
 
 from .helpers import SLEEP
 

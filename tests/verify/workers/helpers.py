@@ -8,7 +8,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -50,13 +49,6 @@ class KillWhenUsed:
 
     def __index__(self) -> NoReturn:
         _kill_self()
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.02)
 
 
 def environment() -> dict[str, str]:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.processes import alive, gone
+from tests.waiting import alive, gone
 
 from .helpers import CHECK, environment
 

@@ -12,9 +12,9 @@ import pytest
 from agon.errors import VerifierError
 from agon.verify.workers.messages import Limits
 from agon.verify.workers.pool import WorkerPool
-from tests.processes import gone
+from tests.waiting import gone, wait_until
 
-from .helpers import CHECK, wait_until
+from .helpers import CHECK
 
 
 @pytest.fixture(scope="module")
