@@ -47,7 +47,8 @@ def verdict_of_parts(claim: str, parts: Mapping[str, Part], args: argparse.Names
         held[name] = holds(found[name])
         print(f"{name}: {found[name]}", flush=True)
     said = {name: "holds" if good else "does not hold" for name, good in held.items()}
-    verdict(claim, said, "every part holds", all(held.values()), parts=found, quick=args.quick)
+    missing = [name for name in parts if name not in found]
+    verdict(claim, said, "every part holds", all(held.values()), parts=found, missing=missing, quick=args.quick)
 
 
 def verdict(claim: str, value: Any, goal: Any, holds: bool, **more: Any) -> NoReturn:

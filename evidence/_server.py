@@ -13,16 +13,24 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 START = 900.0
 
 
 class Server:
-    """A server on a port of its own, which can be started again there."""
+    """A server on a port of its own, which can be started again there.
 
-    def __init__(self, base: Path, *, context: int, rank: int, name: str | None = None) -> None:
-        self._port = free_port()
-        options = ["--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8", "--max-lora-rank", str(rank)]
+    It serves its base under `name`, by default the base's path, holds `loras` adapters at once, and runs on one core
+    if one is named.
+    """
+
+    def __init__(
+        self, base: Path, *, context: int, rank: int, name: str | None = None, loras: int = 4, core: int | None = None
+    ) -> None:
+        self._port, self._core = free_port(), core
+        options = ["--enable-lora", "--max-loras", str(loras), "--max-cpu-loras", str(2 * loras)]
+        options += ["--max-lora-rank", str(rank)]
         options += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
         options += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
         options += ["--worker-extension-cls", "agon.engine.vllm.cpu_lora.GroupedLora"]
@@ -39,7 +47,10 @@ class Server:
 
     def start(self) -> None:
         """Start it without waiting for it."""
-        self.process = subprocess.Popen(self._command, env=self._environment, stdout=sys.stderr, start_new_session=True)
+        pinned = [] if self._core is None else ["taskset", "--cpu-list", str(self._core)]
+        self.process = subprocess.Popen(
+            [*pinned, *self._command], env=self._environment, stdout=sys.stderr, start_new_session=True
+        )
 
     def await_health(self) -> None:
         await_health(f"{self.url}/health", self.process)
@@ -65,9 +76,9 @@ class Server:
 
 
 @contextmanager
-def vllm_server(base: Path, *, context: int, rank: int, name: str | None = None) -> Iterator[str]:
-    """The address of a server over `base`, which it serves under `name`, by default its path."""
-    server = Server(base, context=context, rank=rank, name=name)
+def vllm_server(base: Path, **options: Any) -> Iterator[str]:
+    """The address of a server over `base`, with options of `Server`."""
+    server = Server(base, **options)
     try:
         server.await_health()
         yield server.url

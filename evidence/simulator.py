@@ -2,29 +2,26 @@
 
 Each part runs alone with `--part`; the quick form is the scaling, with fewer steps.
 
-- check: costs are fitted on runs of two configurations, vLLM on one core and the learner on another; five others, of
-  different sizes, lengths, arms and staleness, are predicted from lengths of the first two and then measured, in turns.
+- check: costs are fitted on runs of two configurations, a vLLM server on one core and the run on another; five others,
+  of different sizes, lengths, arms and staleness, are predicted from lengths of the first two and then measured, in
+  turns.
 - scaling: with the costs of `agon plan` for a GPU, strong and weak scaling to 64 GPUs, and 1,024 as an extrapolation.
 """
 
 from __future__ import annotations
 
 import random
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log2
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 import numpy as np
 
-from _engine import SMALL, random_checkpoint
 from _lib import ROOT, Part, arguments, verdict_of_parts
 from _pipeline import Costs, Layout, Lengths, simulate
-from agon import RunDir, load_verifier
+from agon import RunDir
 from agon.config import Config, load_config
 from agon.engine.published import TEXT
 from agon.engine.vllm.placement import ALONE
@@ -33,8 +30,7 @@ from agon.plan.footprint import sequence_bytes
 from agon.plan.gpus import GPUS
 from agon.plan.step_time import Assumptions, Speed, bouts_of
 from agon.rundir import read_bouts
-from agon.rundir.bouts import bout_of
-from staleness import CONFIG, TIMING, train_pinned
+from staleness import CONFIG, FIRST, TIMED, TIMING, timed_runs
 
 EXTRA_SOURCES = ("configs/tabletop", "configs/paper", "src/agon/cli/train.py")
 PARTS = ("check", "scaling")
@@ -52,8 +48,8 @@ PREDICTED = {
         "sampler.max_loras=6",
     ),
 }  # fmt: skip
-RUNS, STEPS, FIRST, WITHIN = 5, 12, 3, 0.15
-"""Runs of each configuration, their steps, those that warm up, and how far a prediction may be off."""
+RUNS, WITHIN = 5, 0.15
+"""Runs of each configuration, and how far a prediction may be off."""
 GPU, BASE, PRICE = "h100", "Qwen/Qwen3-4B", 2.5
 GPU_COUNTS, FAR = {"strong": (2, 4, 8, 16, 32, 64), "weak": (2, 8, 32, 64)}, 1024
 STRIDE = 64
@@ -80,17 +76,14 @@ class Measured:
 
 def check(quick: bool) -> dict[str, Any]:
     """Fit on two configurations, predict five, measure all of them in turns."""
-    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else STEPS
+    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else TIMED
     measured: dict[str, Measured] = {}
-    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
-        base = random_checkpoint(Path(scratch, "base"), **SMALL)
+    with timed_runs() as train_timed:
         for number in range(runs):
             for name, words in wanted.items():
-                run = train_pinned(
-                    Path(scratch), f"run-{number}", [f"model.name={base}", f"train.max_steps={steps}", *words]
-                )
-                add(measured, name, run)
-        costs = fitted([measured[name] for name in FITTED], verdict_seconds(run))
+                add(measured, name, train_timed(f"train.max_steps={steps}", *words))
+                print(f"  run {number}, {name}: {measured[name].seconds[-1]:.2f} s per step", flush=True)
+    costs = fitted([measured[name] for name in FITTED])
     rows = {}
     for name, words in wanted.items():
         config = load_config(CONFIG, [*TIMING, *words])
@@ -129,19 +122,11 @@ def lengths_of(run: RunDir, step: int) -> list[Lengths]:
     ]
 
 
-def verdict_seconds(run: RunDir) -> float:
-    """Seconds of one verdict, on the completions of a run."""
-    bouts = [bout_of(row) for row in read_bouts(run).to_pylist()[:64]]
-    rows = [(bout.problem, rollout.completion) for bout in bouts for rollout in bout.rollouts]
-    with load_verifier("math", workers=1) as verifier:
-        verifier.verify_many(rows[:2])
-        began = time.perf_counter()
-        verifier.verify_many(rows)
-        return (time.perf_counter() - began) / len(rows)
+def fitted(runs: Sequence[Measured]) -> Costs:
+    """Costs that give the measured times: lines for update and rest, and a search for what drawing costs.
 
-
-def fitted(runs: Sequence[Measured], verdict: float) -> Costs:
-    """Costs that give the measured times: lines for update and rest, and a search for what drawing costs."""
+    Verdicts are reached while completions are drawn, and their cost is part of that.
+    """
     from scipy.optimize import minimize
 
     tokens = [sum(lengths.drawn for lengths in step) for run in runs for step in run.steps]
@@ -150,7 +135,7 @@ def fitted(runs: Sequence[Measured], verdict: float) -> Costs:
 
     def costs(logs: Sequence[float]) -> Costs:
         step, row, prefill = np.exp(logs)
-        return Costs(step, row, prefill, verdict, max(level, 0.0), max(slope, 0.0), rest)
+        return Costs(step, row, prefill, 0.0, max(level, 0.0), max(slope, 0.0), rest)
 
     def loss(logs: Sequence[float]) -> float:
         made, errors = costs(logs), list[float]()

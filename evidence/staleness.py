@@ -6,7 +6,8 @@ Each part runs alone with `--part`; the quick form is the first, on a few small 
   and the adapters at the end, to the bit.
 - resume: runs with staleness 1 and 2, killed in the middle and resumed, against those that were not: `steps.jsonl` byte
   by byte.
-- wall: 0 and 1 in turn, vLLM on one core and the learner on another: seconds per step, and the bound max(play, rest).
+- wall: 0 and 1 in turn, a vLLM server on one core and the run on another: seconds per step, and the bound
+  max(play, rest).
 - learning: reward on the tabletop at 0, 1 and 2, five seeds each; runs continue where they stopped (`runs/staleness/`).
 """
 
@@ -19,22 +20,22 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from _engine import SMALL, random_checkpoint
 from _learning import check_revision, rewards
 from _lib import ROOT, Part, arguments, mean_interval, ratio_interval, verdict_of_parts
-from _ray import descendants
+from _server import vllm_server
 from agon import RunDir, train
 from agon.algorithm import play
 from agon.config import Config, load_config
 from agon.data import splits
+from agon.engine.synthetic import random_base
+from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
 from agon.protocols import Update
 from agon.rundir.records import StepRecord
 from agon.training.machines import Machines, build
@@ -46,15 +47,28 @@ EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
 PARTS = ("equal", "resume", "wall", "learning")
 CONFIG = ROOT / "configs" / "tabletop" / "worlds" / "neutral.yaml"
 AHEAD, SEEDS, WINDOW, KEPT_SHARE = (0, 1, 2), range(5), 15, 0.8
-PAIRS, TIMED, FIRST, FASTER = 5, 12, 3, 0.9
-"""Runs of each kind, their steps, those that warm up, and the most that k = 1 may take of k = 0."""
+PAIRS, TIMED, FIRST, FASTER, LIVE = 5, 11, 3, 0.9, 0.5
+"""Runs of each kind, their steps, those that warm up, the most that k = 1 may take of k = 0, and the least share of
+groups that a step learns from."""
 TINY = ["train.problems_per_step=2", "game.group_size=2", "data.train.take=12", "data.dev.take=4", "save.every=2"]
 TIMING = [
     "data.train.take=96", "train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64",
-    "train.max_peek_tokens=64", "eval.max_completion_tokens=64", "sampler.engine=vllm", "train.learning_rate=1e-5",
-    "model.dtype=float32", "save.every=100", "data.dev.take=4", "data.held_out.take=8", "verifier=_coin:verify",
+    "train.max_peek_tokens=64", "eval.max_completion_tokens=64", "sampler.engine=vllm", "save.every=100",
+    "data.dev.take=4", "data.held_out.take=8", "train.learning_rate=1e-5", "verifier=_coin:verify",
 ]  # fmt: skip
 """A random base is never right; by the coin, groups are mixed and the learner has work."""
+LORAS, CONTEXT = 6, 512
+"""Adapters that a server holds at once, enough for two steps ahead, and tokens that a sequence may have."""
+TIMED_BASE = {
+    **{"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 4, "head_dim": 64},
+    **{
+        "num_attention_heads": 6,
+        "num_key_value_heads": 2,
+        "initializer_range": 0.15,
+        "max_position_embeddings": CONTEXT,
+    },
+}
+"""Large enough that a step is mostly play and update, small enough for 45 runs."""
 
 
 # -- equal -------------------------------------------------------------------------------------------------------------
@@ -157,7 +171,7 @@ def command(
     )
     process = subprocess.Popen(
         [sys.executable, "-m", "agon", "train", *words],
-        env=os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        env=one_thread(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -168,6 +182,10 @@ def command(
         time.sleep(0.02)
     process.wait()
     return run
+
+
+def one_thread() -> dict[str, str]:
+    return os.environ | {"OMP_NUM_THREADS": "1"}
 
 
 def steps_of(run: Path) -> bytes:
@@ -184,11 +202,15 @@ def wall(quick: bool) -> dict[str, Any]:
     """Seconds per step of runs with nothing and with one step ahead, in turn."""
     pairs, steps = (1, FIRST + 2) if quick else (PAIRS, TIMED)
     found: dict[int, list[dict[str, float]]] = {0: [], 1: []}
-    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
-        base = random_checkpoint(Path(scratch, "base"), **SMALL)
+    live = list[float]()
+    with timed_runs() as train_timed:
         for number in range(pairs):
             for k in (0, 1) if number % 2 else (1, 0):
-                found[k].append(timed(Path(scratch), f"run-{k}-{number}", k, base, steps))
+                run = train_timed(f"train.max_steps={steps}", f"train.staleness={k}")
+                found[k].append(seconds_by_part(run))
+                live += [
+                    stream.live_groups / stream.groups for record in run.steps.records() for stream in record.streams
+                ]
     totals = {k: [sum(parts.values()) for parts in runs] for k, runs in found.items()}
     bound = [
         max(parts["play"], total - parts["play"]) / total for parts, total in zip(found[0], totals[0], strict=True)
@@ -202,49 +224,46 @@ def wall(quick: bool) -> dict[str, Any]:
             k: {name: round(median([run.get(name, 0.0) for run in runs]), 3) for name in runs[0]}
             for k, runs in found.items()
         },
+        "live_groups": round(fmean(live), 3),
         "load": round(os.getloadavg()[0], 1),
     }
 
 
 def wall_holds(found: dict[str, Any]) -> bool:
-    return bool(found["one_over_zero"][2] <= FASTER)
+    """Faster, in steps that had something to learn from."""
+    return bool(found["one_over_zero"][2] <= FASTER and found["live_groups"] >= LIVE)
 
 
-def timed(out: Path, name: str, k: int, base: Path, steps: int) -> dict[str, float]:
-    """Mean seconds per step by part."""
-    run = train_pinned(out, name, [f"model.name={base}", f"train.max_steps={steps}", f"train.staleness={k}"])
+def seconds_by_part(run: RunDir) -> dict[str, float]:
+    """Means over the steps of a run."""
     timings = run.timings.records()[FIRST:]
     names = {part for timing in timings for part in timing.seconds}
     return {part: fmean(timing.seconds.get(part, 0.0) for timing in timings) for part in sorted(names)}
 
 
-def train_pinned(out: Path, name: str, words: Sequence[str]) -> RunDir:
-    """A run with its engine on the last core and everything else on the first; one of the same name is replaced."""
-    shutil.rmtree(out / name, ignore_errors=True)
-    command = [sys.executable, "-m", "agon", "train", str(CONFIG), *TIMING, *words, "--out", str(out), "--name", name]
+@contextmanager
+def timed_runs() -> Iterator[Callable[..., RunDir]]:
+    """Train as often as wanted: one vLLM server for all runs on the last core, each run on the first."""
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    config = load_config(CONFIG, TIMING)
+    options = {"context": CONTEXT, "rank": config.model.lora.rank, "loras": LORAS, "core": last}
     paths = os.pathsep.join([str(ROOT / "evidence"), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
-    threading.Thread(target=pin, args=(process,), daemon=True).start()
-    _, errors = process.communicate()
-    if process.returncode:
-        raise RuntimeError(errors[-2000:])
-    run = RunDir.open(out / name)
-    if not all(stream.live_groups for record in run.steps.records() for stream in record.streams):
-        raise RuntimeError("a step had nothing to learn from: its seconds are not those of a step")
-    return run
+    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as out, ExitStack() as stack:
+        base = Path(out, "base")
+        tokenizer = load_tokenizer(tiny_base())
+        save(base, random_base("qwen3", **token_settings(tokenizer), **TIMED_BASE), tokenizer)
+        url = stack.enter_context(vllm_server(base, **options))
+        fixed = (str(CONFIG), *TIMING, f"model.name={base}", f"sampler.urls=[{url}]", "--out", out, "--name", "run")
 
+        def train_timed(*words: str) -> RunDir:
+            shutil.rmtree(Path(out, "run"), ignore_errors=True)
+            command = ["taskset", "--cpu-list", str(first), sys.executable, "-m", "agon", "train", *fixed, *words]
+            done = subprocess.run(command, env=one_thread() | {"PYTHONPATH": paths}, capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(done.stderr[-2000:])
+            return RunDir.open(Path(out, "run"))
 
-def pin(process: subprocess.Popen[str]) -> None:
-    """Keep the engine's processes on the last core and all others on the first, as they appear."""
-    cores = sorted(os.sched_getaffinity(0))
-    while process.poll() is None:
-        for number in (process.pid, *descendants(process.pid)):
-            with suppress(OSError):
-                engine = b"VLLM" in Path(f"/proc/{number}/cmdline").read_bytes()
-                for task in Path(f"/proc/{number}/task").iterdir():
-                    os.sched_setaffinity(int(task.name), {cores[-1] if engine else cores[0]})
-        time.sleep(0.5)
+        yield train_timed
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------

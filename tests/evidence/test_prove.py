@@ -146,7 +146,7 @@ def test_only_what_changed_runs_and_listing_runs_nothing(
 ) -> None:
     ran: list[str] = []
 
-    def run(script: Path, quick: bool) -> bool:
+    def run(script: Path, quick: bool, part: str | None) -> bool:
         ran.append(script.stem)
         return True
 
@@ -169,7 +169,7 @@ def test_a_result_is_on_disk_before_the_next_script_runs(
     (repository / "evidence" / "later.py").write_text("")
     seen: list[list[str]] = []
 
-    def run(script: Path, quick: bool) -> tuple[dict[str, object], float]:
+    def run(script: Path, options: list[str]) -> tuple[dict[str, object], float]:
         seen.append([path.name for path in results.iterdir()])
         return {"claim": script.stem, "value": 1, "goal": 1, "holds": True}, 1.0
 
@@ -201,4 +201,37 @@ def test_a_verdict_with_a_key_that_a_kept_result_adds_is_refused(prove: ModuleTy
 def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: ModuleType, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("""print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')\nraise SystemExit(1)""")
-    assert prove.run(script, quick=True)[0] is None
+    assert prove.run(script, [])[0] is None
+
+
+PARTS = """
+import sys
+from _lib import arguments, verdict_of_parts
+args = arguments("Parts.", ("one", "two"))
+parts = {"one": (lambda quick: {"n": 1}, bool), "two": (lambda quick: {"n": 2}, bool)}
+verdict_of_parts("both", parts, args, quick=("one",))
+"""
+
+
+def test_parts_are_kept_one_by_one_and_the_result_holds_with_the_last(
+    prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = repository / "evidence" / "results" / "claim.json"
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "evidence"))
+    (repository / "evidence" / "claim.py").write_text(PARTS)
+    monkeypatch.setattr(prove, "measured_on", lambda script: measured)
+    measured = {"commit": "1", "dirty": False, "hardware": {}, "sources": "new"}
+    monkeypatch.setattr(sys, "argv", ["prove", "claim", "--part", "one"])
+    assert prove.main() == 0
+    assert json.loads(kept.read_text()).items() >= {"holds": False, "missing": ["two"]}.items()
+    monkeypatch.setattr(sys, "argv", ["prove", "claim", "--part", "two"])
+    measured = measured | {"commit": "2"}
+    assert prove.main() == 0
+    result = json.loads(kept.read_text())
+    assert result.items() >= {"holds": True, "missing": [], "parts": {"one": {"n": 1}, "two": {"n": 2}}}.items()
+    assert {part: run["commit"] for part, run in result["runs"].items()} == {"one": "1", "two": "2"}
+    measured = measured | {"sources": "newer"}
+    assert prove.main() == 0
+    assert json.loads(kept.read_text()).items() >= {"holds": False, "missing": ["one"]}.items()
+    monkeypatch.setattr(sys, "argv", ["prove", "--part", "two"])
+    assert prove.main() == 2
