@@ -14,6 +14,9 @@ from typing import Any
 
 import simpy
 
+SLICES = 50
+"""Pieces of the learner's time in a step, each as long as it takes beside what the engines do then."""
+
 
 @dataclass(frozen=True)
 class Costs:
@@ -30,11 +33,13 @@ class Costs:
     update: float
     """Of an update, whatever it holds."""
     token: float
-    """More of an update, for each token of a completion on one learner process."""
+    """More of an update, for each token of a prompt or completion on one learner process."""
     rest: float
     """Of publishing, checking and writing, after every step."""
     feed: float = 0.0
     """Of a row, in the process that feeds the engines."""
+    beside: float = 1.0
+    """Not seconds: how much longer engine and learner take while the other works too. On GPUs of their own, 1."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +68,9 @@ class Lengths:
     challenge: int = 0
 
     @property
-    def drawn(self) -> int:
-        return self.draft + self.challenge
+    def learnt(self) -> int:
+        """Tokens that the learner computes."""
+        return self.prompt + self.draft + self.seen + self.challenge
 
 
 @dataclass
@@ -93,8 +99,8 @@ class Outcome:
 class _Engine:
     """Draws what it is asked for, a batch at a time."""
 
-    def __init__(self, env: simpy.Environment, costs: Costs, layout: Layout) -> None:
-        self.env, self.costs, self.layout = env, costs, layout
+    def __init__(self, env: simpy.Environment, costs: Costs, layout: Layout, learner: _Learner) -> None:
+        self.env, self.costs, self.layout, self.learner = env, costs, layout, learner
         self.waiting: deque[list[Any]] = deque()
         self.active: list[list[Any]] = []
         self.busy, self.asked = 0.0, env.event()
@@ -123,7 +129,8 @@ class _Engine:
                 prefilled += self.active[-1][1]
             tokens = min(self.layout.stride, *(row[0] for row in self.active))
             per_token = self.costs.step + self.costs.row * len(self.active)
-            yield self.env.timeout(prefilled * self.costs.prefill + tokens * per_token)
+            beside = self.costs.beside if self.learner.works else 1.0
+            yield self.env.timeout(beside * (prefilled * self.costs.prefill + tokens * per_token))
             self.busy += self.env.now - began
             for row in self.active:
                 row[0] -= tokens
@@ -132,12 +139,29 @@ class _Engine:
             self.active = [row for row in self.active if row[0] > 0]
 
 
+class _Learner:
+    """Works for a time, which is longer while an engine works too."""
+
+    def __init__(self, env: simpy.Environment, costs: Costs) -> None:
+        self.env, self.costs = env, costs
+        self.works = False
+
+    def work(self, seconds: float, engines: Sequence[_Engine]) -> Iterator[simpy.Event]:
+        self.works = True
+        slices = SLICES if self.costs.beside > 1 else 1
+        for _ in range(slices):
+            beside = self.costs.beside if any(engine.load for engine in engines) else 1.0
+            yield self.env.timeout(beside * seconds / slices)
+        self.works = False
+
+
 class _Run:
     """One run: steps of bouts through the parts of a layout."""
 
     def __init__(self, costs: Costs, layout: Layout, steps: Sequence[Sequence[Lengths]]) -> None:
         self.env, self.costs, self.layout, self.steps = simpy.Environment(), costs, layout, steps
-        self.engines = [_Engine(self.env, costs, layout) for _ in range(layout.engines)]
+        self.learner = _Learner(self.env, costs)
+        self.engines = [_Engine(self.env, costs, layout, self.learner) for _ in range(layout.engines)]
         self.workers = simpy.Resource(self.env, layout.workers)
         self.feeder = simpy.Resource(self.env, 1)
         self.flights: dict[int, simpy.Event] = {}
@@ -159,10 +183,10 @@ class _Run:
             began = self.env.now
             yield self.flights.pop(number)
             self.outcome.waited.append(self.env.now - began)
-            tokens = sum(lengths.drawn for lengths in step)
+            tokens = sum(lengths.learnt for lengths in step)
             seconds = self.costs.update + self.costs.token * tokens / self.layout.learners
             self._learnt += seconds
-            yield self.env.timeout(seconds + self.costs.rest)
+            yield from self.learner.work(seconds + self.costs.rest, self.engines)
             self.outcome.ends.append(self.env.now)
 
     def _bout(self, lengths: Lengths) -> Iterator[simpy.Event]:

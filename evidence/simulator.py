@@ -10,9 +10,13 @@ Each part runs alone with `--part`; the quick form is the scaling, with fewer st
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import log2
 from statistics import fmean, median
 from typing import Any
@@ -36,7 +40,7 @@ EXTRA_SOURCES = ("configs/tabletop", "configs/paper", "src/agon/cli/train.py")
 PARTS = ("check", "scaling")
 FITTED = {
     "4 x 4, 64 tokens": ("train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64"),
-    "2 x 8, 32 tokens": ("train.problems_per_step=2", "game.group_size=8", "train.max_completion_tokens=32"),
+    "8 x 4, 32 tokens": ("train.problems_per_step=8", "game.group_size=4", "train.max_completion_tokens=32"),
 }
 PREDICTED = {
     "8 x 4, 48 tokens": ("train.problems_per_step=8", "game.group_size=4", "train.max_completion_tokens=48"),
@@ -50,6 +54,18 @@ PREDICTED = {
 }  # fmt: skip
 RUNS, WITHIN = 5, 0.15
 """Runs of each configuration, and how far a prediction may be off."""
+WORK = """
+import sys, time, numpy
+x, began, until = numpy.ones((384, 384), numpy.float32), time.perf_counter(), time.time() + float(sys.argv[1])
+while True:
+    for _ in range(1000):
+        x = x @ x / 384
+    sum(range(10_000_000))
+    if time.time() >= until:
+        break
+print(time.perf_counter() - began)
+"""
+"""Multiplications, as in an engine or an update, and Python, as around them."""
 GPU, BASE, PRICE = "h100", "Qwen/Qwen3-4B", 2.5
 GPU_COUNTS, FAR = {"strong": (2, 4, 8, 16, 32, 64), "weak": (2, 8, 32, 64)}, 1024
 STRIDE = 64
@@ -63,27 +79,37 @@ FEED = 0.0015
 
 @dataclass
 class Measured:
-    """Real runs of one configuration."""
+    """Real runs of one configuration: lists over the steps of all runs, but for `seconds`."""
 
-    steps: list[list[Lengths]]
-    """Lengths of the bouts of the last run, by step."""
-    play: list[float]
-    update: list[float]
-    rest: list[float]
-    seconds: list[float]
+    steps: list[list[Lengths]] = field(default_factory=list)
+    play: list[float] = field(default_factory=list)
+    update: list[float] = field(default_factory=list)
+    rest: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
     """Of a step, by run."""
+
+    def add(self, run: RunDir) -> None:
+        timings = run.timings.records()[FIRST:]
+        for timing in timings:
+            play, update = timing.seconds.get("play", 0.0), timing.seconds.get("update", 0.0)
+            self.steps.append(lengths_of(run, timing.step))
+            self.play.append(play)
+            self.update.append(update)
+            self.rest.append(sum(timing.seconds.values()) - play - update)
+        self.seconds.append(fmean(sum(timing.seconds.values()) for timing in timings))
 
 
 def check(quick: bool) -> dict[str, Any]:
     """Fit on two configurations, predict five, measure all of them in turns."""
     wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else TIMED
-    measured: dict[str, Measured] = {}
+    measured, slow = {name: Measured() for name in wanted}, list[float]()
     with timed_runs() as train_timed:
         for number in range(runs):
             for name, words in wanted.items():
-                add(measured, name, train_timed(f"train.max_steps={steps}", *words))
+                measured[name].add(train_timed(f"train.max_steps={steps}", *words))
                 print(f"  run {number}, {name}: {measured[name].seconds[-1]:.2f} s per step", flush=True)
-    costs = fitted([measured[name] for name in FITTED])
+            slow.append(slowdown(rounds=2))
+    costs = fitted([measured[name] for name in FITTED], median(slow))
     rows = {}
     for name, words in wanted.items():
         config = load_config(CONFIG, [*TIMING, *words])
@@ -95,17 +121,6 @@ def check(quick: bool) -> dict[str, Any]:
 
 def check_holds(found: dict[str, Any]) -> bool:
     return all(abs(found["off"][name]) <= WITHIN for name in PREDICTED)
-
-
-def add(measured: dict[str, Measured], name: str, run: RunDir) -> None:
-    """Take one run into the measurements of its configuration."""
-    timings = [timing.seconds for timing in run.timings.records()[FIRST:]]
-    bouts = [lengths_of(run, timing.step) for timing in run.timings.records()[FIRST:]]
-    play, update = ([seconds.get(part, 0.0) for seconds in timings] for part in ("play", "update"))
-    rest = [sum(seconds.values()) - seconds.get("play", 0.0) - seconds.get("update", 0.0) for seconds in timings]
-    before = measured.get(name)
-    mean = fmean(sum(seconds.values()) for seconds in timings)
-    measured[name] = Measured(bouts, play, update, rest, [*(before.seconds if before else []), mean])
 
 
 def lengths_of(run: RunDir, step: int) -> list[Lengths]:
@@ -122,43 +137,65 @@ def lengths_of(run: RunDir, step: int) -> list[Lengths]:
     ]
 
 
-def fitted(runs: Sequence[Measured]) -> Costs:
-    """Costs that give the measured times: lines for update and rest, and a search for what drawing costs.
+def fitted(runs: Sequence[Measured], beside: float) -> Costs:
+    """Costs that give the measured times: a line for the update, a mean for the rest, and a search for the engine's.
 
-    Verdicts are reached while completions are drawn, and their cost is part of that.
+    A token of a prompt costs the engine as much as a completion more in a batch. Verdicts are reached while completions
+    are drawn, and their cost is part of that.
     """
     from scipy.optimize import minimize
 
-    tokens = [sum(lengths.drawn for lengths in step) for run in runs for step in run.steps]
+    tokens = [sum(lengths.learnt for lengths in step) for run in runs for step in run.steps]
     slope, level = np.polyfit(tokens, [seconds for run in runs for seconds in run.update], 1)
-    rest = fmean(seconds for run in runs for seconds in run.rest)
+    rest = median(seconds for run in runs for seconds in run.rest)
 
     def costs(logs: Sequence[float]) -> Costs:
-        step, row, prefill = np.exp(logs)
-        return Costs(step, row, prefill, 0.0, max(level, 0.0), max(slope, 0.0), rest)
+        step, row = np.exp(logs)
+        return Costs(step, row, row, 0.0, max(level, 0.0), max(slope, 0.0), rest, beside=beside)
 
     def loss(logs: Sequence[float]) -> float:
-        made, errors = costs(logs), list[float]()
-        for run in runs:
-            found = simulate(made, Layout(), run.steps)
-            errors.append((fmean(found.waited) / fmean(run.play) - 1) ** 2)
-        return sum(errors)
+        made = costs(logs)
+        waited = [fmean(simulate(made, Layout(), run.steps).waited) for run in runs]
+        return sum((found / median(run.play) - 1) ** 2 for found, run in zip(waited, runs, strict=True))
 
-    best = minimize(loss, np.log([5e-3, 1e-3, 1e-4]), method="Nelder-Mead", options={"maxiter": 300, "xatol": 1e-3})
+    best = minimize(loss, np.log([5e-3, 1e-3]), method="Nelder-Mead", options={"maxiter": 200, "xatol": 1e-3})
     return costs(best.x)
 
 
+def slowdown(rounds: int) -> float:
+    """How much longer a core takes for the same work while another core works: clock, caches and memory are shared."""
+    first, *_, last = sorted(os.sched_getaffinity(0))
+    alone, beside = list[float](), list[float]()
+    for _ in range(rounds):
+        alone.append(_seconds_of_work(first))
+        with subprocess.Popen(_work_on(last, 3600.0)) as other:
+            time.sleep(1.0)
+            beside.append(_seconds_of_work(first))
+            other.kill()
+    return max(median(beside) / median(alone), 1.0)
+
+
+def _seconds_of_work(core: int) -> float:
+    done = subprocess.run(_work_on(core, 0.0), capture_output=True, text=True, check=True)
+    return float(done.stdout)
+
+
+def _work_on(core: int, seconds: float) -> list[str]:
+    return ["taskset", "--cpu-list", str(core), sys.executable, "-c", WORK, str(seconds)]
+
+
 def predict(config: Config, costs: Costs, known: Sequence[Measured], steps: int) -> float:
-    """Seconds per step of a configuration, with lengths drawn from those of the known ones."""
+    """Seconds per step of a configuration, with lengths drawn from those of the known one with the longest."""
     rng, cap = random.Random(0), config.train.max_completion_tokens
-    pool = [lengths for run in known for step in run.steps for lengths in step]
-    longest = [max(lengths.draft for step in run.steps for lengths in step) for run in known]
+    pools = [[lengths for step in run.steps for lengths in step] for run in known]
+    pool = max(pools, key=lambda pool: max(lengths.draft for lengths in pool))
+    longest = max(lengths.draft for lengths in pool)
     game = config.rules()
     count, two = config.train.problems_per_step * game.drafts_per_problem, game.two_stages
 
     def bout() -> Lengths:
         one = rng.choice(pool)
-        scale = cap / max(longest) if cap > max(longest) else 1.0
+        scale = max(cap / longest, 1.0)
         draft, challenge = (min(cap, round(scale * tokens)) for tokens in (one.draft, one.challenge))
         return Lengths(one.prompt, draft, one.seen if two else 0, challenge if two else 0)
 

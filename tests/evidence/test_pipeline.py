@@ -15,7 +15,8 @@ COSTS = Costs(step=0.01, row=0.001, prefill=0.0001, verdict=0.5, update=2.0, tok
 BOUT = Lengths(prompt=100, draft=50, seen=200, challenge=30)
 DRAFT = 100 * 0.0001 + 50 * 0.011
 CHALLENGE = 200 * 0.0001 + 30 * 0.011
-UPDATE = 2.0 + 0.01 * 80 + 1.0
+LEARNT = 2.0 + 0.01 * 380
+UPDATE = LEARNT + 1.0
 
 
 def test_one_bout_is_its_parts_one_after_the_other() -> None:
@@ -23,7 +24,7 @@ def test_one_bout_is_its_parts_one_after_the_other() -> None:
     assert found.seconds() == pytest.approx(DRAFT + CHALLENGE + 0.5 + UPDATE)
     assert found.waited == [pytest.approx(DRAFT + CHALLENGE + 0.5)]
     assert found.engines == pytest.approx((DRAFT + CHALLENGE) / found.seconds())
-    assert found.learner == pytest.approx(2.8 / found.seconds())
+    assert found.learner == pytest.approx(LEARNT / found.seconds())
 
 
 def test_the_verdict_on_a_draft_is_awaited_too() -> None:
@@ -43,7 +44,7 @@ def test_a_batch_shares_the_step_and_a_full_engine_makes_rows_wait() -> None:
 
 def test_learners_share_the_tokens_and_nothing_else() -> None:
     one, four = (simulate(COSTS, Layout(learners=n), [[BOUT]]).seconds() for n in (1, 4))
-    assert one - four == pytest.approx(0.8 * 3 / 4)
+    assert one - four == pytest.approx(3.8 * 3 / 4)
 
 
 @pytest.mark.parametrize(("draft", "longer"), [(50, "update"), (2000, "play")])
@@ -54,3 +55,12 @@ def test_a_step_ahead_takes_the_longer_of_play_and_update(draft: int, longer: st
     assert simulate(quick, Layout(), steps).steady(0) == pytest.approx(play + update)
     ahead = simulate(quick, Layout(staleness=1), steps).steady(1)
     assert ahead == pytest.approx({"play": play, "update": update}[longer], rel=0.01)
+
+
+def test_work_beside_other_work_takes_longer_and_work_alone_does_not() -> None:
+    quick = replace(COSTS, verdict=0.0, token=0.0, step=0.0, row=0.011)
+    steps = [[Lengths(0, 400)]] * 12
+    slowed = replace(quick, beside=1.5)
+    assert simulate(slowed, Layout(), steps).steady(0) == pytest.approx(simulate(quick, Layout(), steps).steady(0))
+    # 4.4 s of play beside 3 s of update: both are 1.5 times slower until the update is over, then play has the machine
+    assert simulate(slowed, Layout(staleness=1), steps).steady(1) == pytest.approx(3 * 1.5 + 1.4, rel=0.02)
