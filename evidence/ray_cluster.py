@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import fleet
-from _engine import RANK, SMALL, Bench, build, random_checkpoint
+from _engine import RANK, SMALL, TINY, Bench, build, random_checkpoint
 from _lib import ROOT, Part, arguments, ratio_interval, verdict_of_parts
 from _ray import NETWORK, Nodes, cpu_seconds, descendants, place_of, ray_nodes
 from agon.engine.fleet import Fleet
@@ -92,7 +92,7 @@ def placed(nodes: Nodes, make: Callable[[], Engine]) -> list[NodeEngine]:
 @contextmanager
 def engines_on(nodes: Nodes) -> Iterator[fleet.Harness]:
     """Engines of vLLM on nodes."""
-    with bench_on(nodes) as table:
+    with bench_on(nodes, **TINY) as table:
         engines = [member.engine for member in table.sampler.fleet.members]
         yield fleet.harness_of(table, partial(strike, nodes, engines))
 
@@ -300,7 +300,7 @@ class Batched:
 def cost(quick: bool) -> dict[str, Any]:
     """The same draws inside the engines' processes and through sampler, fleet and Ray, in turn."""
     pairs, rows = 2 if quick else PAIRS, list[tuple[float, float, float, float, float, float]]()
-    with ray_nodes(2) as nodes, bench_on(nodes, Batched, **({} if quick else SMALL)) as table:
+    with ray_nodes(2) as nodes, bench_on(nodes, Batched, **(TINY if quick else SMALL)) as table:
         engines = [member.engine for member in table.sampler.fleet.members]
         versions = [table.publish(policy) for policy in Policy]
         daemons = [
