@@ -25,6 +25,7 @@ import numpy as np
 
 from _lib import ROOT, Part, arguments, verdict_of_parts
 from _pipeline import Costs, Layout, Lengths, simulate
+from _timed import CONFIG, FIRST, STEPS, settings, timed_runs
 from agon import RunDir
 from agon.config import Config, load_config
 from agon.engine.published import TEXT
@@ -34,7 +35,6 @@ from agon.plan.footprint import sequence_bytes
 from agon.plan.gpus import GPUS
 from agon.plan.step_time import Assumptions, Speed, bouts_of
 from agon.rundir import read_bouts
-from staleness import CONFIG, FIRST, TIMED, TIMING, timed_runs
 
 EXTRA_SOURCES = ("configs/tabletop", "configs/paper", "src/agon/cli/train.py")
 PARTS = ("check", "scaling")
@@ -101,7 +101,7 @@ class Measured:
 
 def check(quick: bool) -> dict[str, Any]:
     """Fit on two configurations, predict five, measure all of them in turns."""
-    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else TIMED
+    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else STEPS
     measured, slow = {name: Measured() for name in wanted}, list[float]()
     with timed_runs() as train_timed:
         for number in range(runs):
@@ -112,7 +112,7 @@ def check(quick: bool) -> dict[str, Any]:
     costs = fitted([measured[name] for name in FITTED], median(slow))
     rows = {}
     for name, words in wanted.items():
-        config = load_config(CONFIG, [*TIMING, *words])
+        config = load_config(CONFIG, settings(*words))
         predicted = predict(config, costs, [measured[other] for other in FITTED], steps)
         rows[name] = {"predicted": round(predicted, 3), "measured": round(median(measured[name].seconds), 3)}
     off = {name: round(row["predicted"] / row["measured"] - 1, 3) for name, row in rows.items()}

@@ -15,27 +15,23 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
 from _learning import check_revision, rewards
 from _lib import ROOT, Part, arguments, mean_interval, ratio_interval, verdict_of_parts
-from _server import vllm_server
+from _timed import CONFIG, FIRST, STEPS, one_thread, timed_runs
 from agon import RunDir, train
 from agon.algorithm import play
 from agon.config import Config, load_config
 from agon.data import splits
-from agon.engine.synthetic import random_base
-from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
 from agon.protocols import Update
 from agon.rundir.records import StepRecord
 from agon.training.machines import Machines, build
@@ -45,30 +41,10 @@ from agon.types import Played, Policy, Problem, Stream, Version, seed_for
 
 EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
 PARTS = ("equal", "resume", "wall", "learning")
-CONFIG = ROOT / "configs" / "tabletop" / "worlds" / "neutral.yaml"
 AHEAD, SEEDS, WINDOW, KEPT_SHARE = (0, 1, 2), range(5), 15, 0.8
-PAIRS, TIMED, FIRST, FASTER, LIVE = 5, 11, 3, 0.9, 0.5
-"""Runs of each kind, their steps, those that warm up, the most that k = 1 may take of k = 0, and the least share of
-groups that a step learns from."""
+PAIRS, FASTER, LIVE = 5, 0.9, 0.5
+"""Runs of each kind, the most that k = 1 may take of k = 0, and the least share of groups that a step learns from."""
 TINY = ["train.problems_per_step=2", "game.group_size=2", "data.train.take=12", "data.dev.take=4", "save.every=2"]
-TIMING = [
-    "data.train.take=96", "train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64",
-    "train.max_peek_tokens=64", "eval.max_completion_tokens=64", "sampler.engine=vllm", "save.every=100",
-    "data.dev.take=4", "data.held_out.take=8", "train.learning_rate=1e-5", "verifier=_coin:verify",
-]  # fmt: skip
-"""A random base is never right; by the coin, groups are mixed and the learner has work."""
-LORAS, CONTEXT = 6, 512
-"""Adapters that a server holds at once, enough for two steps ahead, and tokens that a sequence may have."""
-TIMED_BASE = {
-    **{"hidden_size": 384, "intermediate_size": 1024, "num_hidden_layers": 4, "head_dim": 64},
-    **{
-        "num_attention_heads": 6,
-        "num_key_value_heads": 2,
-        "initializer_range": 0.15,
-        "max_position_embeddings": CONTEXT,
-    },
-}
-"""Large enough that a step is mostly play and update, small enough for 45 runs."""
 
 
 # -- equal -------------------------------------------------------------------------------------------------------------
@@ -184,10 +160,6 @@ def command(
     return run
 
 
-def one_thread() -> dict[str, str]:
-    return os.environ | {"OMP_NUM_THREADS": "1"}
-
-
 def steps_of(run: Path) -> bytes:
     try:
         return (run / "steps.jsonl").read_bytes()
@@ -200,7 +172,7 @@ def steps_of(run: Path) -> bytes:
 
 def wall(quick: bool) -> dict[str, Any]:
     """Seconds per step of runs with nothing and with one step ahead, in turn."""
-    pairs, steps = (1, FIRST + 2) if quick else (PAIRS, TIMED)
+    pairs, steps = (1, FIRST + 2) if quick else (PAIRS, STEPS)
     found: dict[int, list[dict[str, float]]] = {0: [], 1: []}
     live = list[float]()
     with timed_runs() as train_timed:
@@ -239,31 +211,6 @@ def seconds_by_part(run: RunDir) -> dict[str, float]:
     timings = run.timings.records()[FIRST:]
     names = {part for timing in timings for part in timing.seconds}
     return {part: fmean(timing.seconds.get(part, 0.0) for timing in timings) for part in sorted(names)}
-
-
-@contextmanager
-def timed_runs() -> Iterator[Callable[..., RunDir]]:
-    """Train as often as wanted: one vLLM server for all runs on the last core, each run on the first."""
-    first, *_, last = sorted(os.sched_getaffinity(0))
-    config = load_config(CONFIG, TIMING)
-    options = {"context": CONTEXT, "rank": config.model.lora.rank, "loras": LORAS, "core": last}
-    paths = os.pathsep.join([str(ROOT / "evidence"), os.environ.get("PYTHONPATH", "")])
-    with tempfile.TemporaryDirectory(prefix="agon-evidence-") as out, ExitStack() as stack:
-        base = Path(out, "base")
-        tokenizer = load_tokenizer(tiny_base())
-        save(base, random_base("qwen3", **token_settings(tokenizer), **TIMED_BASE), tokenizer)
-        url = stack.enter_context(vllm_server(base, **options))
-        fixed = (str(CONFIG), *TIMING, f"model.name={base}", f"sampler.urls=[{url}]", "--out", out, "--name", "run")
-
-        def train_timed(*words: str) -> RunDir:
-            shutil.rmtree(Path(out, "run"), ignore_errors=True)
-            command = ["taskset", "--cpu-list", str(first), sys.executable, "-m", "agon", "train", *fixed, *words]
-            done = subprocess.run(command, env=one_thread() | {"PYTHONPATH": paths}, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(done.stderr[-2000:])
-            return RunDir.open(Path(out, "run"))
-
-        yield train_timed
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
