@@ -25,7 +25,7 @@ import numpy as np
 
 from _lib import ROOT, Part, arguments, verdict_of_parts
 from _pipeline import Costs, Layout, Lengths, simulate
-from _timed import CONFIG, FIRST, STEPS, settings, timed_runs
+from _timed import CONFIG, FIRST, settings, timed_runs
 from agon import RunDir
 from agon.config import Config, load_config
 from agon.engine.published import TEXT
@@ -83,31 +83,32 @@ class Measured:
 
     steps: list[list[Lengths]] = field(default_factory=list)
     play: list[float] = field(default_factory=list)
-    update: list[float] = field(default_factory=list)
-    rest: list[float] = field(default_factory=list)
+    learner: list[float] = field(default_factory=list)
+    """Update, publication, checks and records."""
     seconds: list[float] = field(default_factory=list)
     """Of a step, by run."""
 
     def add(self, run: RunDir) -> None:
         timings = run.timings.records()[FIRST:]
         for timing in timings:
-            play, update = timing.seconds.get("play", 0.0), timing.seconds.get("update", 0.0)
+            play = timing.seconds.get("play", 0.0)
             self.steps.append(lengths_of(run, timing.step))
             self.play.append(play)
-            self.update.append(update)
-            self.rest.append(sum(timing.seconds.values()) - play - update)
+            self.learner.append(sum(timing.seconds.values()) - play)
         self.seconds.append(fmean(sum(timing.seconds.values()) for timing in timings))
 
 
 def check(quick: bool) -> dict[str, Any]:
     """Fit on two configurations, predict five, measure all of them in turns."""
-    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else STEPS
+    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + (2 if quick else 5)
     measured, slow = {name: Measured() for name in wanted}, list[float]()
     with timed_runs() as train_timed:
         for number in range(runs):
             for name, words in wanted.items():
                 measured[name].add(train_timed(f"train.max_steps={steps}", *words))
-                print(f"  run {number}, {name}: {measured[name].seconds[-1]:.2f} s per step", flush=True)
+                made = measured[name]
+                play = fmean(made.play[FIRST - steps :])
+                print(f"  run {number}, {name}: {made.seconds[-1]:.2f} s per step, play {play:.2f}", flush=True)
             slow.append(slowdown(rounds=2))
     costs = fitted([measured[name] for name in FITTED], median(slow))
     rows = {}
@@ -138,7 +139,7 @@ def lengths_of(run: RunDir, step: int) -> list[Lengths]:
 
 
 def fitted(runs: Sequence[Measured], beside: float) -> Costs:
-    """Costs that give the measured times: a line for the update, a mean for the rest, and a search for the engine's.
+    """Costs that give the measured times: a line for the learner, which updates and checks, a search for the engine.
 
     A token of a prompt costs the engine as much as a completion more in a batch. Verdicts are reached while completions
     are drawn, and their cost is part of that.
@@ -146,12 +147,11 @@ def fitted(runs: Sequence[Measured], beside: float) -> Costs:
     from scipy.optimize import minimize
 
     tokens = [sum(lengths.learnt for lengths in step) for run in runs for step in run.steps]
-    slope, level = np.polyfit(tokens, [seconds for run in runs for seconds in run.update], 1)
-    rest = median(seconds for run in runs for seconds in run.rest)
+    slope, level = np.polyfit(tokens, [seconds for run in runs for seconds in run.learner], 1)
 
     def costs(logs: Sequence[float]) -> Costs:
         step, row = np.exp(logs)
-        return Costs(step, row, row, 0.0, max(level, 0.0), max(slope, 0.0), rest, beside=beside)
+        return Costs(step, row, row, 0.0, max(level, 0.0), max(slope, 0.0), 0.0, beside=beside)
 
     def loss(logs: Sequence[float]) -> float:
         made = costs(logs)
@@ -200,7 +200,7 @@ def predict(config: Config, costs: Costs, known: Sequence[Measured], steps: int)
         return Lengths(one.prompt, draft, one.seen if two else 0, challenge if two else 0)
 
     played = [[bout() for _ in range(count)] for _ in range(steps)]
-    return simulate(costs, Layout(staleness=config.train.staleness), played).seconds(FIRST)
+    return float(simulate(costs, Layout(staleness=config.train.staleness), played).seconds(FIRST))
 
 
 # -- scaling -----------------------------------------------------------------------------------------------------------

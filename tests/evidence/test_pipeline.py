@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
 from _pipeline import Costs, Layout, Lengths, simulate
+from simulator import Measured, fitted
 
 COSTS = Costs(step=0.01, row=0.001, prefill=0.0001, verdict=0.5, update=2.0, token=0.01, rest=1.0)
 BOUT = Lengths(prompt=100, draft=50, seen=200, challenge=30)
@@ -64,3 +65,16 @@ def test_work_beside_other_work_takes_longer_and_work_alone_does_not() -> None:
     assert simulate(slowed, Layout(), steps).steady(0) == pytest.approx(simulate(quick, Layout(), steps).steady(0))
     # 4.4 s of play beside 3 s of update: both are 1.5 times slower until the update is over, then play has the machine
     assert simulate(slowed, Layout(staleness=1), steps).steady(1) == pytest.approx(3 * 1.5 + 1.4, rel=0.02)
+
+
+def test_costs_are_found_again_from_the_times_that_they_make() -> None:
+    costs = Costs(step=0.02, row=0.001, prefill=0.001, verdict=0.0, update=3.0, token=0.001, rest=0.0)
+    runs = [measured(costs, [Lengths(20, tokens, 50, tokens)] * count) for count, tokens in ((16, 60), (32, 30))]
+    found = fitted(runs, beside=1.0)
+    for name in ("step", "row", "prefill", "update", "token"):
+        assert getattr(found, name) == pytest.approx(getattr(costs, name), rel=0.02)
+
+
+def measured(costs: Costs, step: list[Lengths]) -> Measured:
+    play = simulate(costs, Layout(), [step] * 3).waited
+    return Measured([step] * 3, play, [costs.update + costs.token * sum(row.learnt for row in step)] * 3)
