@@ -43,6 +43,8 @@ def read_adapter(folder: Path) -> float:
 class FakeEngine:
     """Draws `length(draw)` tokens, `pace` seconds each while few rows are drawn; dies and hangs on request."""
 
+    logs = "nothing"
+
     def __init__(self, length: Callable[[Draw], int], *, pace: float) -> None:
         self.context, self._length, self._pace = 1 << 20, length, pace
         self.weights: dict[Version, float] = {}

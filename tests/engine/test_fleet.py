@@ -151,8 +151,9 @@ def test_a_member_that_keeps_failing_is_put_aside_and_the_last_one_stops_the_run
         assert not engines[1].running
         assert {(await draw(fleet, seed=seed)).member for seed in range(4)} == {0}
         engines[0].fail_next("die", starts=99)
-        with pytest.raises(EngineError, match="failed 4 times"):
+        with pytest.raises(EngineError, match="failed 4 times") as stopped:
             await draw(fleet)
+        assert stopped.value.fix == "see its notes, then resume with: agon train RUN --resume"
 
     assert run(engines, scenario).restarts == 2 * module.RESTARTS
 

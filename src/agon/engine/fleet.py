@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.member import Member, State
-from agon.engine.protocol import SEE_LOG, Draw, DrawResult, Engine, EngineDown
+from agon.engine.protocol import Draw, DrawResult, Engine, EngineDown, then_resume
 from agon.errors import EngineError
 from agon.types import BASE, Version
 
@@ -25,7 +25,6 @@ PATIENCE = 120.0
 """Seconds in which an engine with work must process some tokens, and in which an adapter must load."""
 GRACE = 1.0
 """A Ctrl-C reaches the engine too and kills it: the run's own cancellation gets this long to arrive first."""
-RESUME = "see the engine's log output above, then resume with: agon train RUN --resume"
 
 
 class Fleet:
@@ -38,7 +37,7 @@ class Fleet:
         self.notes: deque[str] = deque()
         """What happened to members, for whoever shows the run."""
         self._live: dict[Version, Path] = {}
-        self._allowed, self._lost = RESTARTS, EngineError("no engine", fix=RESUME)
+        self._allowed, self._lost = RESTARTS, EngineError("no engine", fix="resume with: agon train RUN --resume")
         self._changed, self._in_use = asyncio.Event(), asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -59,7 +58,7 @@ class Fleet:
         try:
             await asyncio.gather(*(member.start({}) for member in self.members))
         except EngineDown as failure:
-            raise EngineError(str(failure), fix=SEE_LOG) from failure
+            raise EngineError(str(failure), fix=f"see {self.members[0].engine.logs}, or run `agon doctor`") from failure
         for member in self.members:
             member.state = State.UP
 
@@ -208,7 +207,7 @@ class Fleet:
             member.failures += 1
             if member.failures > self._allowed:
                 message = f"the engine failed {member.failures} times in one step; last reason: {reason}"
-                return await self.put_aside(member.number, EngineError(message, fix=RESUME))
+                return await self.put_aside(member.number, EngineError(message, fix=then_resume(member.engine)))
             try:
                 await member.stop()
                 await self._in_use.wait()
@@ -221,7 +220,7 @@ class Fleet:
             except EngineError as error:
                 return await self.put_aside(member.number, error)
             except Exception as error:  # nobody awaits this task: those that wait for the member would hang
-                unknown = EngineError(f"the engine cannot be restarted: {error!r}", fix=RESUME)
+                unknown = EngineError(f"the engine cannot be restarted: {error!r}", fix=then_resume(member.engine))
                 return await self.put_aside(member.number, unknown)
             self._notify()
 

@@ -10,10 +10,6 @@ from typing import Protocol
 
 from agon.types import Finish, Sampling, Version
 
-SEE_LOG = "see its log output above, or run `agon doctor`"
-"""What to do about an engine that does not start or refuses a request."""
-
-
 ROUNDING = 1e-3
 """How far above 0 a log-prob may be."""
 
@@ -61,6 +57,8 @@ class Engine(Protocol):
 
     context: int
     """Tokens that fit in one sequence."""
+    logs: str
+    """Where to find what it prints."""
 
     async def start(self) -> None: ...
 
@@ -87,6 +85,11 @@ class Engine(Protocol):
     async def stop(self) -> None:
         """Stop it, dead or alive, and leave no process behind."""
         ...
+
+
+def then_resume(engine: Engine) -> str:
+    """What to do about an engine that fails again and again."""
+    return f"see {engine.logs}, then resume with: agon train RUN --resume"
 
 
 def finish_of(reason: str | None) -> Finish:

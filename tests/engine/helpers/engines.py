@@ -32,6 +32,8 @@ def adapter_folders(root: Path, *names: str) -> Path:
 class FakeEngine:
     """Implements `agon.engine.protocol.Engine`. Until its start number `faulty` every draw, or load, has the fault."""
 
+    logs = "its notes"
+
     def __init__(self, fault: str = "", faulty: int = 0, context: int = 1024) -> None:
         self.context, self.fault, self.faulty = context, fault, faulty
         self.loaded: dict[Version, Path] = {}

@@ -23,8 +23,7 @@ from statistics import fmean
 
 import numpy as np
 
-from agon.engine.fleet import RESUME
-from agon.engine.protocol import EngineDown
+from agon.engine.protocol import Engine, EngineDown, then_resume
 from agon.engine.vllm.adapter_files import is_zero, throw_away
 from agon.engine.vllm.exact_draws import ExactDraws
 from agon.engine.vllm.fixed_prompts import Drawn, Probe
@@ -175,7 +174,8 @@ class Canary:
         limit = self.tolerance if self._sampled else self.ceiling
         if not mean <= limit:
             raise EngineError(
-                f"samples of {name} are {mean:.2g} nats per token off the learner (tolerance {limit:.2g})", fix=RESUME
+                f"samples of {name} are {mean:.2g} nats per token off the learner (tolerance {limit:.2g})",
+                fix=then_resume(self._engine),
             )
         if not self._sampled:
             self.noise, self.worst = max(self.noise or 0.0, mean), max(self.worst, largest)
@@ -286,8 +286,12 @@ class Canary:
         return math.sqrt(4 / 3) * float(np.abs(off).mean())  # the variance of `off` is 3/4 of a difference's
 
     @property
+    def _engine(self) -> Engine:
+        return self.sampler.fleet.members[self.member].engine
+
+    @property
     def _fix(self) -> str:
-        return (STRICT if isinstance(self.sampler.fleet.members[self.member].engine, ServerEngine) else "") + REPORT
+        return (STRICT if isinstance(self._engine, ServerEngine) else "") + REPORT
 
     def _demand(self, version: Version, policy: Policy | None, drawn: Sequence[Tokens]) -> None:
         gap = self.measured[version] = self._gap(policy, drawn)

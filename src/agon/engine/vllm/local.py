@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.linear_attention import has_linear_attention
-from agon.engine.protocol import SEE_LOG, Draw, DrawResult, EngineDown, finish_of
+from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.engine.vllm.placement import BATCHED, SEQUENCES
 from agon.engine.vllm.spawn import spawning
@@ -61,6 +61,7 @@ QUIET = {
 class LocalEngine:
     """Implements `agon.engine.protocol.Engine` with vLLM's AsyncLLM."""
 
+    logs = "its log output above"
     _device: str | None = None
 
     def __init__(
@@ -206,7 +207,9 @@ class LocalEngine:
         except EngineDeadError as error:
             raise EngineDown("the engine's process died") from error
         except VLLMClientError as error:
-            raise EngineError(f"vLLM refused a request: {error}", fix=SEE_LOG) from error
+            raise EngineError(
+                f"vLLM refused a request: {error}", fix="see vLLM's log output, or run `agon doctor`"
+            ) from error
         except Exception as error:
             raise EngineDown(f"the engine failed: {error.__cause__ or error!r}") from error
 

@@ -103,6 +103,8 @@ class AdapterStore:
 class NodeEngine:
     """Implements `agon.engine.protocol.Engine` over an actor; `make` is called on its node."""
 
+    logs = "Ray's logs on its node (/tmp/ray/session_latest/logs)"
+
     def __init__(self, cluster: Placing, make: Callable[[], Engine], adapters: AdapterStore, gpus: int = 0) -> None:
         self.context = 0
         self._cluster, self._make, self._adapters, self._gpus = cluster, make, adapters, gpus

@@ -48,6 +48,8 @@ class AdapterLost(EngineDown):
 class ServerEngine:
     """Implements `agon.engine.protocol.Engine` over HTTP."""
 
+    logs = "the server's log"
+
     def __init__(self, url: str, *, network: str | None = None, ready: float = READY) -> None:
         check_address(url, network)
         self.url, self.context = url.rstrip("/").removesuffix("/v1"), 0
