@@ -20,8 +20,8 @@ from agon.engine.synthetic import random_base
 from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
 
 CONFIG = ROOT / "configs" / "tabletop" / "worlds" / "neutral.yaml"
-STEPS, FIRST = 11, 3
-"""Of a run, and those that warm up."""
+FIRST = 3
+"""The first step that counts: those before it warm up."""
 SETTINGS = (
     "data.train.take=96", "train.problems_per_step=4", "game.group_size=4", "train.max_completion_tokens=64",
     "train.max_peek_tokens=64", "eval.max_completion_tokens=64", "sampler.engine=vllm", "save.every=100",

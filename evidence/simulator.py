@@ -15,6 +15,7 @@ import random
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import log2
@@ -52,8 +53,8 @@ PREDICTED = {
         "sampler.max_loras=6",
     ),
 }  # fmt: skip
-RUNS, WITHIN = 5, 0.15
-"""Runs of each configuration, and how far a prediction may be off."""
+RUNS, STEPS, WITHIN = 5, 8, 0.15
+"""Runs of each configuration, their steps, and how far a prediction may be off."""
 WORK = """
 import sys, time, numpy
 x, began, until = numpy.ones((384, 384), numpy.float32), time.perf_counter(), time.time() + float(sys.argv[1])
@@ -89,10 +90,10 @@ class Measured:
     """Of a step, by run."""
 
     def add(self, run: RunDir) -> None:
-        timings = run.timings.records()[FIRST:]
+        timings, steps = run.timings.records()[FIRST:], lengths_by_step(run)
         for timing in timings:
             play = timing.seconds.get("play", 0.0)
-            self.steps.append(lengths_of(run, timing.step))
+            self.steps.append(steps[timing.step])
             self.play.append(play)
             self.learner.append(sum(timing.seconds.values()) - play)
         self.seconds.append(fmean(sum(timing.seconds.values()) for timing in timings))
@@ -100,7 +101,7 @@ class Measured:
 
 def check(quick: bool) -> dict[str, Any]:
     """Fit on two configurations, predict five, measure all of them in turns."""
-    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + (2 if quick else 5)
+    wanted, runs, steps = FITTED | PREDICTED, 1 if quick else RUNS, FIRST + 2 if quick else STEPS
     measured, slow = {name: Measured() for name in wanted}, list[float]()
     with timed_runs() as train_timed:
         for number in range(runs):
@@ -124,18 +125,13 @@ def check_holds(found: dict[str, Any]) -> bool:
     return all(abs(found["off"][name]) <= WITHIN for name in PREDICTED)
 
 
-def lengths_of(run: RunDir, step: int) -> list[Lengths]:
-    rows = read_bouts(run).to_pylist()
-    return [
-        Lengths(
-            row["draft_prompt_tokens"],
-            row["draft_tokens"],
-            row["challenge_prompt_tokens"] or 0,
-            row["challenge_tokens"] or 0,
-        )
-        for row in rows
-        if row["step"] == step
-    ]
+def lengths_by_step(run: RunDir) -> dict[int, list[Lengths]]:
+    made = defaultdict[int, list[Lengths]](list)
+    for row in read_bouts(run).to_pylist():
+        draft = row["draft_prompt_tokens"], row["draft_tokens"]
+        challenge = row["challenge_prompt_tokens"] or 0, row["challenge_tokens"] or 0
+        made[row["step"]].append(Lengths(*draft, *challenge))
+    return made
 
 
 def fitted(runs: Sequence[Measured], beside: float) -> Costs:

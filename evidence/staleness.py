@@ -27,7 +27,7 @@ from typing import Any
 
 from _learning import check_revision, rewards
 from _lib import ROOT, Part, arguments, mean_interval, ratio_interval, verdict_of_parts
-from _timed import CONFIG, FIRST, STEPS, one_thread, timed_runs
+from _timed import CONFIG, FIRST, one_thread, timed_runs
 from agon import RunDir, train
 from agon.algorithm import play
 from agon.config import Config, load_config
@@ -42,8 +42,9 @@ from agon.types import Played, Policy, Problem, Stream, Version, seed_for
 EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
 PARTS = ("equal", "resume", "wall", "learning")
 AHEAD, SEEDS, WINDOW, KEPT_SHARE = (0, 1, 2), range(5), 15, 0.8
-PAIRS, FASTER, LIVE = 5, 0.9, 0.5
-"""Runs of each kind, the most that k = 1 may take of k = 0, and the least share of groups that a step learns from."""
+PAIRS, STEPS, FASTER, LIVE = 5, 11, 0.9, 0.5
+"""Runs of each kind, their steps, the most that k = 1 may take of k = 0, and the least share of groups that a step
+learns from."""
 TINY = ["train.problems_per_step=2", "game.group_size=2", "data.train.take=12", "data.dev.take=4", "save.every=2"]
 
 

@@ -207,7 +207,7 @@ class Fleet:
             member.failures += 1
             if member.failures > self._allowed:
                 message = f"the engine failed {member.failures} times in one step; last reason: {reason}"
-                return await self.put_aside(member.number, EngineError(message, fix=then_resume(member.engine)))
+                return await self.put_aside(member.number, EngineError(message, fix=then_resume(member.engine.logs)))
             try:
                 await member.stop()
                 await self._in_use.wait()
@@ -220,7 +220,7 @@ class Fleet:
             except EngineError as error:
                 return await self.put_aside(member.number, error)
             except Exception as error:  # nobody awaits this task: those that wait for the member would hang
-                unknown = EngineError(f"the engine cannot be restarted: {error!r}", fix=then_resume(member.engine))
+                unknown = EngineError(f"the engine cannot be restarted: {error!r}", fix=then_resume(member.engine.logs))
                 return await self.put_aside(member.number, unknown)
             self._notify()
 

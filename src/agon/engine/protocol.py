@@ -87,9 +87,9 @@ class Engine(Protocol):
         ...
 
 
-def then_resume(engine: Engine) -> str:
+def then_resume(logs: str) -> str:
     """What to do about an engine that fails again and again."""
-    return f"see {engine.logs}, then resume with: agon train RUN --resume"
+    return f"see {logs}, then resume with: agon train RUN --resume"
 
 
 def finish_of(reason: str | None) -> Finish:

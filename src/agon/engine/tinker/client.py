@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from agon.engine.protocol import Draw, DrawResult, finish_of
+from agon.engine.protocol import Draw, DrawResult, finish_of, then_resume
 from agon.errors import AgonError, ConfigError, EngineError, install
 from agon.protocols import Tokens
 
 LOSS = "importance_sampling"
 ANONYMOUS = "tml-none"
 """The key for a server of your own that asks for none: the SDK does not start without one."""
-THEN_RESUME = "see the server's log, then resume with: agon train RUN --resume"
+THEN_RESUME = then_resume("the server's log")
 SEEDS = 1 << 31
 """Seeds of a service are below this."""
 PATIENCE = 600.0

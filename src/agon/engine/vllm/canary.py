@@ -175,7 +175,7 @@ class Canary:
         if not mean <= limit:
             raise EngineError(
                 f"samples of {name} are {mean:.2g} nats per token off the learner (tolerance {limit:.2g})",
-                fix=then_resume(self._engine),
+                fix=then_resume(self._engine.logs),
             )
         if not self._sampled:
             self.noise, self.worst = max(self.noise or 0.0, mean), max(self.worst, largest)

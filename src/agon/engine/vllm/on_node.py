@@ -103,7 +103,7 @@ class AdapterStore:
 class NodeEngine:
     """Implements `agon.engine.protocol.Engine` over an actor; `make` is called on its node."""
 
-    logs = "Ray's logs on its node (session_latest/logs)"
+    logs = "Ray's logs on its node (session_latest/logs in Ray's temporary folder)"
 
     def __init__(self, cluster: Placing, make: Callable[[], Engine], adapters: AdapterStore, gpus: int = 0) -> None:
         self.context = 0
