@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from agon.engine import hf
 from agon.engine.hf import NUCLEUS, HFSampler
 from agon.engine.safe_load import base_digest
+from agon.engine.synthetic import random_base
 from agon.errors import EngineError
 from agon.types import BASE, Completion, Message, Policy, Prompt, Request, Sampling, Seat, Version
 
@@ -76,6 +77,35 @@ def test_the_same_seed_gives_the_same_completion_whatever_shares_the_batch(sampl
     together = draw(sampler, *crowd, *map(request, range(4)))[6:]
     assert [one.tokens.completion_ids for one in alone] == [one.tokens.completion_ids for one in together]
     assert len({one.text for one in alone}) == 4
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3_5", "gemma4"])
+def test_groups_draw_what_their_members_draw_alone_in_every_kind_of_cache(family: str, tmp_path: Path) -> None:
+    """Members of a group share the cache of their prompt: keys and values, windows of them, or a recurrent state."""
+    tokenizer = qwen3()
+    size = len(tokenizer)
+    extra = {"vocab_size_per_layer_input": size} if family == "gemma4" else {}
+    random_base(family, vocab_size=size, initializer_range=0.4, **extra).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    made = HFSampler(str(tmp_path))
+    asked = [request(seed, BASE, words) for words in ("Count.", "Count further than before.") for seed in range(3)]
+    alone = [draw(made, one)[0].tokens for one in asked]
+    together = [one.tokens for one in draw(made, *asked)]
+    made.close()
+    assert [one.completion_ids for one in together] == [one.completion_ids for one in alone]
+    assert len({one.completion_ids for one in alone}) == 6
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(torch.tensor(one.logprobs), torch.tensor(other.logprobs), atol=1e-3, rtol=0)
+
+
+def test_a_prompt_is_read_once_for_all_who_share_it(sampler: HFSampler) -> None:
+    read = list[int]()
+    watch = sampler._model.get_input_embeddings().register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
+    drawn = draw(sampler, *map(request, range(16)))
+    watch.remove()
+    width = len(drawn[0].tokens.prompt_ids)
+    assert read[:2] == [width - 1, 16]
+    assert max(read[2:]) == 16
 
 
 def test_requests_of_different_batches_are_not_drawn_together(

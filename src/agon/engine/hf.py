@@ -138,11 +138,29 @@ class HFSampler:
         step, seeds = self._before_token(jobs, ids.shape[1]), [job.request.seed for job in jobs]
         noise = _noise(jobs[0].request.sampling, seeds, self._model.device, step)
         with self._lock, self._adapters.active(jobs[0].version), torch.inference_mode():
-            room = max(self._room(job) for job in jobs)
-            out = self._model.generate(ids, attention_mask=mask, logits_processor=[noise], max_new_tokens=room)
+            read, room = self._read(prompts, ids, mask), max(self._room(job) for job in jobs)
+            out = self._model.generate(
+                ids, attention_mask=mask, past_key_values=read, logits_processor=[noise], max_new_tokens=room
+            )
         drawn = out[:, ids.shape[1] :].tolist()
         logprobs = torch.stack(noise.logprobs, dim=1).tolist()
         return [self._completion(job, *row) for job, row in zip(jobs, zip(drawn, logprobs, strict=True), strict=True)]
+
+    def _read(self, prompts: Sequence[tuple[int, ...]], ids: Any, mask: Any) -> Any:
+        """The cache of all prompts but for their last token, each distinct one read once: a group shares its prompt."""
+        import torch
+
+        first: dict[tuple[int, ...], int] = {}
+        for row, prompt in enumerate(prompts):
+            first.setdefault(prompt, row)
+        if len(first) == len(prompts) or ids.shape[1] == 1:
+            return None  # `generate` reads them itself
+        rows, place = list(first.values()), {prompt: n for n, prompt in enumerate(first)}
+        cache = self._model.generate(
+            ids[rows, :-1], attention_mask=mask[rows, :-1], max_new_tokens=1, return_dict_in_generate=True
+        ).past_key_values
+        cache.reorder_cache(torch.tensor([place[prompt] for prompt in prompts], device=ids.device))
+        return cache
 
     def _before_token(self, jobs: Sequence[_Job], width: int) -> Callable[[Any], None]:
         """What is done with the ids so far: show them to whoever watches, and end when nobody waits any more."""
@@ -271,9 +289,12 @@ def _noise(sampling: Sampling, seeds: Sequence[int], device: Any, step: Callable
             return noisy
 
         def gaps(self, logps: Any) -> Any:
-            """Exponential variables: their negative logarithm is Gumbel noise."""
-            rows = [torch.empty_like(logps[0]).exponential_(generator=generator) for generator in self.generators]
-            return torch.stack(rows)
+            """Exponential variables: their negative logarithm is Gumbel noise. What `exponential_` draws, but with one
+            logarithm over all rows."""
+            uniform = torch.empty_like(logps, dtype=torch.float64)
+            for row, generator in zip(uniform, self.generators, strict=True):
+                row.uniform_(generator=generator)
+            return uniform.neg_().log1p_().neg_().to(logps.dtype)
 
     return Noise()
 
