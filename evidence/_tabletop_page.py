@@ -11,6 +11,8 @@ from _tabletop import MAIN, RAW, TRANSFER_PROBLEMS, TRANSFER_STEPS, CellPlan, Ce
 from agon.data.tabletop.worlds import WORLDS
 from agon.eval import intervals
 from agon.formatting import markdown_table
+from agon.formatting import points as in_points
+from agon.rundir.results import Interval
 
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
@@ -156,8 +158,7 @@ def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, 
 def points(difference: Difference) -> str:
     if difference.interval is None:
         return "not measured twice"
-    value, low, high = (100 * x for x in difference.interval)
-    return f"{value:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    return in_points(Interval(*difference.interval))
 
 
 def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:

@@ -1,8 +1,9 @@
 """Sampler over transformers `generate`, for tiny models and CPUs: one base of its own, one PEFT adapter per version.
 
-Requests that are in flight when the event loop falls idle are drawn together, one `generate` per version, in a thread,
-so that verifiers keep working. Each row draws its noise from a generator seeded by its own request: what is sampled
-does not depend on what else is in the batch. `generate` runs greedily over logits that carry the noise (Gumbel-max).
+Requests that are in flight when the event loop falls idle are drawn together, one batch per version, in a thread, so
+that verifiers keep working; a prompt that several of them share is read once. Each row draws its noise from a generator
+seeded by its own request: what is sampled does not depend on what else is in the batch. `generate` runs greedily over
+logits that carry the noise (Gumbel-max).
 """
 
 from __future__ import annotations
@@ -134,11 +135,11 @@ class HFSampler:
         import torch
 
         prompts = [job.rendered.ids for job in jobs]
-        ids, mask = _left_padded(prompts, min(self.renderer.stop, default=0), self._model.device)
+        ids, mask = self._left_padded(prompts)
         step, seeds = self._before_token(jobs, ids.shape[1]), [job.request.seed for job in jobs]
         noise = _noise(jobs[0].request.sampling, seeds, self._model.device, step)
         with self._lock, self._adapters.active(jobs[0].version), torch.inference_mode():
-            read, room = self._read(prompts, ids, mask), max(self._room(job) for job in jobs)
+            read, room = self._read(prompts), max(self._room(job) for job in jobs)
             out = self._model.generate(
                 ids, attention_mask=mask, past_key_values=read, logits_processor=[noise], max_new_tokens=room
             )
@@ -146,21 +147,28 @@ class HFSampler:
         logprobs = torch.stack(noise.logprobs, dim=1).tolist()
         return [self._completion(job, *row) for job, row in zip(jobs, zip(drawn, logprobs, strict=True), strict=True)]
 
-    def _read(self, prompts: Sequence[tuple[int, ...]], ids: Any, mask: Any) -> Any:
+    def _read(self, prompts: Sequence[tuple[int, ...]]) -> Any:
         """The cache of all prompts but for their last token, each distinct one read once: a group shares its prompt."""
         import torch
 
-        first: dict[tuple[int, ...], int] = {}
-        for row, prompt in enumerate(prompts):
-            first.setdefault(prompt, row)
-        if len(first) == len(prompts) or ids.shape[1] == 1:
+        place = {prompt: n for n, prompt in enumerate(dict.fromkeys(prompts))}
+        if len(place) == len(prompts) or max(map(len, prompts)) == 1:
             return None  # `generate` reads them itself
-        rows, place = list(first.values()), {prompt: n for n, prompt in enumerate(first)}
+        ids, mask = self._left_padded(list(place))
         cache = self._model.generate(
-            ids[rows, :-1], attention_mask=mask[rows, :-1], max_new_tokens=1, return_dict_in_generate=True
+            ids[:, :-1], attention_mask=mask[:, :-1], max_new_tokens=1, return_dict_in_generate=True
         ).past_key_values
         cache.reorder_cache(torch.tensor([place[prompt] for prompt in prompts], device=ids.device))
         return cache
+
+    def _left_padded(self, prompts: Sequence[tuple[int, ...]]) -> tuple[Any, Any]:
+        """Ids and attention mask of prompts that end together."""
+        import torch
+
+        width, pad, device = max(map(len, prompts)), min(self.renderer.stop, default=0), self._model.device
+        ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+        mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
+        return ids, mask
 
     def _before_token(self, jobs: Sequence[_Job], width: int) -> Callable[[Any], None]:
         """What is done with the ids so far: show them to whoever watches, and end when nobody waits any more."""
@@ -260,15 +268,6 @@ def _greedy(stop: frozenset[int]) -> Any:
     return GenerationConfig(do_sample=False, eos_token_id=sorted(stop) or None, pad_token_id=min(stop, default=0))
 
 
-def _left_padded(prompts: Sequence[Sequence[int]], pad: int, device: Any) -> tuple[Any, Any]:
-    import torch
-
-    width = max(map(len, prompts))
-    ids = torch.tensor([[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts], device=device)
-    mask = torch.tensor([[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts], device=device)
-    return ids, mask
-
-
 def _noise(sampling: Sampling, seeds: Sequence[int], device: Any, step: Callable[[Any], None]) -> Any:
     """A logits processor whose argmax is a sample: temperature, top_p, then Gumbel noise, one generator per row.
 
@@ -289,8 +288,8 @@ def _noise(sampling: Sampling, seeds: Sequence[int], device: Any, step: Callable
             return noisy
 
         def gaps(self, logps: Any) -> Any:
-            """Exponential variables: their negative logarithm is Gumbel noise. What `exponential_` draws, but with one
-            logarithm over all rows."""
+            """Exponential variables: their negative logarithm is Gumbel noise. On a CPU they are what
+            `exponential_` draws, with one logarithm for all rows."""
             uniform = torch.empty_like(logps, dtype=torch.float64)
             for row, generator in zip(uniform, self.generators, strict=True):
                 row.uniform_(generator=generator)
