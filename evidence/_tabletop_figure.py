@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from _tabletop_page import COMPARISONS, CellPlan, CellResult, compared
+from _tabletop import CellPlan, CellResult
+from _tabletop_compare import COMPARISONS, compared
 from agon.data.tabletop.worlds import WORLDS
 from agon.report.figures import BLUE, GOLD, GREY, _pyplot
 

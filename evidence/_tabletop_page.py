@@ -4,80 +4,29 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from _tabletop import MAIN, RAW, TRANSFER_PROBLEMS, TRANSFER_STEPS, CellPlan, CellResult, DevPoint, cells
+from _tabletop_compare import (
+    CLAIMS,
+    COMPARISONS,
+    QUESTIONS,
+    Difference,
+    Side,
+    best,
+    by_seed,
+    chosen,
+    compared,
+    seed_differences,
+)
 from agon.data.tabletop.worlds import WORLDS
-from agon.eval import intervals
 from agon.formatting import markdown_table
-from agon.formatting import points as in_points
-from agon.rundir.results import Interval
 
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
 FIGURE_LINE = "![differences in points, with 95% intervals over seeds](../assets/tabletop.svg)"
 MISSING = "missing"
-MARGIN = 0.01
-"""A claim whose whole interval is below this is not supported; fixed in the plan."""
-
-
-@dataclass(frozen=True)
-class Side:
-    """One side of a comparison: an arm and what is measured of it."""
-
-    arm: str
-    system: str = ""
-    """Empty: the number of the cell."""
-
-    def rate(self, result: CellResult) -> float:
-        return result.systems[self.system].rate if self.system else result.rate
-
-
-COMPARISONS = {
-    "E1": ("coop's cascade - grpo's single pass", Side("coop"), Side("grpo", "a")),
-    "E2": ("coop's cascade - grpo's self-cascade", Side("coop"), Side("grpo", "self-cascade")),
-    "E3": ("coop's cascade - plain-pair's cascade", Side("coop"), Side("plain-pair")),
-    "E4": ("coop's cascade - self-refine", Side("coop"), Side("self-refine")),
-    "C1": ("agon's cascade - coop's cascade", Side("agon"), Side("coop")),
-}
-CLAIMS = {
-    "exchange at inference": "E2",
-    "training on exchange": "E3",
-    "competition": "C1",
-}
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A difference over the seeds that both sides have."""
-
-    values: list[float]
-    p_holm: float | None = None
-
-    @property
-    def interval(self) -> tuple[float, float, float] | None:
-        if len(self.values) < 2:
-            return None
-        found = intervals.t_interval(self.values)
-        assert found.low is not None
-        assert found.high is not None
-        return found.value, found.low, found.high
-
-    @property
-    def detectable(self) -> float | None:
-        if len(self.values) < 2 or intervals.agree(self.values):
-            return None
-        return intervals.detectable_across_seeds(stdev(self.values), len(self.values))
-
-    @property
-    def verdict(self) -> str:
-        if self.interval is None:
-            return "undecided"
-        _, low, high = self.interval
-        if low > 0 and self.p_holm is not None and self.p_holm < 0.05:
-            return "supported"
-        return "not supported" if high < MARGIN else "undecided"
 
 
 def page(done: dict[CellPlan, CellResult]) -> str:
@@ -107,31 +56,14 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
     for world in WORLDS:
         yield f"## {world}"
         yield from world_tables(done, world)
+    yield "## Questions beside the claims"
+    yield questions(done)
     yield "## Further arms and controls"
     yield further(done)
     yield "## Transfer to shorter chains"
     yield transfer(done)
     yield "## Along the run"
     yield along(done)
-
-
-def by_seed(done: dict[CellPlan, CellResult], world: str, arm: str, variant: str = "") -> dict[int, CellResult]:
-    return {c.seed: r for c, r in done.items() if (c.world, c.arm, c.variant) == (world, arm, variant)}
-
-
-def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Difference]:
-    """Every comparison of a world; Holm over those of one claim."""
-    found = {}
-    for key, (_, first, second) in COMPARISONS.items():
-        one, two = by_seed(done, world, first.arm), by_seed(done, world, second.arm)
-        found[key] = [first.rate(one[seed]) - second.rate(two[seed]) for seed in sorted(one.keys() & two.keys())]
-    made: dict[str, Difference] = {}
-    for family in (("E1", "E2", "E3", "E4"), ("C1",)):
-        tested = [key for key in family if len(found[key]) > 1]
-        raw = [intervals.t_test(found[key]) for key in tested]
-        adjusted = dict(zip(tested, intervals.holm([1.0 if p is None else p for p in raw]), strict=True))
-        made |= {key: Difference(found[key], adjusted.get(key)) for key in family}
-    return made
 
 
 def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> str:
@@ -151,14 +83,8 @@ def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, 
             beside = f"; the bonus bites in {share} of agon's groups" if known else ""
             yield (
                 f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
-                f"{points(difference)}, {seeds} of {SEEDS} seeds{beside}."
+                f"{difference}, {seeds} of {SEEDS} seeds{beside}."
             )
-
-
-def points(difference: Difference) -> str:
-    if difference.interval is None:
-        return "not measured twice"
-    return in_points(Interval(*difference.interval))
 
 
 def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
@@ -168,7 +94,7 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
             p = "" if difference.p_holm is None else f"{difference.p_holm:.3f}"
             least = "" if difference.detectable is None else f"{100 * difference.detectable:.1f}"
             biting = bites(done, world) if key == "C1" else ""
-            row = (world, key, COMPARISONS[key][0], points(difference), p, least, str(len(difference.values)), biting)
+            row = (world, key, COMPARISONS[key][0], str(difference), p, least, str(len(difference.values)), biting)
             rows.append(row)
     head = (
         "world",
@@ -186,16 +112,15 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
 def competition(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
     """agon - coop by world, and in soft-halves by the size of the bonus."""
     rows = [(world, "1", bites(done, world), *paired(differences[world]["C1"])) for world in WORLDS]
-    coop = by_seed(done, "soft-halves", "coop")
     for weight in ("2", "4"):
-        agon = by_seed(done, "soft-halves", "agon", f"bonus{weight}")
-        found = Difference([agon[seed].rate - coop[seed].rate for seed in sorted(agon.keys() & coop.keys())])
+        stronger = Side("agon", variant=f"bonus{weight}")
+        found = Difference(seed_differences(done, "soft-halves", stronger, Side("coop")))
         rows.append(("soft-halves", weight, bites(done, "soft-halves", f"bonus{weight}"), *paired(found)))
     return markdown_table(("world", "weight", "bonus bites", "agon - coop [95%, over seeds]", "seeds"), rows)
 
 
 def paired(difference: Difference) -> tuple[str, str]:
-    return points(difference), str(len(difference.values))
+    return str(difference), str(len(difference.values))
 
 
 def world_tables(done: dict[CellPlan, CellResult], world: str) -> Iterator[str]:
@@ -264,21 +189,10 @@ def mean(results: Sequence[CellResult], system: str, of: Callable) -> str:  # ty
     return f"{100 * fmean(values):.1f}" if values else ""
 
 
-def chosen(result: CellResult) -> float:
-    """In the direction that is better on one half of the problems, measured on the other half; both ways round."""
-    ab, ba = (result.systems[name].rates for name in ("ab", "ba"))
-    halves = [(slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))]
-    return fmean(fmean((ab if sum(ab[here]) >= sum(ba[here]) else ba)[there]) for here, there in halves)
-
-
 def either(result: CellResult) -> float:
     """How often A or B is right alone, drawn independently."""
     a, b = (result.systems[name].rates for name in ("a", "b"))
     return fmean(1 - (1 - x) * (1 - y) for x, y in zip(a, b, strict=True))
-
-
-def best(result: CellResult) -> float:
-    return max(result.systems[name].rate for name in ("ab", "ba"))
 
 
 def per_right(result: CellResult) -> float:
@@ -299,6 +213,16 @@ def fact_table(done: dict[CellPlan, CellResult], world: str) -> str:
     return markdown_table(("arm", "system", "both", "A alone", "B alone", "nobody"), rows)
 
 
+def questions(done: dict[CellPlan, CellResult]) -> str:
+    rows = []
+    for asked in QUESTIONS:
+        for world in asked.worlds:
+            found = Difference(seed_differences(done, world, asked.first, asked.second))
+            rows.append((asked.asked, world, asked.text, *paired(found)))
+    head = ("question", "world", "difference", "[95%, over seeds]", "seeds")
+    return "Described, not tested: no verdict, no correction.\n\n" + markdown_table(head, rows)
+
+
 def further(done: dict[CellPlan, CellResult]) -> str:
     kinds = dict.fromkeys((c.world, c.arm, c.variant) for c in cells() if c.variant or c.arm not in MAIN)
     parts = []
@@ -306,7 +230,8 @@ def further(done: dict[CellPlan, CellResult]) -> str:
         here = [(arm, variant) for where, arm, variant in kinds if where == world]
         if any(by_seed(done, world, *kind) for kind in here):
             beside = dict.fromkeys(arm if arm in MAIN else "agon" for arm, _ in here)
-            parts.append(f"In {world}:\n\n" + arm_table(done, world, [*((arm, "") for arm in beside), *here]))
+            shown = [*((arm, "") for arm in beside), *here]
+            parts += [f"In {world}:\n\n" + arm_table(done, world, shown), control_table(done, world, shown)]
     return "\n\n".join(parts) or "None is done yet."
 
 
@@ -334,7 +259,7 @@ def along(done: dict[CellPlan, CellResult]) -> str:
             rows.append((world, str(points_of_a_step[0].step), *shares(points_of_a_step), str(len(results))))
         if results:
             found = Difference([replace(r, systems=r.best).rate - r.rate for r in results])
-            chosen_by_dev.append(f"In {world}, best on dev - last is {points(found)} on the held-out problems.")
+            chosen_by_dev.append(f"In {world}, best on dev - last is {found} on the held-out problems.")
     if not rows:
         return "No cell is done yet."
     head = ("world", "step", "A", "B", "ab", "ba", "A or B", "seeds")

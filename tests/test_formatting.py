@@ -41,6 +41,7 @@ HOSTILE = st.text(st.sampled_from("ab|<>&`[]()!\\*_#/:\"' \n\u202e\x1b\u2028\ud8
         (f.interval(Interval(0.5, None, None)), "50.0%"),
         (f.points(Interval(-0.153, -0.21, 0.001)), "-15.3 points [-21.0, +0.1]"),
         (f.points(Interval(0.153, None, None), unit=""), "+15.3"),
+        (f.points(Interval(-0.0001, -0.01, -0.0002)), "+0.0 points [-1.0, +0.0]"),
         (f.share(Share(count=6, of=12, rate=HALF)), "50% [25, 75] (6/12)"),
         (f.share(Share(count=0, of=0, rate=None)), "- (0 of 0)"),
         (f.probability(0.0314), "0.031"),

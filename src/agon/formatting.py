@@ -73,10 +73,10 @@ def points(difference: Interval | None, unit: str = " points") -> str:
     """`+15.3 points [+9.7, +21.0]`."""
     if difference is None:
         return UNKNOWN
-    value = f"{100 * difference.value:+.1f}{unit}"
+    value = f"{100 * difference.value:+z.1f}{unit}"
     if difference.low is None or difference.high is None:
         return value
-    return f"{value} [{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
+    return f"{value} [{100 * difference.low:+z.1f}, {100 * difference.high:+z.1f}]"
 
 
 def share(counted: Share | None) -> str:

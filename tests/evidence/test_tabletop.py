@@ -14,7 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
 from _tabletop import MAIN, PILOT, CellResult, DevPoint, SystemResult, cells, fact_counts, system_result  # noqa: E402
-from _tabletop_page import Difference, compared, page  # noqa: E402
+from _tabletop_compare import QUESTIONS, Difference, compared  # noqa: E402
+from _tabletop_page import page  # noqa: E402
 from agon.config import load_config  # noqa: E402
 from agon.data.tabletop.halves import KnownTo, known_to  # noqa: E402
 from agon.data.tabletop.lessons import Beliefs, truth  # noqa: E402
@@ -139,6 +140,30 @@ def test_a_verdict_follows_the_rule_of_the_plan() -> None:
     assert Difference(below, 0.9).verdict == "not supported"
     assert Difference(wide, 0.9).verdict == "undecided"
     assert Difference([0.02]).verdict == "undecided"
+
+
+def test_a_difference_is_told_with_what_it_rests_on() -> None:
+    assert str(Difference([0.02])) == "not measured twice"
+    assert str(Difference([0.02, 0.02, 0.02])) == "+2.0 points with every seed"
+    assert str(Difference([0.02, 0.03, 0.025])).startswith("+2.5 points [+1.3, +3.7]")
+
+
+def test_a_question_compares_arms_by_seed_and_says_what_is_missing() -> None:
+    plans = {(cell.world, cell.name): cell for cell in cells()}
+    done = {}
+    for seed, (shown, hidden) in enumerate(((3, 2), (3, 1), (4, 2))):
+        for arm, right in (("agon", shown), ("hidden-drafts", hidden)):
+            result = cell_result("soft-halves", arm, seed, dict.fromkeys(["a", "b", "ab", "ba"], right))
+            done[plans["soft-halves", f"{arm}-s{seed}"]] = result
+    text = page(done)
+    assert "| soft-halves | agon - hidden-drafts | +41.7 points [+5.8, +77.5] | 3 |" in text
+    assert "| soft-halves | agon - mispaired | not measured twice | 0 |" in text
+
+
+def test_every_question_is_about_cells_of_the_matrix() -> None:
+    planned = {(cell.world, cell.arm, cell.variant) for cell in cells()}
+    asked = {(world, side.arm, side.variant) for q in QUESTIONS for world in q.worlds for side in (q.first, q.second)}
+    assert asked <= planned
 
 
 @pytest.fixture

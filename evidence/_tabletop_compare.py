@@ -1,0 +1,206 @@
+"""Differences between arms of the tabletop matrix, paired by seed: the plan's claims and the questions beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from _tabletop import CellPlan, CellResult
+from agon.eval import intervals
+from agon.formatting import points
+from agon.rundir.results import Interval
+
+MARGIN = 0.01
+"""A claim whose whole interval is below this is not supported; fixed in the plan."""
+
+
+# -- what is measured of a cell ---------------------------------------------------------------------------------------
+
+
+def number(result: CellResult) -> float:
+    return result.rate
+
+
+def rate_of(*systems: str) -> Callable[[CellResult], float]:
+    """The mean of some systems."""
+    return lambda result: fmean(result.systems[name].rate for name in systems)
+
+
+def chosen(result: CellResult) -> float:
+    """In the direction that is better on one half of the problems, measured on the other half; both ways round."""
+    ab, ba = (result.systems[name].rates for name in ("ab", "ba"))
+    halves = [(slice(0, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(0, None, 2))]
+    return fmean(fmean((ab if sum(ab[here]) >= sum(ba[here]) else ba)[there]) for here, there in halves)
+
+
+def best(result: CellResult) -> float:
+    """In the direction that is better on the problems it is measured on."""
+    return max(result.systems[name].rate for name in ("ab", "ba"))
+
+
+# -- differences ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a comparison: an arm and what is measured of it."""
+
+    arm: str
+    of: Callable[[CellResult], float] = number
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference over the seeds that both sides have."""
+
+    values: list[float]
+    p_holm: float | None = None
+
+    @property
+    def interval(self) -> tuple[float, float, float] | None:
+        if len(self.values) < 2:
+            return None
+        found = intervals.t_interval(self.values)
+        assert found.low is not None
+        assert found.high is not None
+        return found.value, found.low, found.high
+
+    @property
+    def detectable(self) -> float | None:
+        if len(self.values) < 2 or intervals.agree(self.values):
+            return None
+        return intervals.detectable_across_seeds(stdev(self.values), len(self.values))
+
+    @property
+    def verdict(self) -> str:
+        if self.interval is None:
+            return "undecided"
+        _, low, high = self.interval
+        if low > 0 and self.p_holm is not None and self.p_holm < 0.05:
+            return "supported"
+        return "not supported" if high < MARGIN else "undecided"
+
+    def __str__(self) -> str:
+        if self.interval is None:
+            return "not measured twice"
+        if intervals.agree(self.values):
+            return f"{points(Interval(self.values[0], None, None))} with every seed"
+        return points(Interval(*self.interval))
+
+
+def by_seed(done: dict[CellPlan, CellResult], world: str, arm: str, variant: str = "") -> dict[int, CellResult]:
+    return {c.seed: r for c, r in done.items() if (c.world, c.arm, c.variant) == (world, arm, variant)}
+
+
+def seed_differences(done: dict[CellPlan, CellResult], world: str, first: Side, second: Side) -> list[float]:
+    """First less second, seed by seed."""
+    one, two = (by_seed(done, world, side.arm, side.variant) for side in (first, second))
+    return [first.of(one[seed]) - second.of(two[seed]) for seed in sorted(one.keys() & two.keys())]
+
+
+# -- claims -----------------------------------------------------------------------------------------------------------
+
+COMPARISONS = {
+    "E1": ("coop's cascade - grpo's single pass", Side("coop"), Side("grpo", rate_of("a"))),
+    "E2": ("coop's cascade - grpo's self-cascade", Side("coop"), Side("grpo", rate_of("self-cascade"))),
+    "E3": ("coop's cascade - plain-pair's cascade", Side("coop"), Side("plain-pair")),
+    "E4": ("coop's cascade - self-refine", Side("coop"), Side("self-refine")),
+    "C1": ("agon's cascade - coop's cascade", Side("agon"), Side("coop")),
+}
+CLAIMS = {
+    "exchange at inference": "E2",
+    "training on exchange": "E3",
+    "competition": "C1",
+}
+
+
+def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Difference]:
+    """Every comparison of a world; Holm over those of one claim."""
+    found = {key: seed_differences(done, world, first, second) for key, (_, first, second) in COMPARISONS.items()}
+    made: dict[str, Difference] = {}
+    for family in (("E1", "E2", "E3", "E4"), ("C1",)):
+        tested = [key for key in family if len(found[key]) > 1]
+        raw = [intervals.t_test(found[key]) for key in tested]
+        adjusted = dict(zip(tested, intervals.holm([1.0 if p is None else p for p in raw]), strict=True))
+        made |= {key: Difference(found[key], adjusted.get(key)) for key in family}
+    return made
+
+
+# -- questions beside the claims --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Question:
+    """A difference that is described and not tested."""
+
+    asked: str
+    worlds: tuple[str, ...]
+    text: str
+    first: Side
+    second: Side
+
+
+ALL, HALVES, SOFT, NEUTRAL = ("neutral", "relay", "halves", "soft-halves"), ("halves",), ("soft-halves",), ("neutral",)
+AGON, GRPO = Side("agon"), Side("grpo")
+SINGLE = rate_of("a", "b")
+
+
+def _longer(arm: str) -> Question:
+    asked = "Do runs of three epochs collapse?"
+    return Question(asked, SOFT, f"{arm}, three epochs - one", Side(arm, variant="long"), Side(arm))
+
+
+def _noisier(noise: str) -> Question:
+    text = f"agon, noise of {noise} - 0.001"
+    return Question("How different must B start?", NEUTRAL, text, Side("agon", variant=f"noise{noise}"), AGON)
+
+
+QUESTIONS = (
+    Question("Must the challenger see the draft?", SOFT, "agon - hidden-drafts", AGON, Side("hidden-drafts")),
+    Question("Pressure, or weight on hard problems?", SOFT, "agon - mispaired", AGON, Side("mispaired")),
+    Question("Must the roles swap?", SOFT, "agon - fixed-roles", AGON, Side("fixed-roles")),
+    Question("Must the opponent be another policy?", SOFT, "agon - shared-opponent", AGON, Side("shared-opponent")),
+    Question("Is the margin a better payment?", SOFT, "agon - margin", AGON, Side("margin")),
+    Question("What does the tiebreak cost?", NEUTRAL, "agon - tiebreak", AGON, Side("tiebreak")),
+    Question(
+        "Do challenger updates help a single pass?",
+        ALL,
+        "single passes, agon - plain-pair",
+        Side("agon", SINGLE),
+        Side("plain-pair", SINGLE),
+    ),
+    Question(
+        "Do challenger updates help a single pass?",
+        SOFT,
+        "B alone, fixed-roles (it only challenges) - plain-pair",
+        Side("fixed-roles", rate_of("b")),
+        Side("plain-pair", rate_of("b")),
+    ),
+    Question(
+        "How much does choosing the direction afterwards flatter?",
+        ALL,
+        "agon, better direction after the fact - chosen on the other half",
+        Side("agon", best),
+        Side("agon", chosen),
+    ),
+    Question(
+        "Does the start of GRPO matter?",
+        (*HALVES, *SOFT),
+        "grpo from B's adapter - from A's",
+        Side("grpo", variant="from-b"),
+        GRPO,
+    ),
+    Question(
+        "What does GRPO reach at one adapter's budget?",
+        HALVES,
+        "grpo, 8 rollouts per problem - 16",
+        Side("grpo", variant="half-budget"),
+        GRPO,
+    ),
+    _longer("grpo"),
+    _longer("agon"),
+    _noisier("0.01"),
+    _noisier("0.1"),
+)
