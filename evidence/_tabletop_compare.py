@@ -114,6 +114,12 @@ CLAIMS = {
     "training on exchange": "E3",
     "competition": "C1",
 }
+EXPECTED = {
+    "E2": {"neutral": "near zero", "relay": "near zero", "halves": "above zero", "soft-halves": "above zero"},
+    "E3": {"neutral": "undecided", "relay": "undecided", "halves": "above zero", "soft-halves": "undecided"},
+    "C1": {"neutral": "near zero", "relay": "near zero", "halves": "near zero", "soft-halves": "open"},
+}
+"""Written in the plan before any arm ran."""
 
 
 def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Difference]:

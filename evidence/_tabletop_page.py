@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 
 from _tabletop import MAIN, RAW, TRANSFER_PROBLEMS, TRANSFER_STEPS, CellPlan, CellResult, DevPoint, cells
 from _tabletop_compare import (
     CLAIMS,
     COMPARISONS,
+    EXPECTED,
     QUESTIONS,
     Difference,
     Side,
@@ -47,14 +48,18 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
     yield "## Verdicts"
     if len(done) < len(cells()):
         yield "*So far* marks what fewer seeds say than were planned: it may change, and no cell was chosen to stop at."
+    yield verdict_table(differences)
     yield "\n".join(verdicts(done, differences))
     yield "## Tests"
     yield tests(done, differences)
+    yield "The median was not planned; it shows where one seed carries the mean."
     yield FIGURE_LINE
     yield "## Competition against where the bonus bites"
     yield competition(done, differences)
+    yield "## The worlds"
+    yield CONTROLS
     for world in WORLDS:
-        yield f"## {world}"
+        yield f"### {world}"
         yield from world_tables(done, world)
     yield "## Questions beside the claims"
     yield questions(done)
@@ -71,6 +76,11 @@ def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> st
     return f"{100 * fmean(shares):.0f}%" if shares else MISSING
 
 
+def verdict_table(differences: dict[str, dict[str, Difference]]) -> str:
+    rows = [(claim, *(differences[world][key].verdict for world in WORLDS)) for claim, key in CLAIMS.items()]
+    return markdown_table(("claim", *WORLDS), rows)
+
+
 def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
     """One sentence per world and claim."""
     for world in WORLDS:
@@ -83,7 +93,7 @@ def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, 
             beside = f"; the bonus bites in {share} of agon's groups" if known else ""
             yield (
                 f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
-                f"{difference}, {seeds} of {SEEDS} seeds{beside}."
+                f"{difference}, {seeds} of {SEEDS} seeds{beside}. The plan expected: {EXPECTED[key][world]}."
             )
 
 
@@ -91,22 +101,27 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
     rows = []
     for world, found in differences.items():
         for key, difference in found.items():
-            p = "" if difference.p_holm is None else f"{difference.p_holm:.3f}"
+            p = "" if difference.p_holm is None else small(difference.p_holm)
             least = "" if difference.detectable is None else f"{100 * difference.detectable:.1f}"
-            biting = bites(done, world) if key == "C1" else ""
-            row = (world, key, COMPARISONS[key][0], str(difference), p, least, str(len(difference.values)), biting)
-            rows.append(row)
+            middle = f"{100 * median(difference.values):+z.1f}" if difference.values else ""
+            seeds, biting = str(len(difference.values)), bites(done, world) if key == "C1" else ""
+            rows.append((world, key, COMPARISONS[key][0], str(difference), middle, p, least, seeds, biting))
     head = (
         "world",
         "",
         "difference",
-        "[95%, over seeds]",
+        "mean [95%, over seeds]",
+        "median",
         "p (Holm)",
         "would be found, points",
         "seeds",
         "bonus bites",
     )
     return markdown_table(head, rows)
+
+
+def small(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.0005 else "under 0.001"
 
 
 def competition(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
@@ -134,17 +149,17 @@ def world_tables(done: dict[CellPlan, CellResult], world: str) -> Iterator[str]:
         yield "No cell is done yet."
         return
     yield "After training, means over seeds in %:\n\n" + arm_table(done, world, main)
-    yield CONTROLS + control_table(done, world, main)
+    yield "Controls at inference:\n\n" + control_table(done, world, main)
     if WORLDS[world].taught:
         yield "Right steps in %, by who knew the fact before training:\n\n" + fact_table(done, world)
 
 
 CONTROLS = (
-    "Controls at inference, in %. *Chosen*: the direction that is better on one half of the problems, measured on the "
-    "other half. *After the fact*: the better direction on the problems it is measured on. *A or B*: at least one of "
-    "two single passes, one of each. *Majority* of three single passes of A, which is 1.5 times the tokens of a "
-    "cascade. *pass@2* of A is a ceiling for two passes, not a system. Tokens are of all passes, for what the number "
-    "of the arm is about.\n\n"
+    "In the tables of controls at inference, all in %: *chosen* is the direction that is better on one half of the "
+    "problems, measured on the other half; *after the fact*, the better direction on the problems it is measured on; "
+    "*A or B*, at least one of two single passes, one of each; *majority*, of three single passes of A, which is 1.5 "
+    "times the tokens of a cascade; *pass@2* of A, a ceiling for two passes and not a system. Tokens are of all "
+    "passes, for what the number of the arm is about."
 )
 
 
