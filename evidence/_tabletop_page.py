@@ -77,8 +77,13 @@ def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> st
 
 
 def verdict_table(differences: dict[str, dict[str, Difference]]) -> str:
-    rows = [(claim, *(differences[world][key].verdict for world in WORLDS)) for claim, key in CLAIMS.items()]
-    return markdown_table(("claim", *WORLDS), rows)
+    """Claims by worlds, at a glance."""
+    rows = []
+    for claim, key in CLAIMS.items():
+        found = [differences[world][key] for world in WORLDS]
+        rows.append((f"{claim}: {COMPARISONS[key][0]}", *(f"{one.verdict}: {one}" for one in found)))
+    seeds = [str(min(len(differences[world][key].values) for key in CLAIMS.values())) for world in WORLDS]
+    return markdown_table(("claim", *WORLDS), [*rows, (f"seeds, of {SEEDS}", *seeds)])
 
 
 def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
