@@ -22,7 +22,7 @@ from _tabletop_compare import (
     seed_differences,
 )
 from agon.data.tabletop.worlds import WORLDS
-from agon.formatting import markdown_table
+from agon.formatting import markdown_table, probability
 
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
@@ -46,7 +46,7 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
     )
     differences = {world: compared(done, world) for world in WORLDS}
     yield "## Verdicts"
-    if len(done) < len(cells()):
+    if any(len(one.values) < SEEDS for found in differences.values() for one in found.values()):
         yield "*So far* marks what fewer seeds say than were planned: it may change, and no cell was chosen to stop at."
     yield verdict_table(differences)
     yield "\n".join(verdicts(done, differences))
@@ -106,7 +106,7 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
     rows = []
     for world, found in differences.items():
         for key, difference in found.items():
-            p = "" if difference.p_holm is None else small(difference.p_holm)
+            p = probability(difference.p_holm)
             least = "" if difference.detectable is None else f"{100 * difference.detectable:.1f}"
             middle = f"{100 * median(difference.values):+z.1f}" if difference.values else ""
             seeds, biting = str(len(difference.values)), bites(done, world) if key == "C1" else ""
@@ -123,10 +123,6 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
         "bonus bites",
     )
     return markdown_table(head, rows)
-
-
-def small(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.0005 else "under 0.001"
 
 
 def competition(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
