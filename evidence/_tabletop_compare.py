@@ -27,6 +27,11 @@ def rate_of(*systems: str) -> Callable[[CellResult], float]:
     return lambda result: fmean(result.systems[name].rate for name in systems)
 
 
+def final_tokens(result: CellResult) -> float:
+    """Length of a cascade's final trace, the mean of both directions."""
+    return fmean(result.systems[name].final_tokens for name in ("ab", "ba"))
+
+
 def chosen(result: CellResult) -> float:
     """In the direction that is better on one half of the problems, measured on the other half; both ways round."""
     ab, ba = (result.systems[name].rates for name in ("ab", "ba"))
@@ -149,7 +154,7 @@ class Question:
 
 
 ALL, HALVES, SOFT, NEUTRAL = ("neutral", "relay", "halves", "soft-halves"), ("halves",), ("soft-halves",), ("neutral",)
-AGON, GRPO = Side("agon"), Side("grpo")
+AGON, GRPO, HIDDEN, SHARED = Side("agon"), Side("grpo"), Side("hidden-drafts"), Side("shared-opponent")
 SINGLE = rate_of("a", "b")
 
 
@@ -164,10 +169,17 @@ def _noisier(noise: str) -> Question:
 
 
 QUESTIONS = (
-    Question("Must the challenger see the draft?", SOFT, "agon - hidden-drafts", AGON, Side("hidden-drafts")),
+    Question("Must the challenger see the draft?", SOFT, "agon - hidden-drafts", AGON, HIDDEN),
+    Question(
+        "Does the bonus teach without exchange?",
+        SOFT,
+        "hidden-drafts - shared-opponent (one draft for the group: the bonus cancels)",
+        HIDDEN,
+        SHARED,
+    ),
+    Question("Is a shared opponent inert?", SOFT, "shared-opponent - plain-pair", SHARED, Side("plain-pair")),
     Question("Pressure, or weight on hard problems?", SOFT, "agon - mispaired", AGON, Side("mispaired")),
     Question("Must the roles swap?", SOFT, "agon - fixed-roles", AGON, Side("fixed-roles")),
-    Question("Must the opponent be another policy?", SOFT, "agon - shared-opponent", AGON, Side("shared-opponent")),
     Question("Is the margin a better payment?", SOFT, "agon - margin", AGON, Side("margin")),
     Question("What does the tiebreak cost?", NEUTRAL, "agon - tiebreak", AGON, Side("tiebreak")),
     Question(

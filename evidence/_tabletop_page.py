@@ -19,6 +19,7 @@ from _tabletop_compare import (
     by_seed,
     chosen,
     compared,
+    final_tokens,
     seed_differences,
 )
 from agon.data.tabletop.worlds import WORLDS
@@ -63,6 +64,7 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
         yield from world_tables(done, world)
     yield "## Questions beside the claims"
     yield questions(done)
+    yield trace_lengths(done)
     yield "## Further arms and controls"
     yield further(done)
     yield "## Transfer to shorter chains"
@@ -237,6 +239,14 @@ def questions(done: dict[CellPlan, CellResult]) -> str:
             rows.append((asked.asked, world, asked.text, *paired(found)))
     head = ("question", "world", "difference", "[95%, over seeds]", "seeds")
     return "Described, not tested: no verdict, no correction.\n\n" + markdown_table(head, rows)
+
+
+def trace_lengths(done: dict[CellPlan, CellResult]) -> str:
+    """Whether the tiebreak shortens final traces."""
+    found = seed_differences(done, "neutral", Side("tiebreak", final_tokens), Side("agon", final_tokens))
+    interval = Difference(found).interval
+    size = "not measured twice" if interval is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*interval)
+    return f"Tokens of a cascade's final trace in neutral, tiebreak - agon: {size}, {len(found)} seeds."
 
 
 def further(done: dict[CellPlan, CellResult]) -> str:
