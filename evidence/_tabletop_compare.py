@@ -168,6 +168,11 @@ def _noisier(noise: str) -> Question:
     return Question("How different must B start?", NEUTRAL, text, Side("agon", variant=f"noise{noise}"), AGON)
 
 
+def _stronger(weight: str) -> Question:
+    text = f"agon, weight {weight} - 1"
+    return Question("Does a larger bonus pay more?", SOFT, text, Side("agon", variant=f"bonus{weight}"), AGON)
+
+
 QUESTIONS = (
     Question("Must the challenger see the draft?", SOFT, "agon - hidden-drafts", AGON, HIDDEN),
     Question(
@@ -181,6 +186,8 @@ QUESTIONS = (
     Question("Pressure, or weight on hard problems?", SOFT, "agon - mispaired", AGON, Side("mispaired")),
     Question("Must the roles swap?", SOFT, "agon - fixed-roles", AGON, Side("fixed-roles")),
     Question("Is the margin a better payment?", SOFT, "agon - margin", AGON, Side("margin")),
+    _stronger("2"),
+    _stronger("4"),
     Question("What does the tiebreak cost?", NEUTRAL, "agon - tiebreak", AGON, Side("tiebreak")),
     Question(
         "Do challenger updates help a single pass?",
