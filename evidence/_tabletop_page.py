@@ -258,7 +258,9 @@ def further(done: dict[CellPlan, CellResult]) -> str:
             beside = dict.fromkeys(arm if arm in MAIN else "agon" for arm, _ in here)
             shown = [*((arm, "") for arm in beside), *here]
             parts += [f"In {world}:\n\n" + arm_table(done, world, shown), control_table(done, world, shown)]
-    return "\n\n".join(parts) or "None is done yet."
+    if not parts:
+        return "None is done yet."
+    return "\n\n".join(["Main arms have more seeds: the table above pairs what has the same ones.", *parts])
 
 
 def transfer(done: dict[CellPlan, CellResult]) -> str:
