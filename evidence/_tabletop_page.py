@@ -23,7 +23,7 @@ from _tabletop_compare import (
     seed_differences,
 )
 from agon.data.tabletop.worlds import WORLDS
-from agon.formatting import markdown_table, probability
+from agon.formatting import markdown_table, plural, probability
 
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
@@ -245,8 +245,8 @@ def trace_lengths(done: dict[CellPlan, CellResult]) -> str:
     """Whether the tiebreak shortens final traces."""
     found = seed_differences(done, "neutral", Side("tiebreak", final_tokens), Side("agon", final_tokens))
     interval = Difference(found).interval
-    size = "not measured twice" if interval is None else "{:+.2f} [{:+.2f}, {:+.2f}]".format(*interval)
-    return f"Tokens of a cascade's final trace in neutral, tiebreak - agon: {size}, {len(found)} seeds."
+    size = "not measured twice" if interval is None else "{:+z.2f} [{:+z.2f}, {:+z.2f}]".format(*interval)
+    return f"Tokens of a cascade's final trace in neutral, tiebreak - agon: {size}, {plural(len(found), 'seed')}."
 
 
 def further(done: dict[CellPlan, CellResult]) -> str:
