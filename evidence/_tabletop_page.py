@@ -287,11 +287,13 @@ def along(done: dict[CellPlan, CellResult]) -> str:
             rows.append((world, str(points_of_a_step[0].step), *shares(points_of_a_step), str(len(results))))
         if results:
             found = Difference([replace(r, systems=r.best).rate - r.rate for r in results])
-            chosen_by_dev.append(f"In {world}, best on dev - last is {found} on the held-out problems.")
+            chosen_by_dev.append(f"- {world}: {found}")
     if not rows:
         return "No cell is done yet."
     head = ("world", "step", "A", "B", "ab", "ba", "A or B", "seeds")
-    return "On dev, in %, means over seeds:\n\n" + markdown_table(head, rows) + "\n\n" + "\n".join(chosen_by_dev)
+    held_out = "The best point on dev - the last, measured on the held-out problems:"
+    table = markdown_table(head, rows)
+    return f"On dev, in %, means over seeds:\n\n{table}\n\n{held_out}\n\n" + "\n".join(chosen_by_dev)
 
 
 def shares(found: Sequence[DevPoint]) -> Iterator[str]:

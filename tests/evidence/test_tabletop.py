@@ -130,7 +130,7 @@ def test_the_page_tells_transfer_and_points_along_the_run() -> None:
     text = page(done)
     assert "| halves | coop | 75.0 | 75.0 | 75.0 | 1 |" in text
     assert "| halves | 50 | 40.0 | 50.0 | 60.0 | 70.0 | 80.0 | 3 |" in text
-    assert "In halves, best on dev - last is +16.7 points" in text
+    assert "- halves: +16.7 points" in text
 
 
 def test_a_verdict_follows_the_rule_of_the_plan() -> None:
