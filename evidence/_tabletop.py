@@ -174,10 +174,14 @@ class CellResult:
     """The same systems on held-out problems, with the weights of the best point on dev."""
 
     @property
+    def answering(self) -> tuple[str, ...]:
+        """What the number of the cell is about: both directions of a pair, the refinement, or the single pass."""
+        return next(names for names in (("ab", "ba"), ("self-refine",), ("a",)) if set(names) <= set(self.systems))
+
+    @property
     def rate(self) -> float:
-        """The number of the cell: the mean of both directions of a pair, the refinement, or the single pass."""
-        names = next(names for names in (("ab", "ba"), ("self-refine",), ("a",)) if set(names) <= set(self.systems))
-        return fmean(self.systems[name].rate for name in names)
+        """The number of the cell."""
+        return fmean(self.systems[name].rate for name in self.answering)
 
     @classmethod
     def read(cls, path: Path) -> CellResult:

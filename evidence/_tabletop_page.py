@@ -3,48 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import fmean, median, stdev
+from statistics import median
 
-from _tabletop import MAIN, RAW, TRANSFER_PROBLEMS, TRANSFER_STEPS, CellPlan, CellResult, DevPoint, cells
+from _tabletop import MAIN, RAW, DevPoint, cells
 from _tabletop_compare import (
+    BROKEN,
     CLAIMS,
     COMPARISONS,
     EXPECTED,
     QUESTIONS,
     Difference,
     Side,
-    best,
+    broken_cells,
     by_seed,
-    chosen,
     compared,
     final_tokens,
     seed_differences,
 )
+from _tabletop_tables import Done, arm_table, bites, control_table, fact_table, further, transfer
 from agon.data.tabletop.worlds import WORLDS
 from agon.formatting import markdown_table, plural, probability
 
 SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
+INTRODUCTION = """\
+Made by `scripts/tabletop_matrix --page` from `docs/results/raw`, and checked by `evidence/tabletop.py`. The \
+[plan](tabletop-plan.md) was written before any arm ran, and its limit of CPU time was raised once, after six \
+seeds; it says what arms, measures, tests and verdicts are. These are tiny models on arithmetic: the size of an \
+effect says nothing about large models. `ab` is the cascade in which A drafts and B reads the draft and answers; \
+`ba` is the other direction."""
+TESTS = """\
+*Found 4 times in 5* is the smallest effect that the test would find so often, given the spread over seeds, at the \
+strictest step of Holm's correction. The median was not planned; it shows where one seed carries the mean."""
 FIGURE_LINE = "![differences in points, with 95% intervals over seeds](../assets/tabletop.svg)"
-MISSING = "missing"
+FIGURE_KEY = "The differences of the table: exchange (E1 to E4) in gold, competition (C1) in blue."
+BEFORE = """\
+Before training, *A reads B* and *refines itself* show a draft as the challenge and as the refinement do; where A \
+and B start as the same base (neutral, relay), B's draft is one of A's. *Mixture of agents* (not planned) shows two \
+drafts of one's own. Right, wrong and half drafts are recaps that no model wrote: a wrong one has one wrong value \
+and what follows from it, so its other steps are right."""
+CONTROLS = """\
+In the tables of controls at inference: *chosen* is the direction that is better on one half of the problems, \
+measured on the other half; *after the fact*, the better direction on the problems it is measured on; *A or B*, at \
+least one of two single passes, one of each; *majority*, of three single passes of A; *pass@2*, at least one of two \
+single passes of A, a ceiling for choosing between them and not for a second pass that reads the first. These are \
+in %. Tokens are of all passes that the number of the row takes, over all seeds. The bonus bites in a group of \
+challenges when the advantages with and without it differ."""
 
 
-def page(done: dict[CellPlan, CellResult]) -> str:
+def page(done: Done) -> str:
     """The page as Markdown."""
     return "\n\n".join(sections(done)) + "\n"
 
 
-def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
+def sections(done: Done) -> Iterator[str]:
     hours = sum(result.cpu_seconds for result in done.values()) / 3600
     yield "# The tabletop matrix: results"
-    yield (
-        "Made by `scripts/tabletop_matrix --page` from `docs/results/raw`, and checked by `evidence/tabletop.py`. The "
-        "[plan](tabletop-plan.md) was written before any arm ran; it says what arms, measures, tests and verdicts are. "
-        "These are tiny models on arithmetic: the size of an effect says nothing about large models.\n\n"
-        f"{len(done)} of {len(cells())} cells are done ({hours:.1f} hours of CPU time)."
-    )
+    yield INTRODUCTION
+    yield f"{len(done)} of {len(cells())} cells are done ({hours:.1f} hours of CPU time)."
     differences = {world: compared(done, world) for world in WORLDS}
     yield "## Verdicts"
     if any(len(one.values) < SEEDS for found in differences.values() for one in found.values()):
@@ -53,11 +71,14 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
     yield "\n".join(verdicts(done, differences))
     yield "## Tests"
     yield tests(done, differences)
-    yield "The median was not planned; it shows where one seed carries the mean."
+    yield TESTS
     yield FIGURE_LINE
+    yield FIGURE_KEY
+    yield from without_broken(done, differences)
     yield "## Competition against where the bonus bites"
-    yield competition(done, differences)
+    yield competition(done)
     yield "## The worlds"
+    yield BEFORE
     yield CONTROLS
     for world in WORLDS:
         yield f"### {world}"
@@ -73,45 +94,49 @@ def sections(done: dict[CellPlan, CellResult]) -> Iterator[str]:
     yield along(done)
 
 
-def bites(done: dict[CellPlan, CellResult], world: str, variant: str = "") -> str:
-    shares = [r.bonus_bites for r in by_seed(done, world, "agon", variant).values() if r.bonus_bites is not None]
-    return f"{100 * fmean(shares):.0f}%" if shares else MISSING
-
-
 def verdict_table(differences: dict[str, dict[str, Difference]]) -> str:
     """Claims by worlds, at a glance."""
     rows = []
     for claim, key in CLAIMS.items():
         found = [differences[world][key] for world in WORLDS]
-        rows.append((f"{claim}: {COMPARISONS[key][0]}", *(f"{one.verdict}: {one}" for one in found)))
+        rows.append((f"{claim}: {COMPARISONS[key][0]}", *(one.told for one in found)))
     seeds = [str(min(len(differences[world][key].values) for key in CLAIMS.values())) for world in WORLDS]
     return markdown_table(("claim", *WORLDS), [*rows, (f"seeds, of {SEEDS}", *seeds)])
 
 
-def verdicts(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
+def verdicts(done: Done, differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
     """One sentence per world and claim."""
     for world in WORLDS:
         for claim, key in CLAIMS.items():
             difference = differences[world][key]
             seeds = len(difference.values)
             early = "" if seeds >= SEEDS else " so far"
-            share = bites(done, world)
-            known = key == "C1" and share != MISSING
-            beside = f"; the bonus bites in {share} of agon's groups" if known else ""
+            share = agon_bites(done, world) if key == "C1" else ""
+            beside = f"; the bonus bites in {share} of agon's groups of challenges" if share else ""
             yield (
                 f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
-                f"{difference}, {seeds} of {SEEDS} seeds{beside}. The plan expected: {EXPECTED[key][world]}."
+                f"{difference}, {seeds} of {SEEDS} seeds{beside}. {expectation(difference, EXPECTED[key][world])}"
             )
 
 
-def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
+def expectation(difference: Difference, outcome: str) -> str:
+    if outcome == "open":
+        return "The plan left it open."
+    return f"{'As' if difference.expected(outcome) else '**Not** as'} the plan expected ({outcome})."
+
+
+def agon_bites(done: Done, world: str, variant: str = "") -> str:
+    return bites(list(by_seed(done, world, "agon", variant).values()))
+
+
+def tests(done: Done, differences: dict[str, dict[str, Difference]]) -> str:
     rows = []
     for world, found in differences.items():
         for key, difference in found.items():
             p = probability(difference.p_holm)
             least = "" if difference.detectable is None else f"{100 * difference.detectable:.1f}"
             middle = f"{100 * median(difference.values):+z.1f}" if difference.values else ""
-            seeds, biting = str(len(difference.values)), bites(done, world) if key == "C1" else ""
+            seeds, biting = str(len(difference.values)), agon_bites(done, world) if key == "C1" else ""
             rows.append((world, key, COMPARISONS[key][0], str(difference), middle, p, least, seeds, biting))
     head = (
         "world",
@@ -120,28 +145,53 @@ def tests(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Dif
         "mean [95%, over seeds]",
         "median",
         "p (Holm)",
-        "would be found, points",
+        "found 4 times in 5, points",
         "seeds",
         "bonus bites",
     )
     return markdown_table(head, rows)
 
 
-def competition(done: dict[CellPlan, CellResult], differences: dict[str, dict[str, Difference]]) -> str:
-    """agon - coop by world, and in soft-halves by the size of the bonus."""
-    rows = [(world, "1", bites(done, world), *paired(differences[world]["C1"])) for world in WORLDS]
-    for weight in ("2", "4"):
-        stronger = Side("agon", variant=f"bonus{weight}")
-        found = Difference(seed_differences(done, "soft-halves", stronger, Side("coop")))
-        rows.append(("soft-halves", weight, bites(done, "soft-halves", f"bonus{weight}"), *paired(found)))
+def without_broken(done: Done, differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
+    """Verdicts that a single broken cell decides."""
+    rows = []
+    for cell in broken_cells(done):
+        rest = compared({other: result for other, result in done.items() if other != cell}, cell.world)
+        for claim, key in CLAIMS.items():
+            whole, less = differences[cell.world][key], rest[key]
+            if len(less.values) < len(whole.values):
+                rows.append((cell.world, f"{cell.arm}, seed {cell.seed}", claim, whole.told, less.told))
+    if rows:
+        yield "### Without the cells that broke"
+        yield (
+            f"Not planned. In these cells A or B alone ends more than {100 * BROKEN:.0f} points below the mean of its "
+            "arm's other seeds. They stay in every number of this page; here is what each decides."
+        )
+        yield markdown_table(("world", "cell", "claim", "with it", "without it"), rows)
+
+
+def competition(done: Done) -> str:
+    """agon - coop by world, and in soft-halves by the size of the bonus on the seeds that all sizes have."""
+    rows = []
+    for world in WORLDS:
+        rows.append((world, "1", agon_bites(done, world), *paired(against_coop(done, world))))
+    common = by_seed(done, "soft-halves", "agon", "bonus2").keys()
+    same = {cell: result for cell, result in done.items() if cell.seed in common}
+    for weight, variant in (("1", ""), ("2", "bonus2"), ("4", "bonus4")) if common else ():
+        share, found = agon_bites(same, "soft-halves", variant), against_coop(same, "soft-halves", variant)
+        rows.append(("soft-halves", weight, share, *paired(found)))
     return markdown_table(("world", "weight", "bonus bites", "agon - coop [95%, over seeds]", "seeds"), rows)
+
+
+def against_coop(done: Done, world: str, variant: str = "") -> Difference:
+    return Difference(seed_differences(done, world, Side("agon", variant=variant), Side("coop")))
 
 
 def paired(difference: Difference) -> tuple[str, str]:
     return str(difference), str(len(difference.values))
 
 
-def world_tables(done: dict[CellPlan, CellResult], world: str) -> Iterator[str]:
+def world_tables(done: Done, world: str) -> Iterator[str]:
     untrained = RAW / world / "untrained.json"
     if untrained.exists():
         rates = json.loads(untrained.read_text())["rates"]
@@ -157,91 +207,18 @@ def world_tables(done: dict[CellPlan, CellResult], world: str) -> Iterator[str]:
         yield "Right steps in %, by who knew the fact before training:\n\n" + fact_table(done, world)
 
 
-CONTROLS = (
-    "In the tables of controls at inference, all in %: *chosen* is the direction that is better on one half of the "
-    "problems, measured on the other half; *after the fact*, the better direction on the problems it is measured on; "
-    "*A or B*, at least one of two single passes, one of each; *majority*, of three single passes of A, which is 1.5 "
-    "times the tokens of a cascade; *pass@2* of A, a ceiling for two passes and not a system. Tokens are of all "
-    "passes, for what the number of the arm is about."
-)
-
-
-def arm_table(done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]) -> str:
-    rows = []
-    for arm, variant, results in measured(done, world, arms):
-        own = "self-refine" if arm == "self-refine" else "self-cascade"
-        single = (mean(results, name, lambda s: s.rate) for name in ("a", "b", own, "ab", "ba"))
-        spread = f"{100 * stdev(r.rate for r in results):.1f}" if len(results) > 1 else ""
-        number = f"**{percent(lambda r: r.rate, results)}**"
-        rows.append((f"{arm} {variant}".strip(), *single, number, spread, str(len(results))))
-    head = ("arm", "A", "B", "reads its own draft", "ab", "ba", "number of the arm", "sd over seeds", "seeds")
-    return markdown_table(head, rows)
-
-
-def control_table(done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]) -> str:
-    rows = []
-    for arm, variant, results in measured(done, world, arms):
-        pair = [r for r in results if "ab" in r.systems]
-        votes = (mean(results, "a", lambda s: s.majority_rate), mean(results, "a", lambda s: s.either_of_two))
-        tokens = f"{fmean(per_right(r) for r in results):.0f}"
-        rows.append((f"{arm} {variant}".strip(), *(percent(of, pair) for of in (chosen, best, either)), *votes, tokens))
-    head = ("arm", "chosen", "after the fact", "A or B", "majority (A)", "pass@2 (A)", "tokens per right answer")
-    return markdown_table(head, rows)
-
-
-def measured(
-    done: dict[CellPlan, CellResult], world: str, arms: Sequence[tuple[str, str]]
-) -> Iterator[tuple[str, str, list[CellResult]]]:
-    """Arms that have a result."""
-    for arm, variant in arms:
-        if results := list(by_seed(done, world, arm, variant).values()):
-            yield arm, variant, results
-
-
-def percent(of: Callable[[CellResult], float], results: Sequence[CellResult]) -> str:
-    return f"{100 * fmean(map(of, results)):.1f}" if results else ""
-
-
-def mean(results: Sequence[CellResult], system: str, of: Callable) -> str:  # type: ignore[type-arg]
-    values = [of(r.systems[system]) for r in results if system in r.systems]
-    return f"{100 * fmean(values):.1f}" if values else ""
-
-
-def either(result: CellResult) -> float:
-    """How often A or B is right alone, drawn independently."""
-    a, b = (result.systems[name].rates for name in ("a", "b"))
-    return fmean(1 - (1 - x) * (1 - y) for x, y in zip(a, b, strict=True))
-
-
-def per_right(result: CellResult) -> float:
-    """Tokens of all passes per right answer, in what the number of the arm is about."""
-    names = ("ab", "ba") if "ab" in result.systems else ("self-refine",) if "self-refine" in result.systems else ("a",)
-    return fmean(result.systems[name].all_tokens for name in names) / max(result.rate, 1e-9)
-
-
-def fact_table(done: dict[CellPlan, CellResult], world: str) -> str:
-    rows = []
-    for arm in MAIN:
-        results = list(by_seed(done, world, arm).values())
-        for system in ("a", "b", "ba", "ab"):
-            counts = [r.systems[system].facts for r in results if system in r.systems]
-            if counts:
-                shares = [[sum(c[who][k] for c in counts) for k in (0, 1)] for who in ("both", "a", "b", "nobody")]
-                rows.append((arm, system, *(f"{100 * right / of:.0f}" if of else "" for right, of in shares)))
-    return markdown_table(("arm", "system", "both", "A alone", "B alone", "nobody"), rows)
-
-
-def questions(done: dict[CellPlan, CellResult]) -> str:
+def questions(done: Done) -> str:
     rows = []
     for asked in QUESTIONS:
         for world in asked.worlds:
             found = Difference(seed_differences(done, world, asked.first, asked.second))
-            rows.append((asked.asked, world, asked.text, *paired(found)))
-    head = ("question", "world", "difference", "[95%, over seeds]", "seeds")
-    return "Described, not tested: no verdict, no correction.\n\n" + markdown_table(head, rows)
+            rows.append((asked.asked, world, asked.text, *paired(found), "" if asked.planned else "later"))
+    head = ("question", "world", "difference", "[95%, over seeds]", "seeds", "asked")
+    said = "Described, not tested: no verdict, no correction. *Later*: asked after cells of these arms had been seen."
+    return said + "\n\n" + markdown_table(head, rows)
 
 
-def trace_lengths(done: dict[CellPlan, CellResult]) -> str:
+def trace_lengths(done: Done) -> str:
     """Whether the tiebreak shortens final traces."""
     found = seed_differences(done, "neutral", Side("tiebreak", final_tokens), Side("agon", final_tokens))
     interval = Difference(found).interval
@@ -249,36 +226,7 @@ def trace_lengths(done: dict[CellPlan, CellResult]) -> str:
     return f"Tokens of a cascade's final trace in neutral, tiebreak - agon: {size}, {plural(len(found), 'seed')}."
 
 
-def further(done: dict[CellPlan, CellResult]) -> str:
-    kinds = dict.fromkeys((c.world, c.arm, c.variant) for c in cells() if c.variant or c.arm not in MAIN)
-    parts = []
-    for world in WORLDS:
-        here = [(arm, variant) for where, arm, variant in kinds if where == world]
-        if any(by_seed(done, world, *kind) for kind in here):
-            beside = dict.fromkeys(arm if arm in MAIN else "agon" for arm, _ in here)
-            shown = [*((arm, "") for arm in beside), *here]
-            parts += [f"In {world}:\n\n" + arm_table(done, world, shown), control_table(done, world, shown)]
-    if not parts:
-        return "None is done yet."
-    return "\n\n".join(["Main arms have more seeds: the table above pairs what has the same ones.", *parts])
-
-
-def transfer(done: dict[CellPlan, CellResult]) -> str:
-    """Means over seeds, on problems that no run trains on."""
-    rows = []
-    for world in WORLDS:
-        for arm, _, results in measured(done, world, [(arm, "") for arm in MAIN]):
-            if results[0].transfer:
-                moved = [replace(result, systems=result.transfer) for result in results]
-                single = (mean(moved, name, lambda s: s.rate) for name in ("a", "b"))
-                rows.append((world, arm, *single, percent(lambda r: r.rate, moved), str(len(moved))))
-    if not rows:
-        return "No cell is done yet."
-    head = ("world", "arm", "A", "B", "number of the arm", "seeds")
-    return f"On {TRANSFER_PROBLEMS} chains of {TRANSFER_STEPS}, in %:\n\n" + markdown_table(head, rows)
-
-
-def along(done: dict[CellPlan, CellResult]) -> str:
+def along(done: Done) -> str:
     """Points on dev, and the best of them against the last weights on held-out problems."""
     rows, chosen_by_dev = [], []
     for world in WORLDS:
@@ -286,14 +234,16 @@ def along(done: dict[CellPlan, CellResult]) -> str:
         for points_of_a_step in zip(*(result.points for result in results), strict=True):
             rows.append((world, str(points_of_a_step[0].step), *shares(points_of_a_step), str(len(results))))
         if results:
-            found = Difference([replace(r, systems=r.best).rate - r.rate for r in results])
-            chosen_by_dev.append(f"- {world}: {found}")
+            found = [replace(r, systems=r.best).rate - r.rate for r in results]
+            said = Difference(found) if any(found) else "the last was the best with every seed"
+            chosen_by_dev.append(f"- {world}: {said}")
     if not rows:
         return "No cell is done yet."
     head = ("world", "step", "A", "B", "ab", "ba", "A or B", "seeds")
     held_out = "The best point on dev - the last, measured on the held-out problems:"
     table = markdown_table(head, rows)
-    return f"On dev, in %, means over seeds:\n\n{table}\n\n{held_out}\n\n" + "\n".join(chosen_by_dev)
+    said = "On dev, in %, means over seeds (at step 0 all seeds have the same two policies):"
+    return f"{said}\n\n{table}\n\n{held_out}\n\n" + "\n".join(chosen_by_dev)
 
 
 def shares(found: Sequence[DevPoint]) -> Iterator[str]:

@@ -1,16 +1,22 @@
 """Every number of docs/results/tabletop.md follows from the raw results of the tabletop matrix.
 
-The page is made again from docs/results/raw and must equal the one on disk, and every cell must have drawn the rollouts
-that the plan gives it. `scripts/tabletop_matrix` makes the raw results, and with `--page` the page.
+The page and its figure are made again from docs/results/raw and must equal those on disk; no cell of the plan may be
+missing, and each must have drawn the rollouts that the plan gives it. `scripts/tabletop_matrix` makes the raw results,
+and with `--page` the page and the figure.
 """
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 from _lib import ROOT, arguments, verdict
 from _tabletop import CellPlan, CellResult, cells
+from _tabletop_figure import draw
 from _tabletop_page import page
 
 PAGE = ROOT / "docs" / "results" / "tabletop.md"
+FIGURE = ROOT / "docs" / "assets" / "tabletop.svg"
 ROLLOUTS = 6400
 
 
@@ -18,17 +24,27 @@ def main() -> None:
     arguments(__doc__ or "")
     done = {cell: CellResult.read(cell.result) for cell in cells() if cell.result.exists()}
     bent = [f"{cell.world} {cell.name}" for cell, result in done.items() if not as_planned(cell, result)]
-    made = page(done) if done else ""
+    missing = [f"{cell.world} {cell.name}" for cell in cells() if cell not in done]
+    made = page(done)
     print(made)
-    on_disk = PAGE.read_text() if PAGE.exists() else ""
+    same = {"page": PAGE.read_text() == made, "figure": FIGURE.read_text() == drawn(done)}
     verdict(
         "every number of docs/results/tabletop.md follows from the raw results, and every cell has its budget",
         len(done),
-        "the page on disk is the page made from the raw results; no cell off its budget",
-        bool(done) and on_disk == made and not bent,
-        cells=len(cells()),
+        "page and figure on disk are those made from the raw results; no cell is missing or off its budget",
+        all(same.values()) and not missing and not bent,
+        same=same,
+        missing_cells=missing,
         off_budget=bent,
     )
+
+
+def drawn(done: dict[CellPlan, CellResult]) -> str:
+    """The figure as SVG."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "figure.svg"
+        draw(done, file)
+        return file.read_text()
 
 
 def as_planned(cell: CellPlan, result: CellResult) -> bool:

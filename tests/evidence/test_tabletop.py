@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
 from _tabletop import MAIN, PILOT, CellResult, DevPoint, SystemResult, cells, fact_counts, system_result  # noqa: E402
-from _tabletop_compare import QUESTIONS, Difference, compared  # noqa: E402
+from _tabletop_compare import QUESTIONS, Difference, broken_cells, compared  # noqa: E402
 from _tabletop_page import page  # noqa: E402
 from agon.config import load_config  # noqa: E402
 from agon.data.tabletop.halves import KnownTo, known_to  # noqa: E402
@@ -128,7 +128,7 @@ def test_the_page_tells_transfer_and_points_along_the_run() -> None:
         weights = cell_result("halves", "agon", seed, dict.fromkeys(pair, best)).systems
         done[plans["halves", f"agon-points-s{seed}"]] = replace(run, variant="points", points=points, best=weights)
     text = page(done)
-    assert "| halves | coop | 75.0 | 75.0 | 75.0 | 1 |" in text
+    assert "| halves | coop | 2 | 75.0 | 75.0 | 75.0 | 1 |" in text
     assert "| halves | 50 | 40.0 | 50.0 | 60.0 | 70.0 | 80.0 | 3 |" in text
     assert "- halves: +16.7 points" in text
 
@@ -140,6 +140,34 @@ def test_a_verdict_follows_the_rule_of_the_plan() -> None:
     assert Difference(below, 0.9).verdict == "not supported"
     assert Difference(wide, 0.9).verdict == "undecided"
     assert Difference([0.02]).verdict == "undecided"
+    lower = Difference([-value for value in above], 0.01)
+    assert lower.told.startswith("not supported (below zero): -2.5 points")
+    assert Difference(below, 0.9).told.startswith("not supported: ")
+
+
+def test_an_outcome_is_held_against_what_the_plan_expected() -> None:
+    above, around = Difference([0.02, 0.03, 0.025], 0.01), Difference([-0.05, 0.05, 0.02], 0.9)
+    assert [above.expected(outcome) for outcome in ("above zero", "near zero", "undecided")] == [True, False, False]
+    assert [around.expected(outcome) for outcome in ("above zero", "near zero", "undecided")] == [False, True, True]
+
+
+def test_an_effect_must_be_larger_to_be_found_among_four_tests() -> None:
+    values = [0.02, 0.03, 0.025]
+    assert Difference(values, 0.01, 4).detectable > Difference(values, 0.01).detectable  # type: ignore[operator]
+
+
+def test_the_page_says_what_a_broken_cell_decides() -> None:
+    plans = {(cell.world, cell.name): cell for cell in cells()}
+    pair = ["a", "b", "ab", "ba"]
+    done = {}
+    for seed, right in enumerate((4, 3, 4, 0)):
+        done[plans["relay", f"coop-s{seed}"]] = cell_result("relay", "coop", seed, dict.fromkeys(pair, right))
+        alone = {"a": 2, "self-cascade": 2 + seed % 2}
+        done[plans["relay", f"grpo-s{seed}"]] = cell_result("relay", "grpo", seed, alone)
+    assert broken_cells(done) == [plans["relay", "coop-s3"]]
+    text = page(done)
+    assert "| relay | coop, seed 3 | exchange at inference | undecided: " in text
+    assert "| grpo: self-cascade | 2 | 50.0 |  |  |  | **62.5** |" in text
 
 
 def test_a_difference_is_told_with_what_it_rests_on() -> None:
@@ -156,7 +184,7 @@ def test_a_question_compares_arms_by_seed_and_says_what_is_missing() -> None:
             result = cell_result("soft-halves", arm, seed, dict.fromkeys(["a", "b", "ab", "ba"], right))
             done[plans["soft-halves", f"{arm}-s{seed}"]] = result
     text = page(done)
-    assert "| soft-halves | agon - hidden-drafts | +41.7 points [+5.8, +77.5] | 3 |" in text
+    assert "| soft-halves | agon - hidden-drafts | +41.7 points [+5.8, +77.5] | 3 |  |" in text
     assert "| soft-halves | agon - mispaired | not measured twice | 0 |" in text
 
 
