@@ -207,9 +207,18 @@ def test_a_peek_is_capped_in_tokens() -> None:
     assert {len(bout.peek.split()) for bout in played.bouts} == {7}
 
 
-@pytest.mark.parametrize(("shown", "seen"), [(False, "Add. [withheld]"), (True, "Add. ```x```")])
-def test_a_program_in_the_summary_is_withheld_unless_the_rules_show_it(shown: bool, seen: str) -> None:
-    batch = [replace(problem, tests=UnitTests()) for problem in problems(1)]
+@pytest.mark.parametrize(
+    ("tests", "shown", "seen"),
+    [
+        (None, False, "Add. ```x```"),
+        (UnitTests(), False, "Add. [withheld]"),
+        (UnitTests(), True, "Add. ```x```"),
+    ],
+)
+def test_code_in_the_summary_is_withheld_where_it_is_the_answer_unless_the_rules_show_it(
+    tests: UnitTests | None, shown: bool, seen: str
+) -> None:
+    batch = [replace(problem, tests=tests) for problem in problems(1)]
     text = "<think>t</think>Add. ```x```<answer>yes</answer>"
     played, _ = run(batch, game=Game(group_size=2, show_code=shown), answer=lambda _: text)
     assert {bout.peek for bout in played.bouts} == {seen}
