@@ -79,6 +79,30 @@ def test_what_a_dead_member_was_drawing_is_drawn_at_once_from_the_same_seeds_els
     assert run([dying, well], scenario, patience=60).restarts == 1
 
 
+def test_what_becomes_live_while_a_restarted_member_loads_is_loaded_too(adapters: Path) -> None:
+    class Loading(FakeEngine):
+        async def load(self, version: Version, folder: Path) -> None:
+            if self.starts > 1:
+                begun.set()
+                await published.wait()
+            await super().load(version, folder)
+
+    begun, published, dying = asyncio.Event(), asyncio.Event(), Loading()
+
+    async def scenario(fleet: Fleet) -> None:
+        await fleet.load(A, adapters / "one")
+        dying.fail_next("die")
+        await draw(fleet, A)
+        await begun.wait()
+        await fleet.load(B, adapters / "two")
+        published.set()
+        await until(lambda: fleet.members[0].state is State.UP)
+        assert set(dying.loaded) == {A, B}
+        assert fleet.members[0].serves(B)
+
+    assert run([dying, FakeEngine()], scenario, patience=60).restarts == 1
+
+
 def test_a_hung_member_is_found_while_another_makes_progress() -> None:
     """Each has a watchdog of its own: the tokens of one do not hide that the other makes none."""
     hung, busy = FakeEngine("hang", faulty=1), FakeEngine()
