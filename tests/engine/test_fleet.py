@@ -140,7 +140,7 @@ def test_a_gated_member_draws_only_for_its_canary_until_it_is_admitted(adapters:
         await fleet.load(A, adapters / "one")
         engines[0].fail_next("die")
         await asyncio.gather(*(draw(fleet, A, seed) for seed in range(4)))
-        assert await fleet.returned() == [0]
+        assert await asyncio.wait_for(fleet.returned(), 20) == [0]
         assert {(await draw(fleet, A, seed)).member for seed in range(6)} == {1}
         pinned = await fleet.draw(Draw((1, 2), A, 0, Sampling(max_tokens=8)), frozenset(), 100, on=0)
         assert pinned.member == 0
