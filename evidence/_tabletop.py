@@ -24,6 +24,8 @@ from agon.types import BASE, Completion, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "docs" / "results" / "raw"
+PAGE = ROOT / "docs" / "results" / "tabletop.md"
+FIGURE = ROOT / "docs" / "assets" / "tabletop.svg"
 CONFIGS = ROOT / "configs" / "tabletop" / "worlds"
 MAIN = ("grpo", "self-refine", "plain-pair", "coop", "agon")
 TRANSFER_STEPS, TRANSFER_PROBLEMS, TRANSFER_SEED = 3, 100, 1
@@ -196,6 +198,11 @@ class CellResult:
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+
+def finished() -> dict[CellPlan, CellResult]:
+    """Cells that have a result, in the order of the matrix."""
+    return {cell: CellResult.read(cell.result) for cell in cells() if cell.result.exists()}
 
 
 def system_result(world: str, rows: Sequence[Mapping[str, object]], final: str) -> SystemResult:

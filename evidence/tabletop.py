@@ -10,19 +10,17 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from _lib import ROOT, arguments, verdict
-from _tabletop import CellPlan, CellResult, cells
+from _lib import arguments, verdict
+from _tabletop import FIGURE, PAGE, CellPlan, CellResult, cells, finished
 from _tabletop_figure import draw
 from _tabletop_page import page
 
-PAGE = ROOT / "docs" / "results" / "tabletop.md"
-FIGURE = ROOT / "docs" / "assets" / "tabletop.svg"
 ROLLOUTS = 6400
 
 
 def main() -> None:
     arguments(__doc__ or "")
-    done = {cell: CellResult.read(cell.result) for cell in cells() if cell.result.exists()}
+    done = finished()
     bent = [f"{cell.world} {cell.name}" for cell, result in done.items() if not as_planned(cell, result)]
     missing = [f"{cell.world} {cell.name}" for cell in cells() if cell not in done]
     made = page(done)
