@@ -67,16 +67,6 @@ def test_the_template_of_decisions_is_not_a_page() -> None:
     assert "Template" not in site
 
 
-def test_readme_shows_a_real_run() -> None:
-    """One diagram and one picture of a run that anyone can make; five headline results, not all of them."""
-    readme = (ROOT / "README.md").read_text()
-    assert "docs/images/bout.svg" in readme
-    assert "written by two scripts" not in readme
-    assert readme.count("](evidence/") == 5
-    assert len(readme.splitlines()) <= 130
-    assert "prefers-color-scheme: dark" in (ROOT / "docs" / "images" / "bout.svg").read_text()
-
-
 def site_pages() -> ModuleType:
     """The hook of the site, as mkdocs loads it."""
     spec = spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
@@ -109,7 +99,3 @@ def test_files_outside_docs_are_on_the_site() -> None:
     for source, page in site_pages().PAGES.items():
         assert (ROOT / source).is_file()
         assert f": {page}\n" in nav, f"{page} is not in the navigation"
-
-
-def test_agents_read_a_short_page() -> None:
-    assert len((ROOT / "AGENTS.md").read_text().splitlines()) <= 60

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from pathlib import Path
 
 from .tree import ROOT, SOURCE, imports, modules
 
@@ -68,6 +69,13 @@ def test_every_file_on_the_page_exists() -> None:
 def test_every_name_on_the_page_exists() -> None:
     assert len(NAMED) > 50
     assert not [f"{file}:{name}" for file, name in NAMED if not exists(file, name)]
+
+
+def test_every_test_on_the_page_exists() -> None:
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    assert named
+    assert not [name for name in named if f"def {name}(" not in tests]
 
 
 def test_a_name_that_is_gone_is_missed() -> None:

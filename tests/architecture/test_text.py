@@ -14,23 +14,6 @@ from .tree import ROOT, tracked
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|NotImplemented" r"Error)\b")
 UNRELEASED = re.compile(r"pip install\b.*agon-" r"rl")
 MACHINE_PATH = re.compile(r"(?<![\w.~-])/(tmp|work|root|home|Users)/[A-Za-z]")
-WORDS = {
-    r"go(?:es|ing)? on with": "resume, continue",
-    r"in one move|whole or not at all": "atomically",
-    r"(?:is|are|was|were|be|been) told": "is reported; the run reports",
-    r"aloud": "reported, with a warning",
-    r"passed over": "skipped",
-    r"(?:is|are|stands?) (?:there already|already there)": "already exists",
-    r"cannot be had": "is not available",
-    r"cannot name a run": "is not a valid run name",
-    r"(?:nats|tokens|seconds|rows|mib|bytes) a (?:token|second|step|row|line|run)": "per token, per second",
-    r"another (?:base|config|revision|seed|host|model)": "a different base, config, ... (another is one more)",
-    r"lea(?:ve|ves|ving) with (?:[0-9]|code)": "exits with",
-}
-"""Phrases that a native engineer reads twice, and what to write; CONTRIBUTING.md has the longer list."""
-DIALECT = re.compile("|".join(rf"(\b(?:{phrase})\b)" for phrase in WORDS), re.IGNORECASE)
-READ = {"src", "docs", "evidence", "scripts", "examples", "configs", "README.md", "LAB.md"}
-"""What a reader meets."""
 TEXT = {".py", ".md", ".yaml", ".yml", ".toml", ".json", ".jsonl", ".sh", ".txt", ".cff", ".html", ".css", ".js", ""}
 
 
@@ -58,25 +41,6 @@ def test_no_path_of_a_machine() -> None:
     assert not found, "use a path relative to the repository, tmp_path, or an environment variable:\n" + "\n".join(
         found
     )
-
-
-def dialect() -> dict[str, list[str]]:
-    """The phrases to replace, by file."""
-    places: dict[str, list[str]] = {}
-    for path, text in texts():
-        if path.parts[0] in READ and path.parts[1:2] != ("results",):
-            found = [better_word(match) for match in DIALECT.finditer(" ".join(text.split()))]
-            places |= {str(path): found} if found else {}
-    return places
-
-
-def better_word(match: re.Match[str]) -> str:
-    return f"{match.group()!r}: write {list(WORDS.values())[(match.lastindex or 1) - 1]}"
-
-
-def test_the_words_are_the_common_ones() -> None:
-    found = [f"{path}: {phrase}" for path, phrases in dialect().items() for phrase in phrases]
-    assert not found, "write the common technical term:\n" + "\n".join(found)
 
 
 def test_no_text_advises_to_install_what_is_not_released() -> None:
@@ -141,7 +105,3 @@ def test_the_forbidden_is_recognised() -> None:
     assert swallows(handler)
     assert list(skips(ast.parse("@pytest.mark.skip\ndef t(): pass"))) == [(1, False)]
     assert list(skips(ast.parse("pytest.skip('no GPU')"))) == [(1, True)]
-    phrase = DIALECT.search("42 tokens a second, measured")
-    assert phrase
-    assert better_word(phrase) == "'tokens a second': write per token, per second"
-    assert not DIALECT.search("tokens per second; the run resumes; a file that already exists is skipped")

@@ -57,12 +57,6 @@ def _roots() -> tuple[Path, ...]:
     return SOURCE.parent, ROOT / "evidence", ROOT
 
 
-def graph() -> dict[Path, frozenset[Path]]:
-    """Which file of src/agon imports which; a package is its `__init__`, and only where the package itself is named."""
-    files = modules()
-    return {path: neighbours(path) & set(files) for path in files}
-
-
 def neighbours(path: Path) -> frozenset[Path]:
     """The files of this repository that a file imports, also inside functions."""
     return _neighbours(path, path.read_text())
