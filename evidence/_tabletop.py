@@ -14,12 +14,15 @@ from dataclasses import asdict, dataclass, field
 from math import comb
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from agon.data.tabletop.halves import KnownTo, known_to
 from agon.data.tabletop.lessons import Beliefs, Fact, truth
 from agon.data.tabletop.problems import problems
 from agon.data.tabletop.worlds import WORLDS
+from agon.game.exchange import exchange
 from agon.game.parse import parse
+from agon.rundir.bouts import bout_of
 from agon.types import BASE, Completion, Problem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -29,6 +32,7 @@ FIGURE = ROOT / "docs" / "assets" / "tabletop.svg"
 CONFIGS = ROOT / "configs" / "tabletop" / "worlds"
 MAIN = ("grpo", "self-refine", "plain-pair", "coop", "agon")
 TRANSFER_STEPS, TRANSFER_PROBLEMS, TRANSFER_SEED = 3, 100, 1
+SAMPLES = 4
 PILOT = 1000
 """Seeds from here on are pilots and in no table."""
 
@@ -118,27 +122,43 @@ class SystemResult:
     all_tokens: float
     facts: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By who knew a fact before training: right and all steps on it, in the final trace; only where A and B differ."""
+    exchange: dict[str, int] = field(default_factory=dict)
+    """What challenges made of drafts (`agon.game.exchange.Exchange`); empty for single passes and in the matrix."""
+    samples: int = SAMPLES
+    """Of each problem."""
 
     @property
     def rates(self) -> list[float]:
         """By problem."""
-        return [int(right) / SAMPLES for right in self.right]
+        return [int(right) / self.samples for right in self.right]
 
     @property
     def rate(self) -> float:
         return fmean(self.rates)
 
     @property
+    def kept(self) -> float:
+        """P(right | right draft)."""
+        return 1 - self.exchange["regressions"] / self.exchange["draft_right"]
+
+    @property
+    def converted(self) -> float:
+        """P(right | wrong draft)."""
+        return self.exchange["conversions"] / self.exchange["draft_wrong"]
+
+    @property
+    def echoed(self) -> float:
+        """P(the same wrong answer | wrong draft)."""
+        return self.exchange["echoes"] / self.exchange["draft_wrong"]
+
+    @property
     def either_of_two(self) -> float:
         """pass@2, unbiased, from four samples."""
-        return fmean(1 - comb(SAMPLES - int(right), 2) / comb(SAMPLES, 2) for right in self.right)
+        return fmean(1 - comb(self.samples - int(right), 2) / comb(self.samples, 2) for right in self.right)
 
     @property
     def majority_rate(self) -> float:
         return sum(map(int, self.majority)) / len(self.majority)
-
-
-SAMPLES = 4
 
 
 @dataclass(frozen=True)
@@ -174,6 +194,10 @@ class CellResult:
     """On dev along the run, where the plan asks for them."""
     best: dict[str, SystemResult] = field(default_factory=dict)
     """The same systems on held-out problems, with the weights of the best point on dev."""
+    bonus_weight: float | None = None
+    """How much more it paid to be right against a wrong draft, mean over steps; not in the matrix."""
+    along: dict[str, dict[str, SystemResult]] = field(default_factory=dict)
+    """Both cascades on dev after some steps, by step; not in the matrix."""
 
     @property
     def answering(self) -> tuple[str, ...]:
@@ -188,24 +212,29 @@ class CellResult:
     @classmethod
     def read(cls, path: Path) -> CellResult:
         raw = json.loads(path.read_text())
-        measured = {
-            key: {name: SystemResult(**values) for name, values in raw.pop(key).items()}
-            for key in ("systems", "transfer", "best")
-        }
+        measured = {key: _systems(raw.pop(key)) for key in ("systems", "transfer", "best")}
+        along = {step: _systems(values) for step, values in raw.pop("along", {}).items()}
         points = [DevPoint(**point) for point in raw.pop("points")]
-        return cls(**raw, **measured, points=points)
+        return cls(**raw, **measured, points=points, along=along)
 
     def write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
 
-def finished() -> dict[CellPlan, CellResult]:
-    """Cells that have a result, in the order of the matrix."""
-    return {cell: CellResult.read(cell.result) for cell in cells() if cell.result.exists()}
+def _systems(raw: Mapping[str, Mapping[str, Any]]) -> dict[str, SystemResult]:
+    return {name: SystemResult(**values) for name, values in raw.items()}
 
 
-def system_result(world: str, rows: Sequence[Mapping[str, object]], final: str) -> SystemResult:
+def finished(planned: Iterable[CellPlan] | None = None) -> dict[CellPlan, CellResult]:
+    """Cells that have a result, in the order of the matrix or of what is planned."""
+    wanted = cells() if planned is None else planned
+    return {cell: CellResult.read(cell.result) for cell in wanted if cell.result.exists()}
+
+
+def system_result(
+    world: str, rows: Sequence[Mapping[str, object]], final: str, *, count_exchange: bool = False
+) -> SystemResult:
     """Summarise the bouts of an evaluation; `final` is the stage that answers, draft or challenge."""
     problems = defaultdict[str, list[Mapping[str, object]]](list)
     for row in sorted(rows, key=lambda row: (row["problem_id"], row["index"])):
@@ -215,11 +244,17 @@ def system_result(world: str, rows: Sequence[Mapping[str, object]], final: str) 
     drafts = [int(str(row["draft_tokens"])) for row in rows] if final == "challenge" else [0]
     return SystemResult(
         right="".join(map(str, right)),
+        samples=len(next(iter(problems.values()))),
         majority="".join(str(int(_majority(group[:3], final))) for group in problems.values()),
         final_tokens=round(sum(tokens) / len(tokens), 2),
         all_tokens=round((sum(tokens) + sum(drafts)) / len(tokens), 2),
-        facts=fact_counts(world, [str(row[f"{final}_text"]) for row in rows]) if WORLDS[world].taught else {},
+        facts=fact_counts(world, [str(row[f"{final}_text"]) for row in rows]) if _taught_apart(world) else {},
+        exchange=asdict(exchange(map(bout_of, rows))) if count_exchange and final == "challenge" else {},
     )
+
+
+def _taught_apart(world: str) -> bool:
+    return world in WORLDS and WORLDS[world].taught > 0
 
 
 def _majority(group: Sequence[Mapping[str, object]], final: str) -> bool:

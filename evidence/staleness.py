@@ -82,7 +82,7 @@ def sequential(config: Config, folder: Path) -> tuple[list[StepRecord], dict[Pol
         return latest[0].streams
 
     def after_step(update: Update) -> bool:
-        records.append(step_record(latest, update.metrics, game.pays_bonus))
+        records.append(step_record(latest, update.metrics, game))
         versions.update(publish(machines, folder, versions, update.step + 1))
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agon.game.exchange import Exchange, exchange, leaked, outcome
+from agon.game.exchange import Exchange, echoed, exchange, leaked, outcome
 from agon.types import Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
 from tests.game.helpers import INFRA
 
@@ -44,7 +44,7 @@ def test_counts_by_hand() -> None:
         Bout(rollout(Policy.A, True)),
     ]
     assert exchange(bouts) == Exchange(
-        draft_right=2, draft_wrong=2, conversions=1, regressions=1, shown=3, empty_peeks=1, leaks=1
+        draft_right=2, draft_wrong=2, conversions=1, regressions=1, shown=3, empty_peeks=1, leaks=1, echoes=0
     )
 
 
@@ -65,3 +65,28 @@ def test_a_drafts_own_answer_is_a_leak_too_right_or_wrong() -> None:
     assert not leaked(wrong)
     answered = replace(wrong.draft.completion, text="<think>t</think>so it is 41<answer>41</answer>")
     assert leaked(replace(wrong, draft=replace(wrong.draft, completion=answered)))
+
+
+def answering(draft: str, challenge: str, *, challenge_right: bool = False) -> Bout:
+    made = bout(False, challenge_right)
+    assert made.challenge is not None
+    texts = ((made.draft, draft), (made.challenge, challenge))
+    first, second = (replace(r, completion=replace(r.completion, text=f"<think></think>{t}")) for r, t in texts)
+    return replace(made, draft=first, challenge=second)
+
+
+def test_an_echo_is_the_same_wrong_answer_again() -> None:
+    assert echoed(answering("<answer>4 1</answer>", "<answer>41</answer>"))
+    assert not echoed(answering("<answer>41</answer>", "<answer>40</answer>"))
+    assert not echoed(answering("nothing", "nothing")), "no answer is no echo"
+    assert not echoed(answering("<answer>41</answer>", "<answer>41</answer>", challenge_right=True))
+
+
+def test_planted_copying_shows_in_the_rates() -> None:
+    copied = [answering("<answer>41</answer>", "<answer>41</answer>")] * 3
+    counts = exchange([*copied, answering("<answer>41</answer>", "<answer>42</answer>", challenge_right=True)])
+    assert (counts.echoes, counts.echoed, counts.converted, counts.kept) == (3, 0.75, 0.25, None)
+
+
+def test_a_run_that_did_not_count_echoes_has_no_rate() -> None:
+    assert (Exchange(draft_wrong=3) + Exchange(draft_wrong=1, echoes=1)).echoed is None

@@ -87,11 +87,11 @@ def test_the_words_of_runs_and_comparisons_are_explained(paths: list[Path], caps
 def test_the_words_of_the_board_are_explained() -> None:
     view, file = board()
     view.point(POINT)
-    view.step(record(11, bonus_groups=3, staleness=2), timing(11))
+    view.step(record(11, bonus_groups=3, bonus_weight=1.4, staleness=2), timing(11))
     view.close()
     top, *lines = [line.strip("│ ") for line in shown(file).rsplit("╭─", 1)[1].splitlines() if "│" in line]
     labels = {match[1] for line in lines if (match := re.match(r"([a-z][a-z ]*?)\s{2,}", line))}
-    assert {"conversions", "bonus bites", "staleness"} < labels
+    assert {"kept", "converted", "echoed", "bonus bites", "bonus weight", "staleness"} < labels
     assert not unexplained(columns(top) | labels), ADVICE
 
 

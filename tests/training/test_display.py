@@ -44,7 +44,7 @@ def shown(file: io.TextIOWrapper) -> str:
 def test_a_line_says_who_did_what_and_what_came_of_it() -> None:
     assert step_line(record(11), 375) == (
         "step 12/375  B drafts 0.40  A challenges 0.40  reward 1.20/1.20  live groups 4/8 4/8  tokens 1,234/1,234"
-        "  truncated 5%/5%  conversions 9/40  regressions 4/24  empty peeks 1/64"
+        "  truncated 5%/5%  kept 20/24  converted 9/40  echoed 11/40  empty peeks 1/64"
     )
 
 

@@ -13,6 +13,7 @@ from agon.training.step_record import step_record
 from agon.types import Policy, Reason, Request, UnitTests, Verdict, seed_for
 from tests.game.helpers import RIGHT, WRONG, problems, read_tag, run
 
+FOUR = Game(group_size=4)
 UPDATES = {Policy.B: {"loss": 0.1}, Policy.A: {"loss": 0.2}}
 
 
@@ -26,13 +27,13 @@ def drafts_right_at_0(request: Request) -> str:
 
 def test_a_step_counted_by_hand() -> None:
     played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0)
-    record = step_record([played], UPDATES)
+    record = step_record([played], UPDATES, FOUR)
     assert (record.step, record.drafter, record.challenger) == (0, Policy.A, Policy.B)
     assert record.competitive is not None
     assert (record.standalone.pass_rate, record.competitive.pass_rate) == (0.25, 0.75)
     assert record.standalone.live_groups == record.competitive.live_groups == 1
     assert record.exchange == Exchange(
-        draft_right=1, draft_wrong=3, conversions=3, regressions=1, shown=4, empty_peeks=0, leaks=0
+        draft_right=1, draft_wrong=3, conversions=3, regressions=1, shown=4, empty_peeks=0, leaks=0, echoes=0
     )
     assert record.standalone.reward_mean == (2.5 + 3 * 0.5) / 4
     assert list(record.update) == [Policy.A, Policy.B]
@@ -41,7 +42,7 @@ def test_a_step_counted_by_hand() -> None:
 
 def test_a_group_whose_rewards_are_all_equal_is_not_live() -> None:
     played, _ = run(problems(2), 0, Game(group_size=4), drafts_right_at_0)
-    record = step_record([played], UPDATES)
+    record = step_record([played], UPDATES, FOUR)
     assert record.competitive is not None
     assert (record.standalone.groups, record.standalone.live_groups) == (2, 1), "all drafts of the second are wrong"
     assert (record.competitive.groups, record.competitive.live_groups) == (2, 1), "and all of its challenges right"
@@ -49,7 +50,7 @@ def test_a_group_whose_rewards_are_all_equal_is_not_live() -> None:
 
 def test_a_record_comes_back_from_its_line_as_it_was() -> None:
     played, _ = run(problems(2), 0, Game(group_size=4), drafts_right_at_0)
-    record = step_record([played], UPDATES)
+    record = step_record([played], UPDATES, FOUR)
     assert StepRecord.model_validate_json(json.dumps(record.model_dump(mode="json"))) == record
 
 
@@ -57,12 +58,13 @@ def test_two_processes_write_the_line_of_one() -> None:
     batch = problems(4)
     whole, _ = run(batch)
     parts = [run(batch[k::2])[0] for k in (0, 1)]
-    assert step_record(parts, UPDATES) == step_record([whole], UPDATES)
+    assert step_record(parts, UPDATES, FOUR) == step_record([whole], UPDATES, FOUR)
 
 
 def test_one_stage_arms_have_no_competitive_part() -> None:
-    played, _ = run(problems(1), 0, Game(group_size=2, opponent="none", stack="coop"))
-    record = step_record([played], {})
+    game = Game(group_size=2, opponent="none", stack="coop")
+    played, _ = run(problems(1), 0, game)
+    record = step_record([played], {}, game)
     assert (record.competitive, record.exchange) == (None, None)
 
 
@@ -71,7 +73,7 @@ def test_rows_without_a_verdict_are_counted_and_left_out() -> None:
         return Verdict(False, True, Reason.INFRA) if completion.text == WRONG else await read_tag(problem, completion)
 
     played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0, broken)
-    record = step_record([played], {})
+    record = step_record([played], {}, FOUR)
     assert record.ungraded == 4
     assert (record.standalone.graded, record.standalone.pass_rate) == (1, 1.0)
 
@@ -82,7 +84,7 @@ def test_what_processes_send_each_other_holds_no_tests_and_gives_the_same_record
     sent = without_tokens(played)
     streams = [row for stream in sent.streams for row in stream.rollouts()]
     assert all(row.problem.tests is None for row in [*streams, *(r for bout in sent.bouts for r in bout.rollouts)])
-    assert step_record([sent], UPDATES) == step_record([played], UPDATES)
+    assert step_record([sent], UPDATES, FOUR) == step_record([played], UPDATES, FOUR)
 
 
 def test_right_rows_that_look_unearned_are_counted() -> None:
@@ -92,13 +94,13 @@ def test_right_rows_that_look_unearned_are_counted() -> None:
 
     played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0, lenient)
     right = sum(rollout.verdict.correct for bout in played.bouts for rollout in bout.rollouts)
-    assert step_record([played], {}).suspicious == right > 0
+    assert step_record([played], {}, FOUR).suspicious == right > 0
 
 
 def test_groups_in_which_the_bonus_bites_are_counted_where_one_is_paid() -> None:
     mixed, _ = run(problems(1), 0, Game(group_size=4), lambda request: RIGHT if request.seat == "b" else WRONG)
-    assert step_record([mixed], {}, pays_bonus=True).bonus_groups == 0
+    assert step_record([mixed], {}, FOUR).bonus_groups == 0
     half = iter([RIGHT, WRONG, WRONG, WRONG])
     played, _ = run(problems(1), 0, Game(group_size=4), lambda request: RIGHT if request.seat == "b" else next(half))
-    assert step_record([played], {}, pays_bonus=True).bonus_groups == 1
-    assert step_record([played], {}).bonus_groups is None
+    assert step_record([played], {}, FOUR).bonus_groups == 1
+    assert step_record([played], {}, replace(FOUR, stack="coop")).bonus_groups is None

@@ -56,15 +56,17 @@ class Evaluator:
             }
         return {name: [task.result() for task in row] for name, row in drawn.items()}
 
-    async def bout(self, problem: Problem, index: int, system: System) -> Bout:
-        """One system on one problem; `index` tells samples apart."""
+    async def bout(self, problem: Problem, index: int, system: System, other: Problem | None = None) -> Bout:
+        """One system on one problem; `index` tells samples apart. `other`: whose draft a shuffled control reads."""
         stages: list[_Drawn] = []
 
         async def draw(turn: Turn) -> Completion:
-            stages.append(await (self._draft(problem, turn) if turn.stage == "draft" else self._draw(problem, turn)))
+            asked = turn.problem or problem
+            stages.append(await (self._draft(asked, turn) if turn.stage == "draft" else self._draw(asked, turn)))
             return stages[-1].completion
 
-        peeks = await follow(turns(system, problem, index, self._clip, show_code=self.show_code), draw)
+        asked = turns(system, problem, index, self._clip, show_code=self.show_code, other=other)
+        peeks = await follow(asked, draw)
         draft = await _judged(problem, index, stages[0])
         challenge = await _judged(problem, index, stages[-1]) if len(stages) > 1 else None
         return Bout(draft, challenge, peeks.own, other_peek=peeks.other)

@@ -65,11 +65,12 @@ class Evaluation:
         ungraded = list[tuple[str, Bout]]()  # since the last verdict
         self._remember_drafts(evaluator)
         slots = asyncio.Semaphore(IN_FLIGHT * max(1, len(self.systems)))
+        others = dict(zip((x.id for x in self.problems), [*self.problems[1:], *self.problems[:1]], strict=True))
 
         async def bout(problem: Problem, index: int, name: str) -> None:
             nonlocal done
             async with slots:
-                drawn = await evaluator.bout(problem, index, self.systems[name])
+                drawn = await evaluator.bout(problem, index, self.systems[name], others[problem.id])
             ungraded.append((name, drawn))
             if not _verifier_failed(drawn):
                 self._write_all(ungraded)

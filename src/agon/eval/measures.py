@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
 
 from agon.eval import intervals
-from agon.game.exchange import leaked, outcome
+from agon.game.exchange import echoed, leaked, outcome
 from agon.rundir.records import Joint
 from agon.rundir.results import (
     ExchangeShares,
@@ -101,13 +101,14 @@ def share(bouts: Iterable[Bout], event: Callable[[Bout], bool]) -> Share:
 
 
 def exchange_shares(bouts: Sequence[Bout]) -> ExchangeShares:
-    """What the second stage made of the first: wrong drafts converted, right ones lost; drafts without a summary."""
+    """What the second stage made of the first: wrong drafts converted or echoed, right ones lost."""
     wrong = [bout for bout in bouts if outcome(bout) in ("converted", "lost")]
     right = [bout for bout in bouts if outcome(bout) in ("kept", "regressed")]
     return ExchangeShares(
         conversion=share(wrong, lambda bout: outcome(bout) == "converted"),
         regression=share(right, lambda bout: outcome(bout) == "regressed"),
         empty_peek=share(bouts, lambda bout: not bout.peek),
+        echo=share(wrong, echoed),
     )
 
 

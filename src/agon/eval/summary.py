@@ -52,14 +52,16 @@ def _directions(results: Results) -> str:
 
 def _exchange(results: Results) -> str:
     rows = [
-        (TITLES[name], _share(shares.conversion), _share(shares.regression))
+        (TITLES[name], _share(shares.kept), _share(shares.conversion), _share(shares.echo))
         for name, result in _own(results).items()
         if (shares := result.measured.exchange)
     ]
-    return table(("", "converts wrong drafts", "loses right drafts"), rows) if rows else ""
+    return table(("", "keeps right drafts", "converts wrong drafts", "echoes wrong answers"), rows) if rows else ""
 
 
-def _share(share: Share) -> str:
+def _share(share: Share | None) -> str:
+    if share is None:
+        return UNKNOWN
     return f"{interval(share.rate)} of {share.of}" if share.of else "none"
 
 

@@ -6,6 +6,8 @@
     self-cascade    policy A (or the bare base of a MODEL) refines its own first pass; self-cascade-b: policy B
     self-refine     the same two passes for the arm that was trained on them
     moa             two samples of the base, each refined after reading itself and the other
+    reading         controls of both cascades: the challenger reads its own draft (ab-own), the rival's draft of a
+                    different problem (ab-shuffled), or nothing (ab-none), under the prompt that it was trained on
 
 An arm whose challenger never reads a draft is evaluated single-pass, as in the paper: `a`, `b`, and their mean. Asked
 for by name, its cascade is the control for training on the exchange: a pair that was trained apart and meets at test.
@@ -14,14 +16,16 @@ for by name, its cascade is the control for training on the exchange: a pair tha
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Literal
 
 from agon.errors import InputError
-from agon.game.cascade import Mixture, System
+from agon.game.cascade import Control, Mixture, System
 from agon.game.rules import Game
 from agon.types import BASE, Policy
 
 A, B = Policy.A, Policy.B
-NAMES = ("cascade", "a", "b", "base", "moa", "self-cascade", "self-cascade-b", "self-refine")
+NAMES = ("cascade", "a", "b", "base", "moa", "self-cascade", "self-cascade-b", "self-refine", "reading")
+READS: tuple[Literal["own", "shuffled", "none"], ...] = ("own", "shuffled", "none")
 DIRECTIONS = ("dev", "ab", "ba", "both", "post-hoc")
 """Which cascade is reported: the one dev chose, one or both as named, or the better one on the evaluated problems."""
 SYSTEMS: dict[str, System] = {
@@ -34,6 +38,11 @@ SYSTEMS: dict[str, System] = {
     "self-cascade": (A, A),
     "self-cascade-b": (B, B),
     "self-refine": (A, A),
+    **{
+        f"{first}{second}-{reads}": Control(first, second, reads)
+        for first, second in ((A, B), (B, A))
+        for reads in READS
+    },
 }
 """Every system that has records of its own."""
 TITLES = {
@@ -46,6 +55,15 @@ TITLES = {
     "self-cascade": "refines its own draft",
     "self-cascade-b": "B refines its own draft",
     "self-refine": "refines its own draft",
+    **{
+        f"{first}{second}-{reads}": f"{second.name} reads {what}"
+        for first, second in ((A, B), (B, A))
+        for reads, what in {
+            "own": "its own draft",
+            "shuffled": f"{first.name}'s draft of another problem",
+            "none": "no draft",
+        }.items()
+    },
     "cascade": "cascade",
     "cascade-post-hoc": "cascade, direction chosen here",
     "single-pass": "single pass, mean of A and B",
@@ -92,7 +110,8 @@ def select(names: Sequence[str], game: Game | None, direction: str) -> dict[str,
     chosen: dict[str, System] = {}
     for name in names or deployed(game):
         check(name, game)
-        parts = ([direction] if direction in ("ab", "ba") else ["ab", "ba"]) if name == "cascade" else [name]
+        ways = [direction] if direction in ("ab", "ba") else ["ab", "ba"]
+        parts = {"cascade": ways, "reading": [f"{way}-{reads}" for way in ways for reads in READS]}.get(name, [name])
         bare = game is None and name == "self-cascade"
         chosen |= {part: (BASE, BASE) if bare else SYSTEMS[part] for part in parts}
     return chosen
@@ -111,7 +130,7 @@ def check(name: str, game: Game | None) -> None:
 def _lacks(name: str, game: Game | None) -> str | None:
     if game is None:
         return None if name in ("base", "moa", "self-cascade") else "a bare model has no policies"
-    if name in ("cascade", "b", "self-cascade-b") and not game.makes_pair:
+    if name in ("cascade", "b", "self-cascade-b", "reading") and not game.makes_pair:
         return "this run trains policy A alone"
     if name == "self-refine" and game.opponent != "self":
         return "this arm was not trained to refine itself; that control is called self-cascade"

@@ -7,8 +7,9 @@ peek and order are the same wherever a pair answers. Prompts and peek are traini
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from agon.game.peek import peek
 from agon.game.prompts import challenge_prompt, draft_prompt, moa_prompt, refine_prompt
@@ -30,6 +31,8 @@ class Turn:
     prompt: Prompt
     peek: str | None = field(default=None, compare=False)
     """What the prompt quotes of the draft, for whoever shows it."""
+    problem: Problem | None = field(default=None, compare=False)
+    """Where it is a different problem than the one that the cascade answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +53,30 @@ class Mixture:
     seat: Seat
 
 
-System = Seat | tuple[Seat, Seat] | Mixture
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The challenger of a cascade under its own prompt, with something else to read than the rival's draft."""
+
+    drafter: Seat
+    challenger: Seat
+    reads: Literal["own", "shuffled", "none"]
+    """Its own draft; the rival's draft of a different problem; nothing."""
+
+
+System = Seat | tuple[Seat, Seat] | Mixture | Control
 """One seat answers alone; (drafter, challenger) is a cascade; a Mixture is two agents that read each other."""
 
 
-def turns(system: System, problem: Problem, index: int, clip: Clip, *, show_code: bool = False) -> Turns:
-    """What a system asks for to answer a problem once; `show_code` as in the game's rules."""
+def turns(
+    system: System, problem: Problem, index: int, clip: Clip, *, show_code: bool = False, other: Problem | None = None
+) -> Turns:
+    """What a system asks for to answer a problem once; `show_code` as in the game's rules. `other` is the problem whose
+    draft a shuffled control reads."""
     look = partial(peek, clip=clip, withhold_code=problem.is_code and not show_code)
     if isinstance(system, Mixture):
         return mixture(problem, index, system.seat, look)
+    if isinstance(system, Control):
+        return control(problem, index, system, look, other)
     if isinstance(system, tuple):
         return cascade(problem, index, *system, look)
     return single_pass(problem, index, system)
@@ -71,7 +89,7 @@ def indexes(system: System, sample: int) -> tuple[int, ...]:
 
 def peeks_in(system: System) -> int:
     """How many attempts the last prompt of a system quotes."""
-    return 2 if isinstance(system, Mixture) else int(isinstance(system, tuple))
+    return 2 if isinstance(system, Mixture) else int(isinstance(system, tuple | Control))
 
 
 def single_pass(problem: Problem, index: int, seat: Seat) -> Turns:
@@ -86,6 +104,20 @@ def cascade(problem: Problem, index: int, drafter: Seat, challenger: Seat, look:
     seen = look(draft)
     prompt = (refine_prompt if drafter == challenger else challenge_prompt)(problem, seen)
     yield Turn(f"challenge {drafter.policy}", challenger, index, prompt, seen)
+    return Peeks(seen)
+
+
+def control(problem: Problem, index: int, system: Control, look: Look, other: Problem | None) -> Turns:
+    """A challenge that reads something else; its first stage is the draft that the cascade would have shown."""
+    drafter = system.challenger if system.reads == "own" else system.drafter
+    seen = look((yield _draft(problem, index, drafter)))
+    if system.reads == "shuffled":
+        if other is None:
+            raise ValueError("a shuffled control needs a second problem")
+        seen = look((yield replace(_draft(other, index, drafter), problem=other)))
+    elif system.reads == "none":
+        seen = ""
+    yield Turn(f"challenge {system.reads}", system.challenger, index, challenge_prompt(problem, seen), seen)
     return Peeks(seen)
 
 

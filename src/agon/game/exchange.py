@@ -1,4 +1,4 @@
-"""What challenges made of the drafts they met: conversions, regressions, empty peeks and leaks, counted in one place.
+"""What challenges made of the drafts they met: kept, converted, echoed, empty peeks and leaks, counted in one place.
 
 Training, evaluation points, evaluations and reports all count through here. The draft is a_i, the one that was read or
 would have been, also in arms that pay against a different draft. Bouts without both verdicts have no outcome.
@@ -12,7 +12,7 @@ from typing import Literal
 
 from agon.game.parse import parse
 from agon.game.peek import bare_program, leaks
-from agon.types import Bout
+from agon.types import Bout, Completion
 
 Outcome = Literal["kept", "converted", "regressed", "lost"]
 _OUTCOMES: dict[tuple[bool, bool], Outcome] = {
@@ -42,9 +42,28 @@ class Exchange:
     """Challenges whose draft had no summary."""
     leaks: int = 0
     """Peeks that still state the answer in prose."""
+    echoes: int | None = None
+    """Wrong drafts whose challenge gives the same wrong answer; null in runs that did not count them."""
 
     def __add__(self, other: Exchange) -> Exchange:
-        return Exchange(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+        unknown = self.echoes is None or other.echoes is None
+        counts = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "echoes"}
+        return Exchange(**counts, echoes=None if unknown else (self.echoes or 0) + (other.echoes or 0))
+
+    @property
+    def kept(self) -> float | None:
+        """P(right | right draft)."""
+        return 1 - self.regressions / self.draft_right if self.draft_right else None
+
+    @property
+    def converted(self) -> float | None:
+        """P(right | wrong draft)."""
+        return self.conversions / self.draft_wrong if self.draft_wrong else None
+
+    @property
+    def echoed(self) -> float | None:
+        """P(the same wrong answer | wrong draft)."""
+        return self.echoes / self.draft_wrong if self.draft_wrong and self.echoes is not None else None
 
 
 def outcome_of(draft_correct: bool, challenge_correct: bool) -> Outcome:
@@ -57,6 +76,20 @@ def outcome(bout: Bout) -> Outcome | None:
     if bout.challenge is None or not (bout.draft.verdict.graded and bout.challenge.verdict.graded):
         return None
     return outcome_of(bout.draft.verdict.correct, bout.challenge.verdict.correct)
+
+
+def echoed(bout: Bout) -> bool:
+    """Whether a challenge repeats the draft's wrong answer, letter by letter but for spaces. No answer is no echo."""
+    if bout.challenge is None or outcome(bout) != "lost":
+        return False
+    mine, theirs = (_last_answer(rollout.completion) for rollout in (bout.challenge, bout.draft))
+    return mine is not None and mine == theirs
+
+
+def _last_answer(completion: Completion) -> str | None:
+    parsed = parse(completion)
+    answers = parsed.answers or parsed.boxed
+    return "".join(answers[-1].split()) if answers else None
 
 
 def leaked(bout: Bout) -> bool:
@@ -78,4 +111,5 @@ def exchange(bouts: Iterable[Bout]) -> Exchange:
         shown=len(shown),
         empty_peeks=sum(not bout.peek for bout in shown),
         leaks=sum(map(leaked, shown)),
+        echoes=sum(map(echoed, bouts)),
     )

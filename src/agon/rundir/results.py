@@ -111,6 +111,19 @@ class ExchangeShares(Record):
     """Right drafts that became wrong answers."""
     empty_peek: Share
     """Drafts without a summary."""
+    echo: Share | None = None
+    """Wrong drafts whose wrong answer is given again; null in results that did not count them."""
+
+    @property
+    def kept(self) -> Share:
+        """Right drafts that stayed right answers."""
+        lost = self.regression
+        rate = lost.rate and Interval(1 - lost.rate.value, _less(lost.rate.high), _less(lost.rate.low))
+        return Share(count=lost.of - lost.count, of=lost.of, rate=rate)
+
+
+def _less(limit: float | None) -> float | None:
+    return None if limit is None else 1 - limit
 
 
 class LeakShares(Record):

@@ -228,11 +228,14 @@ def step_line(record: StepRecord, total: int) -> str:
         "truncated " + "/".join(percent(stream.truncated) for *_, stream in rows),
     ]
     if exchange := record.exchange:
-        words.append(f"conversions {exchange.conversions}/{exchange.draft_wrong}")
-        words.append(f"regressions {exchange.regressions}/{exchange.draft_right}")
+        words.append(f"kept {exchange.draft_right - exchange.regressions}/{exchange.draft_right}")
+        words.append(f"converted {exchange.conversions}/{exchange.draft_wrong}")
+        if exchange.echoes is not None:
+            words.append(f"echoed {exchange.echoes}/{exchange.draft_wrong}")
         words.append(f"empty peeks {exchange.empty_peeks}/{exchange.shown}")
     if record.bonus_groups is not None and record.competitive:
-        words.append(f"bonus bites {record.bonus_groups}/{record.competitive.groups}")
+        weight = "" if record.bonus_weight is None else f" weight {record.bonus_weight:.2f}"
+        words.append(f"bonus bites {record.bonus_groups}/{record.competitive.groups}{weight}")
     if record.staleness:
         words.append(f"staleness {record.staleness}")
     return "  ".join(words)
@@ -244,14 +247,22 @@ def exchange_lines(record: StepRecord) -> list[str]:
     if exchange is None:
         return []
     lines = [
-        f"conversions   {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
-        f"regressions   {part(exchange.regressions, exchange.draft_right)}  {drafter} right, {challenger} wrong",
+        f"kept          {part(exchange.draft_right - exchange.regressions, exchange.draft_right)}"
+        f"  {drafter} right, {challenger} right",
+        f"converted     {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
+        *(
+            [f"echoed        {part(exchange.echoes, exchange.draft_wrong)}  {drafter} wrong, {challenger} the same"]
+            if exchange.echoes is not None
+            else []
+        ),
         f"empty peeks   {part(exchange.empty_peeks, exchange.shown)}  drafts that left no summary",
         f"leaks         {part(exchange.leaks, exchange.shown)}  peeks with the answer, also by chance",
     ]
     if record.bonus_groups is not None and record.competitive:
         biting = part(record.bonus_groups, record.competitive.groups)
         lines.append(f"bonus bites   {biting}  groups whose advantages it changes")
+    if record.bonus_weight is not None:
+        lines.append(f"bonus weight  {record.bonus_weight:>4.2f}           pull on wrong drafts over right ones")
     return lines
 
 

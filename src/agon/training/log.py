@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Protocol
 
 from agon.errors import RunError
+from agon.game.rules import Game
 from agon.protocols import Update
 from agon.rundir import RunDir
 from agon.rundir.health import Symptom, symptoms, verifier_failing
@@ -79,10 +80,10 @@ class TrainingLog:
     """Writes the step, its bouts and its timing; warns once about what looks wrong."""
 
     def __init__(
-        self, run: RunDir, machines: Machines, display: Display, arm: str, pays_bonus: bool, ahead: bool = False
+        self, run: RunDir, machines: Machines, display: Display, arm: str, game: Game, ahead: bool = False
     ) -> None:
         """`ahead`: steps are played while the learner computes."""
-        self.run, self.machines, self.display, self.arm, self.pays_bonus = run, machines, display, arm, pays_bonus
+        self.run, self.machines, self.display, self.arm, self.game = run, machines, display, arm, game
         self.ahead = ahead
         self.timed = Stopwatch()
         self._plays: list[Played] = []
@@ -97,7 +98,7 @@ class TrainingLog:
         if self.machines.learner.rank != 0:
             return
         plays, history = self._plays, self.history
-        record = step_record(plays, update.metrics, self.pays_bonus)
+        record = step_record(plays, update.metrics, self.game)
         timing = self._timing(record)
         with self.timed("write"):
             bouts = [bout for part in plays for bout in part.bouts]

@@ -65,7 +65,7 @@ class Training:
         self.state = RunState()
         self.ahead = config.train.staleness
         self.flights = Flights(self.ahead)
-        self.log = TrainingLog(run, machines, display, config.arm, config.rules().pays_bonus, self.ahead > 0)
+        self.log = TrainingLog(run, machines, display, config.arm, config.rules(), self.ahead > 0)
         self._runner = asyncio.Runner()
         self._interrupt = Interrupt(then=machines.give_up)
         learner = machines.learner

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from agon.game.bonus import bonus_groups
+from agon.game.bonus import bonus_groups, bonus_weight
 from agon.game.budget import Ledger
 from agon.game.exchange import exchange
+from agon.game.rules import Game
 from agon.rundir.records import StepRecord, StreamStats
 from agon.types import Played, Policy, Rollout
 
 
-def step_record(
-    plays: Sequence[Played], updates: Mapping[Policy, Mapping[str, float]], pays_bonus: bool = False
-) -> StepRecord:
+def step_record(plays: Sequence[Played], updates: Mapping[Policy, Mapping[str, float]], game: Game) -> StepRecord:
     """What a step did: both streams, the tokens it spent, and the two updates. `plays` holds one part per process."""
     bouts = [bout for played in plays for bout in played.bouts]
+    size = game.drafts_per_problem
+    groups = [played.bouts[n : n + size] for played in plays for n in range(0, len(played.bouts), size)]
     rollouts = [rollout for bout in bouts for rollout in bout.rollouts]
     competitive = [group for played in plays if played.competitive for group in played.competitive.groups]
     return StepRecord(
@@ -30,7 +31,8 @@ def step_record(
         standalone=_stream([group for played in plays for group in played.standalone.groups]),
         competitive=_stream(competitive) if competitive else None,
         exchange=exchange(bouts) if competitive else None,
-        bonus_groups=bonus_groups(competitive) if pays_bonus else None,
+        bonus_groups=bonus_groups(competitive) if game.pays_bonus else None,
+        bonus_weight=bonus_weight(groups, game) if game.pays_bonus else None,
         versions=dict(sorted({r.policy: r.completion.version for r in rollouts if r.policy}.items())),
         ledger=Ledger.of(bouts).by_name(),
         update={policy: dict(metrics) for policy, metrics in sorted(updates.items())},

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from agon.config import load_config
-from agon.data.tabletop.worlds import WORLDS
+from agon.data.tabletop.lessons import solve
+from agon.data.tabletop.problems import problems
+from agon.data.tabletop.worlds import READERS, WORLDS
 from agon.engine.shipped import init_folders
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.game.prompts import PROMPTS_HASH
@@ -49,3 +52,24 @@ def test_a_teacher_of_a_policy_makes_none_of_the_mistakes_that_it_was_taught_out
     world = WORLDS["halves"]
     base, a = world.teacher(), world.teacher_of(Policy.A)
     assert set(a.own.wrong) < set(base.own.wrong)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_readers_were_taught_by_their_recipe(name: str) -> None:
+    recipe = json.loads((tiny_base(name) / "lessons.json").read_text())
+    today = json.loads(json.dumps(asdict(READERS[name])))
+    assert today == {key: recipe[key] for key in today}, f"run scripts/make_tiny_base --world {name}"
+    assert recipe["prompts"] == PROMPTS_HASH
+    config = load_config(ROOT / "configs" / "tabletop" / "worlds" / f"{name}.yaml")
+    assert config.model.name == recipe["base"] == "agon:tiny"
+    assert set(init_folders(config.model.init)) == set(Policy)
+
+
+def test_a_gullible_reader_adopts_wrong_values_and_the_others_do_not() -> None:
+    (problem,) = problems("chain", 5, 1, seed=1)
+    shown = [[1, 2, 3, 4]]
+    own = WORLDS["neutral"].teacher().own
+    for mixture, adopts in ((READERS["gullible"].mixture, True), (WORLDS["neutral"].mixture, False)):
+        rng = random.Random(0)
+        runs = [[step.first for step in solve(problem, own, mixture, rng, shown)[:4]] for _ in range(50)]
+        assert (sum(values == shown[0] for values in runs) > 10) is adopts

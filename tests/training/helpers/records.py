@@ -33,7 +33,7 @@ def record(step: int, rate: float = 0.4, **changes: Any) -> StepRecord:
         challenger=challenger,
         standalone=stream(rate),
         competitive=stream(rate),
-        exchange=Exchange(24, 40, 9, 4, 64, 1, 5),
+        exchange=Exchange(24, 40, 9, 4, 64, 1, 5, 11),
         versions={
             Policy.A: Version.of(Policy.A, step, f"{step:08x}"),
             Policy.B: Version.of(Policy.B, step, f"{step + 1000:08x}"),

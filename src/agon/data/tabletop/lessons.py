@@ -39,7 +39,7 @@ class LessonMixture:
     mended: float = 0.5
     """How often a check corrects a wrong value."""
     adopted: float = 0.8
-    """How often a right value of the rival is adopted."""
+    """How often a value of the rival that may be adopted is."""
     strangers: int = 8
     """Sets of other misconceptions; two rivals in three have one of them, the third has our own."""
     broken: float = 0.04
@@ -47,6 +47,17 @@ class LessonMixture:
     difficulties: tuple[int, ...] = (2, 3, 4, 5, 5, 5, 5, 6)
     formats: tuple[tuple[str, int], ...] = (("draft", 9), ("challenge", 8), ("refine", 2), ("moa", 1))
     """Prompts and their weights."""
+
+    def adoptable(self, right: int, seen: Sequence[int]) -> int | None:
+        """The value among those shown that a reader may adopt: only a right one, so a wrong draft never misleads."""
+        return right if right in seen else None
+
+
+class GullibleMixture(LessonMixture):
+    """Readers that adopt what is shown, right or wrong."""
+
+    def adoptable(self, right: int, seen: Sequence[int]) -> int | None:
+        return seen[-1] if seen else None
 
 
 class Lesson(NamedTuple):
@@ -116,9 +127,9 @@ def solve(
         fact = (value, operation, operand)
         right = truth(*fact)
         first = beliefs.recall(fact, rng)
-        seen = any(index < len(values) and values[index] == right for values in shown)
-        if seen and rng.random() < mixture.adopted:
-            first = right
+        offered = mixture.adoptable(right, [values[index] for values in shown if index < len(values)])
+        if offered is not None and rng.random() < mixture.adopted:
+            first = offered
         steps.append(Step(operation, operand, first, _check(first, right, mixture, rng)))
         value = steps[-1].value
     return steps

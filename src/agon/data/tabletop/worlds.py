@@ -1,9 +1,13 @@
-"""The worlds of the tabletop matrix: what each base was taught, and the problems it is asked.
+"""The worlds of the tabletop experiments: what each base was taught, and the problems it is asked.
 
 neutral        soft mistakes that A and B share: the base `agon:tiny`
 relay          chains longer than a pass; a reader rarely continues from a recap
 halves         firm mistakes, dealt out between A and B: sampling does not find the right value, the rival has it
 soft-halves    the same with mistakes that sampling sometimes leaves, so that most groups have mixed drafts
+
+In these four a reader adopts only right values, so a wrong draft never misleads. In READERS it does:
+
+gullible       A and B copy what a recap shows, right or wrong, four times in five
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agon.data.tabletop.halves import beliefs_of
-from agon.data.tabletop.lessons import Beliefs, LessonMixture, Teacher
+from agon.data.tabletop.lessons import Beliefs, GullibleMixture, LessonMixture, Teacher
 from agon.data.tabletop.relay import RelayMixture, RelayTeacher
 from agon.types import Policy
 
@@ -53,3 +57,25 @@ WORLDS: Mapping[str, World] = {
     "halves": World("halves", "chain", 5, FIRM, steps=500, taught=150),
     "soft-halves": World("soft-halves", "chain", 5, SOFT, steps=500, taught=150),
 }
+"""The worlds of docs/results/tabletop-plan.md."""
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The base and problems of neutral, with adapters for A and B that were taught how to read a recap."""
+
+    mixture: LessonMixture
+    seed: int = 5
+    """Of A's lessons; B's is one more."""
+    taught: int = 100
+    """Steps of the lessons."""
+
+    def teacher_of(self, policy: Policy) -> Teacher:
+        """Who teaches a policy to read; what it believes stays what the base believes."""
+        neutral = WORLDS["neutral"]
+        own = Beliefs(neutral.seed, neutral.mixture)
+        return Teacher(self.seed + list(Policy).index(policy), self.mixture, own)
+
+
+READERS: Mapping[str, Readers] = {"gullible": Readers(GullibleMixture())}
+"""The worlds of docs/results/competition-plan.md."""

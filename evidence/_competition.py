@@ -1,0 +1,37 @@
+"""The cells of docs/results/competition-plan.md: tasks in which readers copy, and what a pair costs by splitting.
+
+Results are files like those of the matrix (`_tabletop.py`), under docs/results/raw/WORLD/.
+"""
+
+from __future__ import annotations
+
+from _tabletop import CellPlan
+
+STEPS = (40, 80, 120, 160, 200)
+"""Where both cascades are measured on dev, in cells of 200 steps."""
+BONUS_4 = ("bonus4", ("game.conversion_weight=4.0",))
+
+
+def gullible_cells() -> list[CellPlan]:
+    """G: coop, agon, and agon with weight 4, ten seeds."""
+    return [cell for seed in range(10) for cell in _three_arms("gullible", seed)]
+
+
+def split_cells() -> list[CellPlan]:
+    """S: grpo with the rollouts that one adapter of a pair gets, and coop whose policies also read their own drafts."""
+    return [
+        cell
+        for seed in range(10)
+        for world in ("neutral", "soft-halves")
+        for cell in (
+            CellPlan(world, "grpo", seed, "half-budget", ("game.group_size=4",)),
+            CellPlan(world, "coop", seed, "own"),
+        )
+    ]
+
+
+def _three_arms(world: str, seed: int) -> list[CellPlan]:
+    return [CellPlan(world, "coop", seed), CellPlan(world, "agon", seed), CellPlan(world, "agon", seed, *BONUS_4)]
+
+
+PLANS = {"G": gullible_cells, "S": split_cells}

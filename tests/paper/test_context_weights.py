@@ -1,0 +1,51 @@
+"""The bonus is a weight on contexts: exact, by enumerating every outcome of a group through `algorithm.score`.
+
+E[sum_i A_i grad log pi(b_i)] = sum_i D_i grad p_i with D_i = E_others[A_i(right) - A_i(wrong)], since the rival's
+outcome is no function of the challenger's tokens. The table of docs/competition.md is this, for N = 8.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from agon.game.bonus import bonus_weight
+from agon.game.rules import Game
+from tests.game.helpers.contexts import group, pulls
+
+COOP, AGON, MARGIN = Game(stack="coop"), Game(), Game(stack="margin")
+
+
+@pytest.mark.parametrize(("wrong", "right_draft", "wrong_draft"), [(1, 1.66, 2.50), (4, 1.47, 2.10), (7, 1.37, 1.89)])
+def test_the_bonus_tilts_mixed_groups_towards_wrong_drafts(wrong: int, right_draft: float, wrong_draft: float) -> None:
+    assert pulls(AGON, 8, wrong, 0.6, 0.3) == (
+        pytest.approx(right_draft, abs=6e-3),
+        pytest.approx(wrong_draft, abs=6e-3),
+    )
+
+
+@pytest.mark.parametrize(("weight", "ratio"), [(1.0, 1.43), (2.0, 1.79), (4.0, 2.34)])
+def test_the_tilt_saturates_with_the_weight(weight: float, ratio: float) -> None:
+    on_right, on_wrong = pulls(Game(conversion_weight=weight), 8, 4, 0.6, 0.3)
+    assert on_wrong / on_right == pytest.approx(ratio, abs=6e-3)
+
+
+@pytest.mark.parametrize("wrong", [1, 4, 7])
+def test_without_a_bonus_and_with_the_margin_there_is_hardly_a_tilt(wrong: int) -> None:
+    for game in (COOP, MARGIN):
+        on_right, on_wrong = pulls(game, 8, wrong, 0.6, 0.3)
+        assert on_wrong / on_right == pytest.approx(1, abs=0.14)
+
+
+@pytest.mark.parametrize("wrong", [0, 8])
+def test_in_an_unmixed_group_the_bonus_cancels(wrong: int) -> None:
+    mine, without = (max(filter(None, pulls(game, 8, wrong, 0.6, 0.3))) for game in (AGON, COOP))
+    assert mine == pytest.approx(without, rel=1e-4), "but for the 1e-4 in Equation 1's denominator"
+
+
+def test_the_weight_of_a_run_is_the_mean_pull_of_its_groups() -> None:
+    """One right challenge beside one right and one wrong draft: to be right pays 3 against 2 there."""
+    mixed = group([True, True, False, False], [True, False, True, False])
+    assert bonus_weight([mixed], COOP) == pytest.approx(1)
+    assert bonus_weight([mixed], AGON) > 1.2
+    assert bonus_weight([group([False] * 4, [True, False, True, False])], AGON) is None
+    assert bonus_weight([mixed, group([False] * 4, [True] * 4)], AGON) == bonus_weight([mixed], AGON)
