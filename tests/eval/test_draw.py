@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from typing import Literal
 
 from agon.config.arms import ARMS, resolve
 from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
-from agon.game.cascade import System
+from agon.game.cascade import Control, System
+from agon.game.prompts import challenge_prompt
 from agon.game.rules import Game
 from agon.rundir.records import Joint, SystemCounts
 from agon.types import Bout, Direction, Policy, Problem, Request, Sampling, Version, seed_for
@@ -88,6 +91,28 @@ def test_seeds_come_from_problem_sample_and_stage() -> None:
     seeds = [request.seed for request in requests(at)]
     assert len(set(seeds)) == len(seeds)
     assert seed_for(0, "eval", "draft", Policy.A, "p0", 0) in seeds
+
+
+def test_a_control_reads_something_else_under_the_challengers_own_prompt() -> None:
+    def reply(request: Request) -> str:
+        asked = request.prompt.messages[-1].text
+        question = re.search(r"number (\d)", asked)
+        assert question
+        return f"<think> </think> {request.seat} drafted number {question[1]} <answer>yes</answer>"
+
+    first, second = problems(2)
+    at = evaluator(reply)
+    ways: tuple[Literal["own", "shuffled", "none"], ...] = ("own", "shuffled", "none")
+    own, shuffled, none = (asyncio.run(at.bout(first, 0, Control(A, B, reads), second)) for reads in ways)
+    assert own.peek == "b drafted number 0"
+    assert shuffled.peek == "a drafted number 1"
+    assert none.peek == ""
+    assert (own.draft.policy, shuffled.draft.policy, none.draft.policy) == (B, A, A)
+    assert {bout.problem.id for bout in (own, shuffled, none)} == {first.id}
+    (rivals,) = bouts([first], [(A, B)], evaluator(reply))
+    assert own.final.prompt == challenge_prompt(first, "b drafted number 0")
+    assert none.final.prompt == challenge_prompt(first, "")
+    assert rivals[0].final.prompt == challenge_prompt(first, "a drafted number 0")
 
 
 def test_what_is_measured_in_each_arm() -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from agon.game.bonus import bonus_weight
+from agon.game.bonus import bonus_weight, contexts
 from agon.game.rules import Game
+from agon.types import Bout
 from tests.game.helpers.contexts import group, pulls
 
 COOP, AGON, MARGIN = Game(stack="coop"), Game(), Game(stack="margin")
@@ -42,10 +43,15 @@ def test_in_an_unmixed_group_the_bonus_cancels(wrong: int) -> None:
     assert mine == pytest.approx(without, rel=1e-4), "but for the 1e-4 in Equation 1's denominator"
 
 
+def weight(game: Game, *groups: list[Bout]) -> float | None:
+    return bonus_weight(contexts(bouts, game) for bouts in groups)
+
+
 def test_the_weight_of_a_run_is_the_mean_pull_of_its_groups() -> None:
-    """One right challenge beside one right and one wrong draft: to be right pays 3 against 2 there."""
     mixed = group([True, True, False, False], [True, False, True, False])
-    assert bonus_weight([mixed], COOP) == pytest.approx(1)
-    assert bonus_weight([mixed], AGON) > 1.2
-    assert bonus_weight([group([False] * 4, [True, False, True, False])], AGON) is None
-    assert bonus_weight([mixed, group([False] * 4, [True] * 4)], AGON) == bonus_weight([mixed], AGON)
+    tilt = weight(AGON, mixed)
+    assert weight(COOP, mixed) == pytest.approx(1)
+    assert tilt is not None
+    assert tilt > 1.2
+    assert weight(AGON, group([False] * 4, [True, False, True, False])) is None, "no right draft to compare with"
+    assert weight(AGON, mixed, group([False] * 4, [True] * 4)) == tilt, "unmixed groups do not count"

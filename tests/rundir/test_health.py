@@ -42,6 +42,14 @@ def empty_peeks(entry: StepRecord) -> StepRecord:
     return changed(entry, exchange=replace(entry.exchange, empty_peeks=20))  # type: ignore[type-var]
 
 
+def echoing(entry: StepRecord) -> StepRecord:
+    return changed(entry, exchange=replace(entry.exchange, echoes=30))  # type: ignore[type-var]
+
+
+def leaking(entry: StepRecord) -> StepRecord:
+    return changed(entry, exchange=replace(entry.exchange, leaks=64))  # type: ignore[type-var]
+
+
 def same_weights(entry: StepRecord) -> StepRecord:
     return changed(entry, versions={policy: Version.of(policy, 1, "5f3c9a1e") for policy in Policy})
 
@@ -80,6 +88,8 @@ SICK: dict[str, tuple[Change, str, str]] = {
     "idle bonus": (lambda entry: changed(entry, bonus_groups=0), "normalised away in 100% of groups", "data probe"),
     "truncated": (both(truncated=0.8), "80% of the completions are truncated", "train.max_completion_tokens"),
     "empty peeks": (empty_peeks, "Peeks are empty: 100 of the last 320", "agon view"),
+    "copies": (echoing, "150 of its last 155 failures repeat the wrong answer", "agon eval RUN --full"),
+    "leaks": (leaking, "320 of the last 320 state it", "agon eval RUN --full"),
     "shapeless": (both(well_formed=0.02), "Only 2% of the completions", "chat template"),
     "verifier": (failing, "verifier failed", "agon doctor"),
     "cheats": (cheating, "looks as if it cheats", "agon view RUN"),

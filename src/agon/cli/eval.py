@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 SYSTEM = "cascade, a, b, base, moa, self-cascade, self-refine; several with commas (default: as the arm deploys)"
 DIRECTION = "which cascade is reported: the one dev chose, one or both as named, or the better one here (the paper's)"
 
+FULL = "also draw each challenger with its own draft, a shuffled one and none; print leaks, lengths, costs"
 STEP = "of a RUN: last, best (on dev) or a number, if it has a checkpoint (default: what RUN/pair holds: save.pair)"
 
 
@@ -37,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--divergence", action="store_true", help="also measure the KL between A and B (loads torch)")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where results go (default: RUN/evals)")
     parser.add_argument("--fresh", action="store_true", help="delete earlier bouts of these systems first")
-    parser.add_argument("--full", action="store_true", help="also print leaks, lengths, costs and shared errors")
+    parser.add_argument("--full", action="store_true", help=FULL)
     json_argument(parser)
 
 
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-PASSED = ("data", "split", "direction", "samples", "limit", "config", "url", "divergence", "out", "fresh")
+PASSED = ("data", "split", "direction", "samples", "limit", "config", "url", "divergence", "full", "out", "fresh")
 """Arguments that go to `evaluate` as they are."""
 
 

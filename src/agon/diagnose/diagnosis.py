@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from agon.diagnose.dead import Cause, causes
-from agon.diagnose.groups import Group, GroupLog, Scale, column, normalise, totals, varies
+from agon.diagnose.groups import Group, GroupLog, Reading, Scale, column, normalise, totals, varies
 from agon.diagnose.terms import Term, terms
 from agon.diagnose.trends import StepTrend, over_steps
 from agon.game.bonus import bites
@@ -31,6 +31,8 @@ class Diagnosis:
     terms: tuple[Term, ...]
     bonus_bites: float | None = None
     """Of a log of Agon's challenges that pays a bonus: the share of groups whose advantages it changes."""
+    reading: Reading | None = None
+    """Of a log of Agon's challenges: what they made of the drafts."""
     trend: tuple[StepTrend, ...] = ()
     """Step by step; empty where the log has no steps."""
     notes: tuple[str, ...] = ()
@@ -63,6 +65,7 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         dead=dict(causes(log).most_common()),
         terms=terms(log, chosen),
         bonus_bites=_bonus_bites(log),
+        reading=log.reading,
         trend=over_steps(log),
         notes=log.notes,
     )

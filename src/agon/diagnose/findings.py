@@ -56,6 +56,8 @@ MOSTLY = 0.9
 """Share of groups from which on a term at its maximum or minimum is reported."""
 MANY_STEPS, MOVED = 6, 0.15
 """Steps from which on a log has a beginning and an end; change of a share that is reported."""
+COPYING = 0.5
+"""Share of wrong drafts whose answer is repeated from which on it is called copying."""
 LITTLE = 0.05
 """Share of groups up to which a term that changes advantages is called nearly inert."""
 
@@ -64,7 +66,13 @@ def findings(diagnosis: Diagnosis) -> list[str]:
     """Every finding as a short text, those that question the log itself first."""
     alone = len(diagnosis.terms) == 1
     about_terms = (sentence for term in diagnosis.terms for sentence in _about_term(term, alone))
-    whole = (*_about_log(diagnosis), *_about_dead(diagnosis), *_about_trend(diagnosis), *_about_bonus(diagnosis))
+    whole = (
+        *_about_log(diagnosis),
+        *_about_dead(diagnosis),
+        *_about_trend(diagnosis),
+        *_about_bonus(diagnosis),
+        *_about_reading(diagnosis),
+    )
     return [*whole, *about_terms]
 
 
@@ -108,6 +116,23 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[str]:
         what = "in the others it only stretches the rewards, which normalisation divides out"
     where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
     yield f"The bonus bites {where}; {what}."
+
+
+def _about_reading(diagnosis: Diagnosis) -> Iterator[str]:
+    if (reading := diagnosis.reading) is None or not (reading.draft_right and reading.draft_wrong):
+        return
+    kept, wrong = reading.kept / reading.draft_right, reading.draft_wrong
+    converted, echoed = reading.converted / wrong, reading.echoed / wrong
+    copying = ": they copy mistakes" if echoed > COPYING else ""
+    yield (
+        f"Challenges kept {_percent(kept)} of the right drafts, converted {_percent(converted)} of the wrong ones and "
+        f"echoed {_percent(echoed)} (the same wrong answer again){copying}."
+    )
+    if reading.bonus_weight is not None:
+        yield (
+            f"In groups with right and wrong drafts, being right against a wrong one pulled {reading.bonus_weight:.2f} "
+            "times as hard as being right against a right one (docs/competition.md)."
+        )
 
 
 def _about_term(term: Term, alone: bool) -> Iterator[str]:

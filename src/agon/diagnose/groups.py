@@ -32,6 +32,18 @@ class RewardRow:
 Group = tuple[RewardRow, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What Agon's challenges made of the drafts that they read: counts, and the bonus's weight on wrong drafts."""
+
+    draft_right: int
+    draft_wrong: int
+    kept: int
+    converted: int
+    echoed: int
+    bonus_weight: float | None
+
+
 @dataclass(frozen=True)
 class GroupLog:
     """Groups of rows that were normalised together, and the names of their terms."""
@@ -42,6 +54,8 @@ class GroupLog:
     correctness: str = ""
     bonus: tuple[str, ...] = ()
     """In a log of Agon's challenges: which term is correctness, and which are paid for the rival's outcome."""
+    reading: Reading | None = None
+    """In a log of Agon's challenges: what they made of the drafts."""
     steps: tuple[float | None, ...] = ()
     """The step of every group, where the log has steps."""
     notes: tuple[str, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +20,8 @@ OURS = {"system", "draft_text"}
 JSON_FILES = {".jsonl", ".json", ".ndjson"}
 JSONL = "write one JSON object per line"
 LONG = ("_text", "_detail", "_prompt", "peek", "question")
+ANSWERED = ("draft_text", "challenge_text")
+ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 DAMAGED = "copy the file again if it is damaged, or name a different .parquet or .jsonl file"
 FIX = "name a parquet or JSONL file, a folder of them, or a run directory"
 
@@ -130,11 +133,19 @@ def _lines(path: Path, notes: list[str]) -> list[LogLine]:
 
     try:
         names = pq.read_schema(path).names
-        wanted = [name for name in names if not (set(names) >= AGON and name.endswith(LONG))]
+        ours = set(names) >= AGON
+        wanted = [name for name in names if not ours or not name.endswith(LONG) or name in ANSWERED]
         lines: list[LogLine] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"cannot read {path} as parquet: {error}", fix=DAMAGED) from error
-    return lines
+    return list(map(_with_echo, lines)) if ours else lines
+
+
+def _with_echo(line: LogLine) -> LogLine:
+    """One of Agon's bouts with `echo` (draft and challenge give the same answer) in place of its two texts."""
+    draft, challenge = (ANSWER.findall(line.get(name) or "") for name in ANSWERED)
+    same = bool(draft and challenge) and "".join(draft[-1].split()) == "".join(challenge[-1].split())
+    return {name: value for name, value in line.items() if name not in ANSWERED} | {"echo": same}
 
 
 def _json_lines(path: Path, notes: list[str]) -> Iterable[LogLine]:

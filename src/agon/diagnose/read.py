@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from textwrap import shorten
 
-from agon.diagnose.groups import GroupLog, RewardRow
+from agon.diagnose.groups import GroupLog, Reading, RewardRow
 from agon.diagnose.lines import AGON, LogLine, read_lines
 from agon.errors import DataError
+from agon.game.bonus import Context, bonus_weight
 
 GROUP = ("group", "group_id", "problem_id", "prompt_id", "question_id", "uid", "prompt", "input", "question")
 STEP = ("step", "global_step", "iteration")
@@ -257,8 +258,38 @@ def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
         bonus = tuple(name for name in ("conversion", "margin", "tiebreak") if _pays(challenges, name))
         columns = replace(_stream("challenge_", ("correctness", "format", *bonus)), opponent="opponent")
         log = group_log(f"competitive{against}", challenges, columns)
-        logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:]))
+        reading = _reading(challenges, bonus)
+        logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:], reading=reading))
     return logs
+
+
+def _reading(lines: Sequence[LogLine], bonus: Sequence[str]) -> Reading:
+    """Counted over the challenges whose reward is known: both verdicts are."""
+    known = [line for line in lines if line["challenge_reward"] is not None]
+    right, wrong = ([line for line in known if line["draft_correct"] is value] for value in (True, False))
+    return Reading(
+        draft_right=len(right),
+        draft_wrong=len(wrong),
+        kept=sum(line["challenge_correct"] for line in right),
+        converted=sum(line["challenge_correct"] for line in wrong),
+        echoed=sum(line["echo"] and not line["challenge_correct"] for line in wrong),
+        bonus_weight=_bonus_weight(known) if tuple(bonus) == ("conversion",) else None,
+    )
+
+
+def _bonus_weight(lines: Sequence[LogLine]) -> float | None:
+    """As the game counts it; what a right answer would be paid is what the log's right answers were."""
+    correctness, conversion = (max(line[f"challenge_reward_{name}"] for line in lines) for name in PAID_TERMS)
+    groups = defaultdict[Hashable, list[Context]](list)
+    for line in lines:
+        paid = sum(line[f"challenge_reward_{name}"] for name in PAID_TERMS)
+        if_right = correctness + conversion * (not line["opponent"])
+        context = Context(bool(line["draft_correct"]), paid, if_right, 0.0)
+        groups[line["step"], line["problem_id"]].append(context)
+    return bonus_weight(groups.values())
+
+
+PAID_TERMS = ("correctness", "conversion")
 
 
 ROLES = {"draft": "drafter", "challenge": "challenger"}

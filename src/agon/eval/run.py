@@ -14,7 +14,7 @@ from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete
 from agon.eval.measures import complementarity
 from agon.eval.results import Results, chosen_cascade, post_hoc_cascade, single_pass
-from agon.eval.systems import DIRECTIONS, select
+from agon.eval.systems import DIRECTIONS, deployed, select
 from agon.eval.target import Questions, Target, find, problems_of
 from agon.interrupt import Interrupt, Interrupted
 from agon.rundir import RunDir
@@ -44,6 +44,7 @@ def evaluate(
     url: str | None = None,
     names: Mapping[str, str] | None = None,
     divergence: bool = False,
+    full: bool = False,
     out: str | Path | None = None,
     fresh: bool = False,
     show: Literal["auto", "nothing"] = "auto",
@@ -51,8 +52,9 @@ def evaluate(
     """Measure a run, a pair or a bare model on held-out problems, and return its results.
 
     `system` is one or more of cascade, a, b, base, moa, self-cascade, self-refine (default: as the arm deploys); `step`
-    is a checkpoint of a run (default: what `pair/` holds); the other arguments are those of `agon eval`. Bouts on disk
-    are not drawn again; one that is interrupted raises KeyboardInterrupt and resumes when called again.
+    is a checkpoint of a run (default: what `pair/` holds); `full` also draws what a challenger makes of other drafts
+    than the rival's; the other arguments are those of `agon eval`. Bouts on disk are not drawn again; one that is
+    interrupted raises KeyboardInterrupt and resumes when called again.
     """
     _check(samples=samples, limit=limit, direction=direction)
     note = _to_stderr if show == "auto" else _ignore
@@ -64,6 +66,10 @@ def evaluate(
         note(f"warning: {found.name} was trained on {asked.trained_on} of these {len(asked.problems)} problems")
     direction = direction or found.config.eval.direction
     wanted = [system] if isinstance(system, str) else list(system)
+    if full and found.game and found.game.makes_pair and found.game.show_draft:
+        wanted = [*(wanted or deployed(found.game)), "reading"]
+    if "reading" in wanted and len(asked.problems) < 2:
+        raise InputError("a shuffled draft needs a second problem", fix="evaluate at least two problems")
     evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
     _check_bases(found, evaluation.systems, url, divergence)
     check_no_links([evaluation.folder, *evaluation.folder.glob("*")])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agon.eval.systems import TITLES
+from agon.eval.systems import READS, SYSTEMS, TITLES
 from agon.formatting import UNKNOWN, count, interval, percent, table
+from agon.game.cascade import Control
 from agon.rundir.results import EvalResult, Measures, PairResult, Share, passes_of, tokens_of
+from agon.types import Direction
 
 Results = Mapping[str, EvalResult]
 
 
 def summary(results: Results, pair: PairResult | None, *, full: bool = False) -> str:
     """What one evaluation measured: scores and their price, direction, exchange; in full also the rest."""
-    sections = (_scores, _directions, _exchange, *((_leaks, _lengths, _costs) if full else ()))
+    sections = (_scores, _directions, _exchange, _reading, *((_leaks, _lengths, _costs) if full else ()))
     parts = [*(section(results) for section in sections), _pair(pair) if full else ""]
     return "\n\n".join(part for part in parts if part)
 
@@ -33,8 +35,23 @@ def _price(measures: Measures) -> tuple[str, str]:
 
 
 def _own(results: Results) -> dict[str, EvalResult]:
-    """Systems with bouts of their own: a cascade repeats one of them."""
-    return {name: result for name, result in results.items() if not name.startswith("cascade")}
+    """Systems with bouts of their own: a cascade repeats one of them, and controls have a table of theirs."""
+    return {
+        name: result
+        for name, result in results.items()
+        if not name.startswith("cascade") and not isinstance(SYSTEMS.get(name), Control)
+    }
+
+
+def _reading(results: Results) -> str:
+    """What each challenger makes of the rival's draft, its own, a shuffled one and none, under one prompt."""
+    rows = [
+        (f"{way.challenger.name} reads", *(interval(results[name].measured.pass_rate) for name in names))
+        for way in Direction
+        if set(names := [way.value, *(f"{way.value}-{reads}" for reads in READS)]) <= results.keys()
+    ]
+    head = ("pass@1, 95% interval", "the rival's draft", "its own", "of another problem", "none")
+    return table(head, rows) if rows else ""
 
 
 def _directions(results: Results) -> str:

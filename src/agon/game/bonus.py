@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import NamedTuple
 
 from agon.game.advantage import advantages
 from agon.game.rules import Game
@@ -18,6 +19,7 @@ from agon.types import Bout, Reason, Rollout, Verdict
 
 SAME = 1e-4
 """Advantages closer than this are the same."""
+RIGHT, WRONG = Verdict(True, True, Reason.CORRECT), Verdict(False, True, Reason.WRONG)
 
 
 def bonus_groups(groups: Iterable[Sequence[Rollout]]) -> int:
@@ -38,42 +40,49 @@ def bites(correctness: Sequence[float | None], bonus: Sequence[float | None]) ->
     return any(abs((one or 0.0) - (two or 0.0)) > SAME for one, two in zip(with_bonus, without, strict=True))
 
 
-def bonus_weight(groups: Iterable[Sequence[Bout]], game: Game) -> float | None:
+class Context(NamedTuple):
+    """A challenge as the bonus sees it: correctness and bonus, as paid and as they would have been paid."""
+
+    draft_right: bool
+    paid: float
+    if_right: float
+    if_wrong: float
+
+
+def bonus_weight(groups: Iterable[Sequence[Context]]) -> float | None:
     """How much more it pays to be right against a wrong draft than against a right one.
 
     A challenge pulls on its context with A(right) - A(wrong), the others of its group as they were. This is the mean
     pull on contexts with a wrong draft over the mean on those with a right draft, in groups that have both; None if
     there are none. 1 is no tilt: without a bonus it is close to 1 (docs/competition.md).
     """
-    mixed = [pulls for group in groups if all(pulls := context_pulls(group, game))]
+    mixed = [group for group in groups if {context.draft_right for context in group} == {True, False}]
     if not mixed:
         return None
-    on_right, on_wrong = (fmean(fmean(pulls[side]) for pulls in mixed) for side in (0, 1))
+    on_right, on_wrong = (fmean(_mean_pull(group, draft_right) for group in mixed) for draft_right in (True, False))
     return on_wrong / on_right if on_right else None
 
 
-def context_pulls(group: Sequence[Bout], game: Game) -> tuple[list[float], list[float]]:
-    """A(right) - A(wrong) of each challenge of a group: of those that met a right draft, and of those that met a
-    wrong one. The format term is left out."""
-    met = [bout for bout in group if bout.challenge and bout.rival is not None]
-    paid = [_paid(bout, group, game, None) for bout in met]
-    pulls: tuple[list[float], list[float]] = ([], [])
-    for i, bout in enumerate(met):
-        if paid[i] is None:
+def _mean_pull(group: Sequence[Context], draft_right: bool) -> float:
+    """Over the challenges of a group that met a right draft, or a wrong one."""
+    paid = [context.paid for context in group]
+    pulls = []
+    for i, context in enumerate(group):
+        if context.draft_right is draft_right:
+            right, wrong = ([*paid[:i], end, *paid[i + 1 :]] for end in (context.if_right, context.if_wrong))
+            pulls.append((advantages(right, epsilon=0.0)[i] or 0.0) - (advantages(wrong, epsilon=0.0)[i] or 0.0))
+    return fmean(pulls)
+
+
+def contexts(group: Sequence[Bout], game: Game) -> list[Context]:
+    """The graded challenges of one problem's bouts; the draft is the one that was read."""
+    found = []
+    for bout in group:
+        if bout.challenge is None or bout.rival is None or not bout.draft.verdict.graded:
             continue
-        ends = (advantages([*paid[:i], _paid(bout, group, game, c), *paid[i + 1 :]], epsilon=0.0)[i] for c in (1, 0))
-        right, wrong = (end or 0.0 for end in ends)
-        pulls[not bout.draft.verdict.correct].append(right - wrong)
-    return pulls
-
-
-def _paid(bout: Bout, group: Sequence[Bout], game: Game, correct: int | None) -> float | None:
-    """Correctness and bonus of a challenge: as it was judged, or as if it had been right or wrong."""
-    assert bout.challenge is not None
-    assert bout.rival is not None
-    challenge = bout.challenge
-    if correct is not None:
-        verdict = Verdict(bool(correct), True, Reason.CORRECT if correct else Reason.WRONG)
-        challenge = replace(challenge, verdict=verdict)
-    reward = game.challenge_reward(challenge, group[bout.rival].draft)
-    return None if reward is None else reward.correctness + reward.bonus
+        rival, ends = group[bout.rival].draft, (bout.challenge.verdict, RIGHT, WRONG)
+        rewards = [game.challenge_reward(replace(bout.challenge, verdict=end), rival) for end in ends]
+        paid = [reward.correctness + reward.bonus for reward in rewards if reward]
+        if len(paid) == len(ends):
+            found.append(Context(bout.draft.verdict.correct, *paid))
+    return found

@@ -135,13 +135,13 @@ def results(run: MeasuredRun) -> str:
     rows = [[data, TITLES.get(system, system), *_result(result.measured)] for (data, system), result in ranked]
     if not rows:
         return "Nothing has been evaluated. `agon eval RUN` measures the pair on held-out problems."
-    head = ["problems", "system", "pass@1, % [95%]", "n", "passes", "tokens per answer", "converted", "regressed"]
+    head = ["problems", "system", "pass@1, % [95%]", "n", "passes", "tokens per answer", "kept", "converted", "echoed"]
     return markdown_table(head, rows)
 
 
 def _result(measures: Measures) -> list[str]:
     exchange = measures.exchange
-    shares = [share(exchange.conversion), share(exchange.regression)] if exchange else ["", ""]
+    shares = [*map(share, (exchange.kept, exchange.conversion, exchange.echo))] if exchange else ["", "", ""]
     rate, price = interval(measures.pass_rate, sign=""), [str(passes_of(measures)), kilo(tokens_of(measures))]
     return [rate, str(measures.problems), *price, *shares]
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import TypeVar
 
 from agon.config import Source
@@ -75,6 +76,8 @@ class MeasuredRun:
     spending: Spending = field(default_factory=Spending)
     bonus_bites: float | None = None
     """Share of the groups of challenges whose advantages the bonus changed; None where none was paid."""
+    bonus_weight: float | None = None
+    """How much more it paid to be right against a wrong draft, mean over the steps that have one."""
     suspicious: int = 0
     """Right programs of training that look as if they cheat."""
     staleness: Sequence[int] = ()
@@ -148,6 +151,7 @@ def read_run(path: Path) -> MeasuredRun:
         points=run.points,
         spending=spent(steps),
         bonus_bites=bonus_bites(steps),
+        bonus_weight=bonus_weight(steps),
         suspicious=sum(record.suspicious for record in steps),
         staleness=[record.staleness for record in steps],
         problems_per_step=config.train.problems_per_step,
@@ -196,3 +200,9 @@ def bonus_bites(records: Iterable[StepRecord]) -> float | None:
     counted = [(record.bonus_groups, record.competitive.groups) for record in records if record.competitive]
     known = [(biting, groups) for biting, groups in counted if biting is not None]
     return sum(biting for biting, _ in known) / sum(groups for _, groups in known) if known else None
+
+
+def bonus_weight(records: Iterable[StepRecord]) -> float | None:
+    """How much more it paid to be right against a wrong draft than against a right one, mean over steps."""
+    weights = [record.bonus_weight for record in records if record.bonus_weight is not None]
+    return fmean(weights) if weights else None

@@ -17,10 +17,10 @@ def exchange_table(runs: Sequence[MeasuredRun]) -> str:
     for where, result in _results(runs):
         exchange, leak = result.measured.exchange, result.measured.leak
         if exchange and not result.direction:
-            kept = (exchange.conversion, exchange.regression, exchange.empty_peek)
+            kept = (exchange.kept, exchange.conversion, exchange.echo, exchange.empty_peek)
             leaks = (leak.rate, leak.pass_with, leak.pass_without) if leak else (None, None, None)
             rows.append([*where, *map(share, (*kept, *leaks))])
-    shares = ["converted", "regressed", "empty peek", "leak", "pass with leak", "pass without"]
+    shares = ["kept", "converted", "echoed", "empty peek", "leak", "pass with leak", "pass without"]
     return _table(["run", "seed", "problems, system", *shares], rows, "No cascade has been evaluated")
 
 

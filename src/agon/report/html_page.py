@@ -104,15 +104,26 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
     yield "</section>"
 
 
-HEAD = ("system", "pass@1 [95%]", "", "right", "passes", "tokens per answer", "per right answer", "converts", "loses")
+HEAD = (
+    "system",
+    "pass@1 [95%]",
+    "",
+    "right",
+    "passes",
+    "tokens per answer",
+    "per right answer",
+    "kept",
+    "converted",
+    "echoed",
+)
 
 
 def _result(result: EvalResult) -> list[str]:
     measured, (passes, tokens) = result.measured, cost(result)
     each = measured.tokens.per_correct
     exchange = measured.exchange
-    shares = (exchange.conversion, exchange.regression) if exchange else ()
-    moved = [percent(share.rate.value) if share.rate else UNKNOWN for share in shares] or ["", ""]
+    shares = (exchange.kept, exchange.conversion, exchange.echo) if exchange else ()
+    moved = [percent(share.rate.value) if share and share.rate else UNKNOWN for share in shares] or ["", "", ""]
     return [
         text(title(result)),
         text(interval(measured.pass_rate)),
@@ -148,8 +159,12 @@ def _health(story: RunStory) -> str:
 def _spent(story: RunStory) -> str:
     spent = story.measured.spending
     words = f"{spent.steps} steps, {count(spent.rollouts)} rollouts, {count(spent.generated)} tokens generated"
-    share = story.measured.bonus_bites
-    return words if share is None else f"{words}; the bonus changed the advantages of {percent(share)} of the groups"
+    share, weight = story.measured.bonus_bites, story.measured.bonus_weight
+    if share is not None:
+        words += f"; the bonus changed the advantages of {percent(share)} of the groups"
+    if weight is not None:
+        words += f", and being right against a wrong draft counted {weight:.2f} times as much as against a right one"
+    return words
 
 
 def results_csv(stories: Sequence[RunStory]) -> str:

@@ -103,7 +103,7 @@ class RunStory:
         yield Chart("Right answers in training", self._both("pass_rate"), percent=True)
         yield Chart("Reward", self._both("reward_mean"))
         yield Chart("Live groups", self._live(), percent=True)
-        yield Chart("Conversions and regressions", self._exchange(), percent=True)
+        yield Chart("Kept, converted, echoed", self._exchange(), percent=True)
         yield Chart("Tokens per completion", self._both("tokens_mean"))
 
     def _dev(self, system: str) -> Series:
@@ -131,8 +131,9 @@ class RunStory:
     def _exchange(self) -> dict[str, Series]:
         rows = [(record.step, record.exchange) for record in self.steps if record.exchange]
         return {
-            "wrong drafts converted": [(s, e.conversions / e.draft_wrong) for s, e in rows if e.draft_wrong],
-            "right drafts lost": [(s, e.regressions / e.draft_right) for s, e in rows if e.draft_right],
+            "right drafts kept": [(s, e.kept) for s, e in rows if e.kept is not None],
+            "wrong drafts converted": [(s, e.converted) for s, e in rows if e.converted is not None],
+            "wrong answers echoed": [(s, e.echoed) for s, e in rows if e.echoed is not None],
         }
 
 

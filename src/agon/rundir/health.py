@@ -29,6 +29,9 @@ TRUNCATED, EMPTY_PEEKS, WELL_FORMED, UNGRADED = 0.5, 0.2, 0.1, 0.01
 CHEATS = 0.1
 BONUS, BONUS_GROUPS = 0.1, 100
 """The bonus is idle when it changes fewer than this share of this many groups, the newest."""
+ECHOED, LEAKED, COPIED = 0.8, 0.5, 50
+"""Copying: more than these shares of failures that repeat the draft's answer, or of peeks that state it, among at least
+so many."""
 LONGER = 2.0
 """Completions explode when their mean length is this many times that of the first steps."""
 FAILING = 100
@@ -148,6 +151,26 @@ def empty_peeks(history: History) -> Symptom | None:
     message = f"Peeks are empty: {empty} of the last {shown} challenges had no summary of the draft to read."
     fix = "Look at drafts (agon view RUN): truncated ones need more tokens, others a base that follows the prompt."
     return Symptom("empty-peeks", message, fix)
+
+
+def copying(history: History) -> Symptom | None:
+    """Challenges repeat what they read: wrong answers come back unchanged, or peeks state the answer.
+
+    A challenger that copies is right exactly when the draft is, and never earns the bonus."""
+    counts = [record.exchange for record in history[-STEPS:] if record.exchange]
+    shown, leaks = sum(each.shown for each in counts), sum(each.leaks for each in counts)
+    lost = sum(each.draft_wrong - each.conversions for each in counts)
+    echoes = sum(each.echoes or 0 for each in counts)
+    if len(counts) < STEPS:
+        return None
+    if lost >= COPIED and echoes > ECHOED * lost:
+        message = f"The challenger copies: {echoes} of its last {lost} failures repeat the wrong answer of the draft."
+    elif shown >= COPIED and leaks > LEAKED * shown:
+        message = f"Peeks give the answer away: {leaks} of the last {shown} state it although it is withheld."
+    else:
+        return None
+    fix = "See whether it reads or copies: agon eval RUN --full; look at bouts with agon view RUN."
+    return Symptom("copying", message, fix)
 
 
 def shapeless(history: History) -> Symptom | None:
@@ -270,6 +293,7 @@ CHECKS: dict[str, Callable[[History], Symptom | None]] = {
     "truncated": truncated,
     "exploding": exploding,
     "empty-peeks": empty_peeks,
+    "copying": copying,
     "shapeless": shapeless,
     "ungraded": ungraded,
     "suspicious": suspicious,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from agon.game.bonus import bonus_groups, bonus_weight
+from agon.game.bonus import bonus_groups, bonus_weight, contexts
 from agon.game.budget import Ledger
 from agon.game.exchange import exchange
 from agon.game.rules import Game
@@ -32,7 +32,7 @@ def step_record(plays: Sequence[Played], updates: Mapping[Policy, Mapping[str, f
         competitive=_stream(competitive) if competitive else None,
         exchange=exchange(bouts) if competitive else None,
         bonus_groups=bonus_groups(competitive) if game.pays_bonus else None,
-        bonus_weight=bonus_weight(groups, game) if game.pays_bonus else None,
+        bonus_weight=bonus_weight(contexts(group, game) for group in groups) if game.pays_bonus else None,
         versions=dict(sorted({r.policy: r.completion.version for r in rollouts if r.policy}.items())),
         ledger=Ledger.of(bouts).by_name(),
         update={policy: dict(metrics) for policy, metrics in sorted(updates.items())},
