@@ -5,6 +5,7 @@ Results are files like those of the matrix (`_tabletop.py`), under docs/results/
 
 from __future__ import annotations
 
+from _repair_toy import Start, curve
 from _tabletop import CellPlan
 
 STEPS = (40, 80, 120, 160, 200)
@@ -34,4 +35,23 @@ def _three_arms(world: str, seed: int) -> list[CellPlan]:
     return [CellPlan(world, "coop", seed), CellPlan(world, "agon", seed), CellPlan(world, "agon", seed, *BONUS_4)]
 
 
-PLANS = {"G": gullible_cells, "S": split_cells}
+def repair_cells() -> list[CellPlan]:
+    """R: copy or repair, twelve seeds."""
+    return [cell for seed in range(12) for cell in _three_arms("repair", seed)]
+
+
+RATES = (0.03, 0.1, 0.3)
+"""Learning rates of the toy: its steps have no fixed ratio to a network's, so the curve is predicted for three."""
+
+
+def prediction(start: Start) -> dict[str, dict[str, list[float]]]:
+    """Accuracy of the challenges at STEPS by the toy's learning rate and arm."""
+    arms = {"coop": 0.0, "agon": 1.0, "agon-bonus4": 4.0}
+
+    def at(rate: float, weight: float) -> list[float]:
+        return [round(value, 4) for value in curve(start, weight, rate, STEPS)]
+
+    return {str(rate): {arm: at(rate, weight) for arm, weight in arms.items()} for rate in RATES}
+
+
+PLANS = {"G": gullible_cells, "S": split_cells, "R": repair_cells}

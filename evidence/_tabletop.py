@@ -21,7 +21,7 @@ from agon.data.tabletop.lessons import Beliefs, Fact, truth
 from agon.data.tabletop.problems import problems
 from agon.data.tabletop.worlds import WORLDS
 from agon.game.exchange import exchange
-from agon.game.parse import parse
+from agon.game.parse import parse, same_answer
 from agon.rundir.bouts import bout_of
 from agon.types import BASE, Completion, Problem
 
@@ -198,6 +198,8 @@ class CellResult:
     """How much more it paid to be right against a wrong draft, mean over steps; not in the matrix."""
     along: dict[str, dict[str, SystemResult]] = field(default_factory=dict)
     """Both cascades on dev after some steps, by step; not in the matrix."""
+    selective: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    """Ways to answer only where several passes agree: answered, right and all trials; not in the matrix."""
 
     @property
     def answering(self) -> tuple[str, ...]:
@@ -255,6 +257,39 @@ def system_result(
 
 def _taught_apart(world: str) -> bool:
     return world in WORLDS and WORLDS[world].taught > 0
+
+
+def selective_counts(ab: Sequence[Mapping[str, object]], ba: Sequence[Mapping[str, object]]) -> dict[str, list[int]]:
+    """Answering only where passes agree: the draft and the answer of a cascade, both directions, or several drafts."""
+    rows = [{(row["problem_id"], row["index"]): row for row in each} for each in (ab, ba)]
+    counts = {name: [0, 0, 0] for name in ("always", "draft and answer", "both directions")}
+    drafts = {f"{n} drafts": [0, 0, 0] for n in (2, 3, 4)}
+    for each in rows:
+        by_problem = defaultdict[object, list[Mapping[str, object]]](list)
+        for (problem, _), row in sorted(each.items(), key=lambda item: (str(item[0][0]), int(str(item[0][1])))):
+            by_problem[problem].append(row)
+            right = bool(row["challenge_correct"])
+            _count(counts["always"], True, right)
+            _count(counts["draft and answer"], _agree(row, "draft", row, "challenge"), right)
+        for group in by_problem.values():
+            for n in (2, 3, 4):
+                same = all(_agree(group[0], "draft", other, "draft") for other in group[1:n])
+                _count(drafts[f"{n} drafts"], same, bool(group[0]["draft_correct"]))
+    for key, row in rows[0].items():
+        agreed = _agree(row, "challenge", rows[1][key], "challenge")
+        _count(counts["both directions"], agreed, bool(row["challenge_correct"]))
+    return counts | drafts
+
+
+def _count(tally: list[int], answered: bool, right: bool) -> None:
+    tally[0] += answered
+    tally[1] += answered and right
+    tally[2] += 1
+
+
+def _agree(one: Mapping[str, object], stage: str, two: Mapping[str, object], other: str) -> bool:
+    first, second = (Completion(str(row[f"{name}_text"]), BASE, 0, 0) for row, name in ((one, stage), (two, other)))
+    return same_answer(first, second)
 
 
 def _majority(group: Sequence[Mapping[str, object]], final: str) -> bool:

@@ -162,6 +162,13 @@ def compared(done: dict[CellPlan, CellResult], world: str) -> dict[str, Differen
     return made
 
 
+def holm_over_verdicts(differences: dict[str, dict[str, Difference]]) -> dict[tuple[str, str], float]:
+    """The p-values of the twelve verdicts under one correction over all of them, by world and comparison."""
+    keys = [(world, key) for world in differences for key in CLAIMS.values() if len(differences[world][key].values) > 1]
+    raw = [intervals.t_test(differences[world][key].values) for world, key in keys]
+    return dict(zip(keys, intervals.holm([1.0 if p is None else p for p in raw]), strict=True))
+
+
 # -- cells that broke ------------------------------------------------------------------------------------------------
 
 BROKEN = 0.20

@@ -28,6 +28,7 @@ from agon.eval.draw import Evaluator
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir.pair import PairDir, PairInfo, write_pair
 from agon.types import (
+    BASE,
     Bout,
     Completion,
     Direction,
@@ -196,6 +197,16 @@ def test_other_prompts_or_another_template_are_refused(folder: Path, tmp_path: P
         path = write_pair(tmp_path, folder / "a", folder / "b", info)
         with pytest.raises(RunDirError, match=reason):
             Pair.load(path)
+
+
+def test_an_answer_says_whether_the_draft_agreed() -> None:
+    def said(answer: str) -> Completion:
+        return Completion(f"<think></think>{answer}", BASE, 1, 1)
+
+    assert Answer(said("<answer>4</answer>"), "", said("so <answer> 4 </answer>")).agreed is True
+    assert Answer(said("<answer>4</answer>"), "", said("<answer>5</answer>")).agreed is False
+    assert Answer(said("nothing"), "", said("nothing")).agreed is False
+    assert Answer(said("<answer>4</answer>")).agreed is None
 
 
 def test_text_that_begins_again_is_shown_once() -> None:

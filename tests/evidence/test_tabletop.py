@@ -13,7 +13,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
-from _tabletop import MAIN, PILOT, CellResult, DevPoint, SystemResult, cells, fact_counts, system_result  # noqa: E402
+from _tabletop import (  # noqa: E402
+    MAIN,
+    PILOT,
+    CellResult,
+    DevPoint,
+    SystemResult,
+    cells,
+    fact_counts,
+    selective_counts,
+    system_result,
+)
 from _tabletop_compare import QUESTIONS, Difference, broken_cells, compared  # noqa: E402
 from _tabletop_page import page  # noqa: E402
 from agon.config import load_config  # noqa: E402
@@ -64,6 +74,21 @@ def test_bouts_become_digits_a_majority_and_pass_at_two() -> None:
     assert (result.final_tokens, result.all_tokens) == (11.5, 11.5)
     tied = system_result("neutral", [row("p", i, value) for i, value in enumerate((1, 7, 2, 7))], "draft")
     assert tied.majority == "0"
+
+
+def test_answering_only_where_passes_agree() -> None:
+    def bout(index: int, draft: int, final: int) -> dict[str, object]:
+        answered = {"challenge_text": answer(final), "challenge_correct": final == 7}
+        return {**row("p", index, draft), **answered}
+
+    ab = [bout(0, 7, 7), bout(1, 3, 3), bout(2, 7, 3), bout(3, 7, 7)]
+    ba = [bout(0, 7, 7), bout(1, 7, 3), bout(2, 7, 7), bout(3, 7, 7)]
+    counts = selective_counts(ab, ba)
+    assert counts["always"] == [8, 5, 8]
+    assert counts["draft and answer"] == [6, 5, 8]
+    assert counts["both directions"] == [3, 2, 4]
+    assert counts["2 drafts"] == [1, 1, 2]
+    assert counts["4 drafts"] == [1, 1, 2]
 
 
 def test_steps_are_counted_by_who_knew_the_fact() -> None:

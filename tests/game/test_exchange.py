@@ -76,7 +76,7 @@ def answering(draft: str, challenge: str, *, challenge_right: bool = False) -> B
 
 
 def test_an_echo_is_the_same_wrong_answer_again() -> None:
-    assert echoed(answering("<answer>4 1</answer>", "<answer>41</answer>"))
+    assert echoed(answering("<answer>x  + 1</answer>", "<answer> x +\n1</answer>"))
     assert not echoed(answering("<answer>41</answer>", "<answer>40</answer>"))
     assert not echoed(answering("nothing", "nothing")), "no answer is no echo"
     assert not echoed(answering("<answer>41</answer>", "<answer>41</answer>", challenge_right=True))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from agon.game.parse import parse
+from agon.game.parse import parse, same_answer
 from agon.types import Completion, Seat
 
 Stage = Literal["draft", "peek", "challenge"]
@@ -40,8 +40,12 @@ class Answer:
     @property
     def text(self) -> str | None:
         """The answer alone: the last answer block after the reasoning, else the last box; None if there is neither."""
-        parsed = parse(self.final)
-        return next(iter([*parsed.answers[::-1], *parsed.boxed[::-1]]), None)
+        return parse(self.final).answer
+
+    @property
+    def agreed(self) -> bool | None:
+        """Whether the draft gives the same answer: such answers are right more often. None where one pass answers."""
+        return None if self.challenge is None else same_answer(self.draft, self.challenge)
 
     @property
     def generated_tokens(self) -> int:

@@ -144,7 +144,7 @@ def _lines(path: Path, notes: list[str]) -> list[LogLine]:
 def _with_echo(line: LogLine) -> LogLine:
     """One of Agon's bouts with `echo` (draft and challenge give the same answer) in place of its two texts."""
     draft, challenge = (ANSWER.findall(line.get(name) or "") for name in ANSWERED)
-    same = bool(draft and challenge) and "".join(draft[-1].split()) == "".join(challenge[-1].split())
+    same = bool(draft and challenge) and draft[-1].split() == challenge[-1].split()
     return {name: value for name, value in line.items() if name not in ANSWERED} | {"echo": same}
 
 

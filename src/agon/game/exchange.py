@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from agon.game.parse import parse
+from agon.game.parse import parse, same_answer
 from agon.game.peek import bare_program, leaks
-from agon.types import Bout, Completion
+from agon.types import Bout
 
 Outcome = Literal["kept", "converted", "regressed", "lost"]
 _OUTCOMES: dict[tuple[bool, bool], Outcome] = {
@@ -82,14 +82,7 @@ def echoed(bout: Bout) -> bool:
     """Whether a challenge repeats the draft's wrong answer, letter by letter but for spaces. No answer is no echo."""
     if bout.challenge is None or outcome(bout) != "lost":
         return False
-    mine, theirs = (_last_answer(rollout.completion) for rollout in (bout.challenge, bout.draft))
-    return mine is not None and mine == theirs
-
-
-def _last_answer(completion: Completion) -> str | None:
-    parsed = parse(completion)
-    answers = parsed.answers or parsed.boxed
-    return "".join(answers[-1].split()) if answers else None
+    return same_answer(bout.draft.completion, bout.challenge.completion)
 
 
 def leaked(bout: Bout) -> bool:

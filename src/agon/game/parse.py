@@ -30,6 +30,11 @@ class Parsed:
     boxed: tuple[str, ...]
     closed: bool
 
+    @property
+    def answer(self) -> str | None:
+        """The last answer block after the reasoning, else the last box; None if there is neither."""
+        return next(iter([*self.answers[::-1], *self.boxed[::-1]]), None)
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -50,6 +55,12 @@ def parse(completion: Completion) -> Parsed:
     spans, answers = answer_spans(rest, _ANSWER)
     boxed = tuple(rest[box.inner : box.stop].strip() for box in boxes(rest) if box.closed)
     return Parsed(trace, "\n".join(without(rest, spans)).strip(), answers, boxed, closed=True)
+
+
+def same_answer(one: Completion, two: Completion) -> bool:
+    """Whether both give an answer, and the same one, letter by letter but for spaces."""
+    first, second = (parse(completion).answer for completion in (one, two))
+    return first is not None and second is not None and first.split() == second.split()
 
 
 def well_formed(completion: Completion) -> bool:

@@ -8,6 +8,7 @@ soft-halves    the same with mistakes that sampling sometimes leaves, so that mo
 In these four a reader adopts only right values, so a wrong draft never misleads. In READERS it does:
 
 gullible       A and B copy what a recap shows, right or wrong, four times in five
+repair         A and B copy a whole recap nine times in ten, and otherwise work again: one token says which
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from agon.data.tabletop.halves import beliefs_of
 from agon.data.tabletop.lessons import Beliefs, GullibleMixture, LessonMixture, Teacher
 from agon.data.tabletop.relay import RelayMixture, RelayTeacher
+from agon.data.tabletop.repair import RepairMixture, RepairTeacher
 from agon.types import Policy
 
 
@@ -74,8 +76,9 @@ class Readers:
         """Who teaches a policy to read; what it believes stays what the base believes."""
         neutral = WORLDS["neutral"]
         own = Beliefs(neutral.seed, neutral.mixture)
-        return Teacher(self.seed + list(Policy).index(policy), self.mixture, own)
+        kind = RepairTeacher if isinstance(self.mixture, RepairMixture) else Teacher
+        return kind(self.seed + list(Policy).index(policy), self.mixture, own)
 
 
-READERS: Mapping[str, Readers] = {"gullible": Readers(GullibleMixture())}
+READERS: Mapping[str, Readers] = {"gullible": Readers(GullibleMixture()), "repair": Readers(RepairMixture())}
 """The worlds of docs/results/competition-plan.md."""
