@@ -57,7 +57,7 @@ LIGHT: list[Mutation] = [
         ("a restart is not checked", "(self.canary.attend(work, versions) if self.canary else work)", "work"),
     ),
     *edits(
-        "training/schedule.py", [LOOP],
+        "plan/schedule.py", [LOOP],
         ("the last step is not saved", " or done == self.total", ""),
         ("points are not saved", " or done in self.points", ""),
         ("one step too many", "per_epoch = problems // train.problems_per_step", "per_epoch = -(-problems // train.problems_per_step)"),

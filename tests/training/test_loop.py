@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from agon.errors import RunError, VerifierError
+from agon.plan.schedule import Schedule
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
 from agon.rundir.health import verifier_failing
 from agon.rundir.pair import read_pair
 from agon.training.loop import Training
-from agon.training.schedule import Schedule
 from agon.types import Direction, Policy, Request
 from tests.game.helpers import RIGHT, WRONG
 from tests.training.helpers.records import record, stream

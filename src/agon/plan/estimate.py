@@ -20,7 +20,7 @@ from agon.game.cascade import System
 from agon.plan.base_shapes import shape_of
 from agon.plan.footprint import learner_bytes, longest_row, most_tokens, policies_of
 from agon.plan.plan_section import Cell, Counts, Section
-from agon.training.schedule import Schedule
+from agon.plan.schedule import Schedule
 from agon.types import Policy, Version
 from agon.verify import check_verifier
 

@@ -26,6 +26,7 @@ from agon.eval.points import choose, measure, merge, systems
 from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.interrupt import Interrupt, Interrupted
+from agon.plan.schedule import Schedule
 from agon.protocols import CompletionSource, Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
@@ -39,7 +40,6 @@ from agon.training.machines import Machines, check_verdicts
 from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.rivals import Seated, WithRival, check_answered, from_league, grown, masking, taught
-from agon.training.schedule import Schedule
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agon.config import load_config
-from agon.training.schedule import Schedule
+from agon.plan.schedule import Schedule
 
 RECIPE = Path(__file__).resolve().parents[2] / "configs" / "paper" / "main" / "agon.yaml"
 
