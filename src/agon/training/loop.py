@@ -27,7 +27,7 @@ from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
 from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
-from agon.interrupt import Interrupt, Interrupted
+from agon.interrupt import Interrupted
 from agon.plan.fit import less_memory
 from agon.plan.schedule import Schedule
 from agon.protocols import CompletionSource, Update
@@ -41,7 +41,6 @@ from agon.rundir.step_choice import best_point, facts_at
 from agon.training.flights import Flights
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines, check_verdicts
-from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.rivals import Seated, WithRival, check_answered, from_league, grown, masking, taught
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
@@ -71,10 +70,10 @@ class Training:
         self.flights = Flights(self.ahead)
         self.log = TrainingLog(run, machines, display, config.arm, config.rules().pays_bonus, self.ahead > 0)
         self._runner = asyncio.Runner()
-        self._interrupt = Interrupt(then=machines.give_up)
-        learner = machines.learner
-        self.processes = Processes(learner.rank, learner.processes, self._interrupt, learner.store())
-        self.drawing = [rank for rank, draws in enumerate(learner.gather(machines.draws)) if draws]
+        self.processes = machines.processes
+        self._interrupt = self.processes.interrupt
+        self._interrupt.then = machines.give_up
+        self.drawing = [rank for rank, draws in enumerate(machines.learner.gather(machines.draws)) if draws]
         """The processes that draw."""
         self.publisher = Publisher(machines, run.path / "published", self.processes.phase, self.ahead)
 
