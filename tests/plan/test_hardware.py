@@ -68,6 +68,12 @@ def test_the_longest_bout_alone_takes_the_time_of_its_base() -> None:
         assert seconds(plan, row) <= seconds(plan, "play"), "it is a part of it"
 
 
+def test_more_gpus_than_problems_are_a_warning() -> None:
+    assert "warning" not in rows(planned(gpus=8), "drawing")
+    assert "16 engines share 8 problems" in str(rows(planned(gpus=16), "drawing")["warning"])
+    assert "warning" not in rows(planned("sampler.replicas=8", gpus=16), "drawing")
+
+
 def test_no_price_no_cost() -> None:
     assert "cost" not in rows(planned(), "time")
 

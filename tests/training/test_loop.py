@@ -243,6 +243,17 @@ def test_one_row_in_a_hundred_without_a_verdict_is_survived() -> None:
     assert "200 of 10000" in str(verifier_failing([two] * 100))
 
 
+@pytest.mark.parametrize(("engines", "warned"), [(0, False), (2, False), (3, True)])
+def test_more_engines_than_problems_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: int, warned: bool
+) -> None:
+    monkeypatch.setattr(Machines, "engines", engines)
+    settings = config(eval__points=0)
+    one = training(directory(tmp_path, "x", settings), settings)
+    assert one.go()
+    assert any("problems per step" in note for note in one.display.notes) is warned  # type: ignore[attr-defined]
+
+
 class LargeLearner(OneNumberLearner):
     """Its memory runs out: in the rehearsal, or in the update of a step."""
 

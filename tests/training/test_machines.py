@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -51,6 +52,13 @@ def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else()
     assert own.slopes() == {}
     with pytest.raises(EngineError, match="drawn by b@000007-right"):
         own.check_samples([stream(Policy.A, [[drawn_by(VERSIONS[Policy.B], Policy.B)]])], VERSIONS)
+
+
+def test_the_engines_of_a_run_are_those_of_its_fleet() -> None:
+    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    assert own.engines == 0
+    fleet = SimpleNamespace(sampler=SimpleNamespace(fleet=SimpleNamespace(members=[1, 2, 3])))
+    assert replace(own, canary=fleet).engines == 3  # type: ignore[arg-type]
 
 
 class Loaded(OneNumberLearner):

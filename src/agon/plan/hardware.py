@@ -10,11 +10,12 @@ from agon.engine.vllm.placement import MARGIN, SEQUENCES
 from agon.errors import EngineError, InputError
 from agon.formatting import duration
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.estimate import count, points_of, total_steps
+from agon.plan.estimate import count, engines_of, points_of, total_steps
 from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
 from agon.plan.footprint import CONTEXT, SPARE, sequence_bytes
 from agon.plan.gpus import Gpu, Node
 from agon.plan.plan_section import Cell, Counts, Section
+from agon.plan.schedule import idle_engines
 from agon.plan.step_time import Assumptions, Bouts, Speed, StepSeconds, bouts_of
 
 START = 180.0
@@ -138,6 +139,9 @@ def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Node, assumed: A
     rows["longest chain"] = (
         f"{stages * cap:,} tokens, draft + challenge, at most" if stages == 2 else f"{cap:,} tokens",
     )
+    warning = idle_engines(config.train.problems_per_step, hardware.gpus)
+    if warning and engines_of(config) is None:
+        rows["warning"] = (warning,)
     return Section("drawing", rows)
 
 

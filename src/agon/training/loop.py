@@ -29,7 +29,7 @@ from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.interrupt import Interrupted
 from agon.plan.fit import less_memory
-from agon.plan.schedule import Schedule
+from agon.plan.schedule import Schedule, idle_engines
 from agon.protocols import CompletionSource, Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
@@ -98,6 +98,9 @@ class Training:
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
         learner = self.machines.learner
+        problems, engines = self.config.train.problems_per_step, self.machines.engines
+        if self.is_main_process and (warning := idle_engines(problems, engines, len(self.drawing))):
+            self.display.note(f"warning: {warning}")
         with self.processes.phase("rest"):
             self.machines.rest()
         with self._learning("resume"):

@@ -69,6 +69,11 @@ class Machines:
         """Draw: an engine that is restarted meanwhile takes part again once it is known to hold the right adapters."""
         return await (self.canary.attend(work, versions) if self.canary else work)
 
+    @property
+    def engines(self) -> int:
+        """The engines that this process draws from; 0 where it draws by itself or not at all."""
+        return len(self.canary.sampler.fleet.members) if self.canary else 0
+
     def notes(self) -> list[str]:
         """What happened to engines since the last call."""
         return self.canary.notes() if self.canary else []
