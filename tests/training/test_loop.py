@@ -284,10 +284,14 @@ def test_out_of_memory_advises_what_this_run_may_change_and_what_helps(
     monkeypatch.setattr(GpuMemory, "here", lambda: GpuMemory(free=20 * 2**30, total=24 * 2**30))
     settings = config(model__name="Qwen/Qwen3-0.6B", eval__points=0, **changes)
     run = directory(tmp_path, "x", settings)
-    machines = Machines(LargeLearner(fails_at), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
-    with pytest.raises(OutOfMemory, match="out of memory") as stopped:
-        training(run, settings, machines=machines).go()
-    fix, resume = stopped.value.fix, f"agon train {run.path} --resume"
+
+    def fix_of(fails_at: int | None) -> str:
+        machines = Machines(LargeLearner(fails_at), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+        with pytest.raises(OutOfMemory, match="out of memory") as stopped:
+            training(run, settings, machines=machines).go()
+        return stopped.value.fix
+
+    fix, resume = fix_of(fails_at), f"agon train {run.path} --resume"
     assert (resume in fix) is (fails_at is not None), "before the first step there is nothing to resume"
     if changes:
         assert fix.endswith("--resume train.tokens_per_pass=17048")
@@ -296,6 +300,7 @@ def test_out_of_memory_advises_what_this_run_may_change_and_what_helps(
         assert "tokens_per_pass=1 " not in fix
         assert "gpu_memory_utilization" not in fix
         assert "larger" in fix
+    assert fix_of(None) == fix, "a resumed run that rehearses has steps too"
 
 
 def test_a_sick_run_says_so_once(tmp_path: Path) -> None:

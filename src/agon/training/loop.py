@@ -162,7 +162,7 @@ class Training:
             keys = less_memory(self.config, memory)
         except EngineError:  # a base that no plan knows
             keys = []
-        began = self.machines.learner.step > 0
+        began = bool(self.run.steps.records())  # a learner that rehearses has loaded no checkpoint yet
         again = f"agon train {self.run.path} --resume"
         if keys and all(may_change(key.partition("=")[0]) for key in keys):
             return " ".join([f"resume with: {again}" if began else "type the same command with: --resume", *keys])
