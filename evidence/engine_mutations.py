@@ -57,7 +57,7 @@ LIGHT: list[Mutation] = [
         ("a restart is not checked", "(self.canary.attend(work, versions) if self.canary else work)", "work"),
     ),
     *edits(
-        "training/schedule.py", [LOOP],
+        "plan/schedule.py", [LOOP],
         ("the last step is not saved", " or done == self.total", ""),
         ("points are not saved", " or done in self.points", ""),
         ("one step too many", "per_epoch = problems // train.problems_per_step", "per_epoch = -(-problems // train.problems_per_step)"),
@@ -75,7 +75,7 @@ LIGHT: list[Mutation] = [
         ("the error of another process is ignored", 'raise PeerError(f"process {report.rank} failed: {report.error}", fix=report.fix)', "continue"),
         ("a signal to another process is ignored", "if any(report.stops for report in reports):", "if False:"),
         ("different phases meet", "if len({report.phase for report in reports}) > 1:", "if False:"),
-        ("a signal counts as an error", "failure = Interrupted() if self._interrupt.asked else error", "failure = error"),
+        ("a signal counts as an error", "failure = Interrupted() if self.interrupt.asked else error", "failure = error"),
         ("its own error is replaced by that of another", "        if failure is not None and not stops:\n            raise failure\n", ""),
         ("reports are never deleted", 'store.delete_key(f"{self._meetings - 2}/{self.rank}")', "pass"),
     ),

@@ -32,10 +32,10 @@ from agon import RunDir, train
 from agon.algorithm import play
 from agon.config import Config, load_config
 from agon.data import splits
+from agon.plan.schedule import Schedule
 from agon.protocols import Update
 from agon.rundir.records import StepRecord
 from agon.training.machines import Machines, build
-from agon.training.schedule import Schedule
 from agon.training.step_record import step_record
 from agon.types import Played, Policy, Problem, Stream, Version, seed_for
 

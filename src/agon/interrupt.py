@@ -42,7 +42,7 @@ class Interrupt:
 
     def __init__(self, then: Callable[[], None] = lambda: None) -> None:
         """`then` is called in the signal handler, once."""
-        self._then = then
+        self.then = then
         self.asked: float | None = None
         """When the first signal came, by the monotonic clock."""
         self._task: asyncio.Task[Any] | None = None
@@ -86,7 +86,7 @@ class Interrupt:
         if self.asked is None:
             self.asked = now
             _answer()
-            self._then()
+            self.then()
             self.cancel()
         elif now - self.asked > SAME:
             raise KeyboardInterrupt

@@ -162,10 +162,6 @@ class Learner(Protocol):
         """Whether weights, optimizer and step belong together: False while the optimizer moves."""
         ...
 
-    def store(self) -> Store | None:
-        """Open a store that all processes see; None for one process alone. All must call it."""
-        ...
-
     def gather(self, value: Any) -> list[Any]:
         """The values of all processes, in the order of their ranks, on every process. All must call it."""
         ...

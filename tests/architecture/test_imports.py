@@ -35,8 +35,9 @@ FLOORS = (
     {"rundir"},
     {"formatting", "engine"},
     {"eval", "diagnose"},
+    {"plan"},
     {"training", "report", "deploy"},
-    {"matrix", "plan"},
+    {"matrix"},
     {"cli"},
     {"__main__"},
 )

@@ -185,6 +185,28 @@ def test_memory_on_a_gpu_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> No
     assert plan["drawing"]["rollouts per step and engine"] == 128
 
 
+def test_an_engine_over_several_gpus_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", AGON, "sampler.options={tensor_parallel_size: 2}", "--gpu", "h100", "--gpus", "8"]
+    assert main(words) == 2
+    assert "sampler.options" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "warned"),
+    [
+        (["sampler.replicas=9"], True),
+        (["cluster.engine=ray", "cluster.address=local", "cluster.samplers=9"], True),
+        (["sampler.urls=[http://localhost:1,http://localhost:2]"], False),
+        (["sampler.urls=[http://localhost:1,http://localhost:2]", "train.problems_per_step=1"], True),
+        ([], False),
+    ],
+)
+def test_more_engines_than_problems_are_a_warning(
+    capsys: pytest.CaptureFixture[str], words: list[str], warned: bool
+) -> None:
+    assert ("warning" in planned(capsys, AGON, *words)["run"]) is warned
+
+
 def test_hours_and_the_price_of_several_gpus(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, AGON, "--gpu", "h100", "--gpus", "8", "--price", "2.5")
     assert plan["time on 8 x H100 SXM, estimated"]["cost"].startswith("$")

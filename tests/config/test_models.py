@@ -118,6 +118,7 @@ BROKEN: dict[tuple[str, ...], dict[str, object]] = {
     ("sampler.replicas", "sampler.engine"): {"sampler": {"engine": "hf", "replicas": 2}},
     ("sampler.replicas", "sampler.urls"): {"sampler": {"replicas": 2, "urls": ["http://localhost"]}},
     ("sampler.options",): {"sampler": {"options": {"worker_cls": "a.stranger.Worker"}}},
+    ("sampler.options", "sampler.urls"): {"sampler": {"options": {"tensor_parallel_size": 2}}},
     ("sampler.options", "sampler.urls", "sampler.engine"): {
         "sampler": {"urls": ["http://localhost"], "options": {"max_num_seqs": 4}}
     },
@@ -183,6 +184,15 @@ def test_a_broken_rule_gives_its_reason_and_no_other(rule: object) -> None:
         config(**BROKEN[keys])
     message = str(caught.value.errors()[0]["ctx"]["error"])
     assert message == f"{keys[0]} {reason}"
+
+
+@pytest.mark.parametrize("place", [{}, {"cluster": {"engine": "ray", "address": "local"}}], ids=["here", "ray"])
+@pytest.mark.parametrize("name", ["tensor_parallel_size", "pipeline_parallel_size"])
+def test_an_engine_of_a_run_is_not_split_over_gpus(name: str, place: dict[str, object]) -> None:
+    for size in (2, "2", 0):
+        with pytest.raises(ValidationError, match=r"one GPU.*sampler\.urls"):
+            config(sampler={"options": {name: size}}, **place)
+    assert config(sampler={"options": {name: 1}}, **place).sampler.options == {name: 1}
 
 
 @pytest.mark.parametrize("key", sorted({key for rule in RULES for key in rule.keys}))

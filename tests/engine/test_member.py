@@ -195,6 +195,25 @@ def test_a_slow_engine_that_delivers_is_left_alone() -> None:
     assert run(engine, scenario, patience=0.4).restarts == 0
 
 
+def test_an_engine_may_compile_kernels_before_its_first_completion_and_not_later() -> None:
+    """A cold compile takes minutes, without a token."""
+    engine = FakeEngine()
+
+    async def stalls(draw: object, stop: object) -> DrawResult:
+        await asyncio.sleep(0.8 if engine.starts == 1 else 0)
+        return DrawResult((7,), (-1.0,), "length")
+
+    engine.draw = stalls  # type: ignore[method-assign, assignment]
+
+    async def scenario(fleet: Fleet) -> None:
+        await draw(fleet)
+        assert fleet.members[0].life == 1, "the first draw may take longer than the patience"
+        await draw(fleet)
+        assert fleet.members[0].life == 2, "the next may not"
+
+    assert run(engine, scenario, patience=0.3).restarts == 1
+
+
 def test_a_watchdog_that_fails_is_a_failure_of_the_engine() -> None:
     """Else an engine that hangs would be waited for without end."""
     engine = FakeEngine()

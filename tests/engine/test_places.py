@@ -85,7 +85,7 @@ def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -
 def test_without_actors_nothing_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "build_sampler", lambda *args, beside, staleness: (*args, beside, staleness))
     for told in (config(), config(engine="ray", address="10.0.0.8:6379", samplers=0)):
-        assert sampler_for(told, "path", 9) == (told.sampler, told.model, "path", 9, None, 0)  # type: ignore[comparison-overlap]
+        assert sampler_for(told, "path", 9) == (told.sampler, told.model, "path", 9, (), 0)  # type: ignore[comparison-overlap]
 
 
 def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:

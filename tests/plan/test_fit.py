@@ -8,7 +8,7 @@ import pytest
 
 from agon.engine.published import TEXT
 from agon.plan.base_shapes import shape_of
-from agon.plan.fit import changes, fit, smallest, with_value
+from agon.plan.fit import LESS, changes, fit, less_memory, smallest, with_value
 from agon.plan.gpus import GPUS, find_gpu
 
 from .helpers import RECIPE, recipe
@@ -69,6 +69,38 @@ def test_what_is_advised_makes_it_fit(gpu: str, words: list[str]) -> None:
     assert advised
     merged = {word.split("=")[0]: word for word in (*words, *advised)}
     assert not fit(recipe(*merged.values()), shape, find_gpu(gpu)).problems()
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ([], "train.max_completion_tokens"),
+        (["model.name=Qwen/Qwen3-4B"], "train.max_completion_tokens"),
+        (["train.tokens_per_pass=100000"], "train.tokens_per_pass"),
+        (["train.gradient_checkpointing=false", "train.max_completion_tokens=4000"], "train.gradient_checkpointing"),
+        (["sampler.sleep=false"], "sampler.sleep"),
+        (["train.staleness=1"], "sampler.gpu_memory_utilization"),
+        (["model.dtype=float32"], "model.dtype"),
+    ],
+)
+def test_what_is_advised_after_out_of_memory_leaves_an_update_more(words: list[str], key: str) -> None:
+    """Also where the plan said that it fits: a display or a fragmented heap is in no plan."""
+    config, gpu = recipe(*words), find_gpu("24")
+    shape = shape_of(TEXT[config.model.name])
+    advised = less_memory(config, gpu.memory)
+    assert advised[0].partition("=")[0] == key
+    merged = {word.split("=")[0]: word for word in (*words, *advised)}
+    before, after = (fit(recipe(*each), shape, gpu) for each in (words, merged.values()))
+    assert after.spare - before.spare >= LESS * before.learner.peak
+    assert not after.problems()
+
+
+def test_nothing_is_advised_where_nothing_leaves_an_update_more() -> None:
+    assert less_memory(recipe("model.name=google/gemma-4-E4B-it"), find_gpu("24").memory) == []
+
+
+def test_an_engine_that_draws_ahead_does_not_sleep() -> None:
+    assert not fit(recipe("train.staleness=1"), SMALL, find_gpu("24")).sleeps
 
 
 def test_no_advice_where_nothing_helps_and_the_smallest_gpu_fits() -> None:

@@ -54,6 +54,26 @@ def test_more_gpus_take_fewer_hours_and_cost_more() -> None:
     assert costs[1] > costs[0]
 
 
+def seconds(plan: HardwarePlan, row: str) -> float:
+    return float(str(rows(plan, "time")[row]).split()[0].replace(",", ""))
+
+
+def test_the_longest_bout_alone_takes_the_time_of_its_base() -> None:
+    """29,161 tokens of Qwen3-4B read 8 GB of weights each: at 75% of 3.35 TB/s that is 94 s, before any cache."""
+    row = "of these the longest bout alone"
+    small, large = (planned(f"model.name=Qwen/Qwen3-{size}", gpus=8) for size in ("0.6B", "4B"))
+    assert seconds(small, row) == pytest.approx(29_161 * 0.003, rel=0.05), "the floor decides"
+    assert seconds(large, row) > 29_161 * 8e9 / (0.75 * 3.35e12)
+    for plan in (small, large):
+        assert seconds(plan, row) <= seconds(plan, "play"), "it is a part of it"
+
+
+def test_more_gpus_than_problems_are_a_warning() -> None:
+    assert "warning" not in rows(planned(gpus=8), "drawing")
+    assert "16 engines share 8 problems" in str(rows(planned(gpus=16), "drawing")["warning"])
+    assert "warning" not in rows(planned("sampler.replicas=8", gpus=16), "drawing")
+
+
 def test_no_price_no_cost() -> None:
     assert "cost" not in rows(planned(), "time")
 

@@ -275,12 +275,17 @@ def test_a_copied_run_is_a_run(run: RunDir, tmp_path: Path) -> None:
     assert copy.resume().folder == copy.checkpoints / "step_000004"
 
 
-def test_options_of_an_engine_belong_to_the_run(run: RunDir) -> None:
-    """Kept in its config, named by its manifest, and not changed by a resume."""
-    other = changed(sampler__options={"kv_cache_dtype": "fp8"})
-    assert config_hash(other) != config_hash(CONFIG)
-    with pytest.raises(RunDirError, match=r"sampler\.options"):
-        run.change_config(other)
+def test_what_an_engine_needs_to_start_may_change(run: RunDir) -> None:
+    """A first start that failed is repaired in the same run: a smaller cache, no graphs, a different attention."""
+    before = config_hash(CONFIG)
+    other = changed(sampler__options={"kv_cache_dtype": "fp8"}, sampler__max_model_len=20_000, model__attention="rows")
+    keys = {change.key for change in run.change_config(other)}
+    assert keys == {"sampler.options.kv_cache_dtype", "sampler.max_model_len", "model.attention"}
+    assert run.config == other
+    assert config_hash(other) == before
+    assert run.resume().folder == run.checkpoints / "step_000004", "its checkpoints are still its own"
+    [back] = run.change_config(changed(sampler__max_model_len=20_000, model__attention="rows"))
+    assert (back.key, back.old, back.new) == ("sampler.options.kv_cache_dtype", '"fp8"', "null")
 
 
 def test_a_second_base_belongs_to_the_run_and_its_hash_is_checked(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ class Restarts:
     def __init__(self, when: int, wrong: bool) -> None:
         self.when, self.wrong, self.asked = when, wrong, 0
         self.sampler: Any = self
+        self.fleet: Any = self
+        self.members = [self]
 
     def check(self, versions: Mapping[Policy, Version]) -> None: ...
 

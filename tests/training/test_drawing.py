@@ -15,10 +15,12 @@ import pytest
 from agon.config import ClusterConfig, SamplerConfig
 from agon.engine.scripted import ScriptedSampler
 from agon.errors import EngineError
+from agon.interrupt import Interrupt
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir, read_bouts
 from agon.training.drawing import DrawnElsewhere, draws
 from agon.training.machines import Machines
+from agon.training.processes import Processes
 from agon.types import Completion, Policy, Request, Stream, Version
 from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
 from tests.training.helpers.stores import Board
@@ -80,9 +82,6 @@ class SharedLearner(OneNumberLearner):
     def gather(self, value: Any) -> list[Any]:
         return self.board.gather(self.rank, value)
 
-    def store(self) -> Any:
-        return self.board.store if self.processes > 1 else None
-
     def fit(
         self,
         streams_for_step: Callable[[int], Sequence[Stream]],
@@ -116,7 +115,14 @@ def trained(root: Path, processes: int) -> tuple[RunDir, list[SharedLearner]]:
 
     def process(learner: SharedLearner) -> bool:
         sampler = DrawnElsewhere() if learner.rank else WithTokens(half_right)
-        machines = Machines(learner, sampler, Verifier(), Plain(), draws=learner.rank == 0)  # type: ignore[arg-type]
+        machines = Machines(
+            learner,
+            sampler,
+            Verifier(),  # type: ignore[arg-type]
+            Plain(),  # type: ignore[arg-type]
+            draws=learner.rank == 0,
+            processes=Processes(learner.rank, processes, Interrupt(), board.store if processes > 1 else None),
+        )
         return training(run, settings, machines=machines).go()
 
     with ThreadPoolExecutor(processes) as pool:

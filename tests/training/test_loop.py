@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agon.errors import RunError, VerifierError
+from agon.engine.scripted import ScriptedSampler
+from agon.engine.vllm.placement import GpuMemory
+from agon.errors import OutOfMemory, RunError, VerifierError
+from agon.plan.schedule import Schedule
+from agon.protocols import Phase, alone
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
 from agon.rundir.health import verifier_failing
 from agon.rundir.pair import read_pair
 from agon.training.loop import Training
-from agon.training.schedule import Schedule
+from agon.training.machines import Machines
 from agon.types import Direction, Policy, Request
 from tests.game.helpers import RIGHT, WRONG
 from tests.training.helpers.records import record, stream
-from tests.training.helpers.runs import OneNumberLearner, Verifier, config, directory, half_right, problems, training
+from tests.training.helpers.runs import (
+    OneNumberLearner,
+    Plain,
+    Verifier,
+    config,
+    directory,
+    half_right,
+    problems,
+    training,
+)
 
 # -- what a run leaves behind -----------------------------------------------------------------------------------------
 
@@ -225,6 +241,66 @@ def test_one_row_in_a_hundred_without_a_verdict_is_survived() -> None:
     assert verifier_failing([one] * 100) is None
     assert verifier_failing([two] * 99) is None, "too early to tell"
     assert "200 of 10000" in str(verifier_failing([two] * 100))
+
+
+@pytest.mark.parametrize(("engines", "warned"), [(0, False), (2, False), (3, True)])
+def test_more_engines_than_problems_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engines: int, warned: bool
+) -> None:
+    monkeypatch.setattr(Machines, "engines", engines)
+    settings = config(eval__points=0)
+    one = training(directory(tmp_path, "x", settings), settings)
+    assert one.go()
+    assert any("problems per step" in note for note in one.display.notes) is warned  # type: ignore[attr-defined]
+
+
+class LargeLearner(OneNumberLearner):
+    """Its memory runs out: in the rehearsal, or in the update of a step."""
+
+    def __init__(self, fails_at: int | None) -> None:
+        super().__init__(6)
+        self.fails_at = fails_at
+
+    def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
+        if self.fails_at is None:
+            raise OutOfMemory("out of memory with 1 rows")
+
+    def fit(self, streams_for_step: Any, after_step: Any, phase: Phase = alone) -> None:
+        @contextmanager
+        def failing(name: str) -> Iterator[Callable[[], None]]:
+            with phase(name) as proceed:
+                if self.step == self.fails_at:
+                    raise OutOfMemory("out of memory in the update")
+                yield proceed
+
+        super().fit(streams_for_step, after_step, failing)
+
+
+@pytest.mark.parametrize("fails_at", [None, 2], ids=["rehearsal", "update"])
+@pytest.mark.parametrize("changes", [{}, {"train__tokens_per_pass": 100_000}], ids=["recipe", "wide"])
+def test_out_of_memory_advises_what_this_run_may_change_and_what_helps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int | None, changes: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(GpuMemory, "here", lambda: GpuMemory(free=20 * 2**30, total=24 * 2**30))
+    settings = config(model__name="Qwen/Qwen3-0.6B", eval__points=0, **changes)
+    run = directory(tmp_path, "x", settings)
+
+    def fix_of(fails_at: int | None) -> str:
+        machines = Machines(LargeLearner(fails_at), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+        with pytest.raises(OutOfMemory, match="out of memory") as stopped:
+            training(run, settings, machines=machines).go()
+        return stopped.value.fix
+
+    fix, resume = fix_of(fails_at), f"agon train {run.path} --resume"
+    assert (resume in fix) is (fails_at is not None), "before the first step there is nothing to resume"
+    if changes:
+        assert fix.endswith("--resume train.tokens_per_pass=17048")
+    else:
+        assert "start a new run with train.max_completion_tokens=" in fix
+        assert "tokens_per_pass=1 " not in fix
+        assert "gpu_memory_utilization" not in fix
+        assert "larger" in fix
+    assert fix_of(None) == fix, "a resumed run that rehearses has steps too"
 
 
 def test_a_sick_run_says_so_once(tmp_path: Path) -> None:

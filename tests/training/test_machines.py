@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from agon.config import SamplerConfig
 from agon.engine.scripted import ScriptedSampler
 from agon.engine.synthetic import rollout, stream
-from agon.errors import EngineError
+from agon.engine.vllm.placement import GpuMemory
+from agon.errors import EngineError, VerifierError
 from agon.protocols import Tokens
 from agon.sandbox import SandboxSettings
+from agon.training import machines
 from agon.training.machines import Machines, check_versions, own_share
+from agon.training.processes import PeerError
 from agon.types import Policy, Request, Rollout, Version
 from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
+from tests.training.helpers.stores import Board, Memory
 
 VERSIONS = {policy: Version.of(policy, 7, "right") for policy in Policy}
 
@@ -37,12 +46,94 @@ def test_a_row_of_a_different_version_stops_the_run_by_name(foreign: Version) ->
 
 
 def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else() -> None:
-    machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
     streams = [stream(policy, [[drawn_by(VERSIONS[policy], policy)]]) for policy in Policy]
-    assert machines.check_samples(streams, VERSIONS) == []
-    assert machines.slopes() == {}
+    assert own.check_samples(streams, VERSIONS) == []
+    assert own.slopes() == {}
     with pytest.raises(EngineError, match="drawn by b@000007-right"):
-        machines.check_samples([stream(Policy.A, [[drawn_by(VERSIONS[Policy.B], Policy.B)]])], VERSIONS)
+        own.check_samples([stream(Policy.A, [[drawn_by(VERSIONS[Policy.B], Policy.B)]])], VERSIONS)
+
+
+def test_the_engines_of_a_run_are_those_of_its_fleet() -> None:
+    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    assert own.engines == 0
+    fleet = SimpleNamespace(sampler=SimpleNamespace(fleet=SimpleNamespace(members=[1, 2, 3])))
+    assert replace(own, canary=fleet).engines == 3  # type: ignore[arg-type]
+
+
+class Loaded(OneNumberLearner):
+    """A learner of several, which leaves so many GiB of its GPU free."""
+
+    def __init__(self, rank: int, board: Board) -> None:
+        super().__init__(1)
+        self.rank, self.processes, self.board = rank, board.size, board
+
+    def gather(self, value: Any) -> list[Any]:
+        return self.board.gather(self.rank, value)
+
+    def store(self) -> Memory:
+        return self.board.store
+
+
+def built(
+    monkeypatch: pytest.MonkeyPatch, start: Callable[..., Any], judge: Callable[..., Any] = lambda *args: Verifier()
+) -> list[Machines | BaseException]:
+    """The machines of two processes, each a thread, of which the first draws; or what each ended with."""
+    board, here = Board(2), threading.local()
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    monkeypatch.setattr(machines, "_learner", lambda *args: Loaded(here.rank, board))
+    monkeypatch.setattr(machines, "draws", lambda *args: here.rank == 0)
+    monkeypatch.setattr(machines, "sampler_for", start)
+    monkeypatch.setattr(machines, "verifier_for", judge)
+    monkeypatch.setattr(machines, "Renderer", type("Renderer", (), {"load": lambda path: Plain()}))
+    monkeypatch.setattr(GpuMemory, "here", lambda: GpuMemory(free=60 - 20 * here.rank, total=80))
+
+    def process(rank: int) -> Machines | BaseException:
+        here.rank = rank
+        try:
+            return machines.build(config(model__name="agon:tiny"), 1)
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(process, range(2), timeout=60))
+
+
+def test_an_engine_knows_what_the_learner_of_its_own_gpu_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[Sequence[GpuMemory]]()
+
+    def start(config: object, path: object, context: object, beside: Sequence[GpuMemory]) -> ScriptedSampler:
+        given.append(beside)
+        return ScriptedSampler(half_right)
+
+    both = built(monkeypatch, start)
+    assert [isinstance(one, Machines) and one.draws for one in both] == [True, False], both
+    assert given == [[GpuMemory(60, 80), GpuMemory(40, 80)]]
+
+
+def test_an_engine_that_does_not_start_ends_every_process_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(*args: object) -> None:
+        raise EngineError("vLLM did not start", fix="see its log")
+
+    first, second = built(monkeypatch, start)
+    assert isinstance(first, EngineError)
+    assert isinstance(second, PeerError)
+    assert (second.message, second.fix) == ("process 0 failed: vLLM did not start", "see its log")
+
+
+def test_engines_end_where_another_process_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, closed = ScriptedSampler(half_right), list[str]()
+    monkeypatch.setattr(sampler, "close", lambda: closed.append("sampler"))
+
+    def judge(*args: Any) -> Verifier:
+        if machines.draws(*args):
+            return Verifier()
+        raise VerifierError("no sandbox", fix="install it")
+
+    first, second = built(monkeypatch, lambda *args: sampler, judge)
+    assert isinstance(first, PeerError)
+    assert isinstance(second, VerifierError)
+    assert closed == ["sampler"]
 
 
 def test_processes_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:

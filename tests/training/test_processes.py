@@ -98,7 +98,7 @@ def test_a_process_that_never_comes_is_waited_for_until_a_signal_comes(pool: Thr
     waiting = pool.submit(phase, first)
     time.sleep(0.5)
     assert not waiting.done(), "no deadline without a signal: a play may take an hour"
-    first._interrupt.asked = time.monotonic()
+    first.interrupt.asked = time.monotonic()
     assert isinstance(waiting.exception(timeout=20), Lost)
 
 
@@ -110,12 +110,12 @@ def test_the_error_of_this_process_counts_more_than_one_that_is_lost(pool: Threa
         while not store.values and time.monotonic() < deadline:  # a signal before the error would be its reason
             time.sleep(0.01)
         time.sleep(0.1)
-        first._interrupt.asked = time.monotonic()
+        first.interrupt.asked = time.monotonic()
 
     pool.submit(signal)
     with pytest.raises(EngineError, match="out of memory"):
         phase(first, raising(EngineError("out of memory", fix="")))
-    assert first._interrupt.asked is not None, "it waited for the other process"
+    assert first.interrupt.asked is not None, "it waited for the other process"
 
 
 def test_a_store_that_is_gone_means_that_the_first_process_is() -> None:
@@ -169,7 +169,7 @@ def test_a_signal_to_a_process_that_waits_stops_those_that_still_play(
         with first.phase("play"):
             asyncio.run(first.watching(asyncio.sleep(20)))
 
-    threading.Timer(0.1, lambda: setattr(second._interrupt, "asked", time.monotonic())).start()
+    threading.Timer(0.1, lambda: setattr(second.interrupt, "asked", time.monotonic())).start()
     found = together(pool, play, lambda: phase(second))
     assert [type(error) for error in found] == [Interrupted, Interrupted]
 

@@ -41,6 +41,52 @@ def norms(run: Path) -> list[float]:
     return [policy["grad_norm"] for record in records(run) for policy in record["update"].values()]
 
 
+SLOW_START = """
+import json, sys, time
+from pathlib import Path
+from agon.config import load_config
+from agon.engine.scripted import ScriptedSampler
+from agon.engine.trl import learner
+from agon.training import machines
+
+waits, starts = [], []
+
+def timed(work, times):
+    def call(*args):
+        began = time.time()
+        try:
+            return work(*args)
+        finally:
+            times.append((began, time.time()))
+    return call
+
+def start(*args):
+    time.sleep(6)
+    return ScriptedSampler(lambda request: "")
+
+learner.gather_objects = timed(learner.gather_objects, waits)
+machines.sampler_for = timed(start, starts)
+built = machines.build(load_config(sys.argv[1], ["sampler.engine=vllm", "verifier=math"]), 1)
+assert built.learner.gather(built.draws) == [True, False]
+Path(sys.argv[2], f"{built.learner.rank}.json").write_text(json.dumps([waits, starts]))
+"""
+
+
+def test_no_process_waits_in_a_collective_while_engines_start(tmp_path: Path) -> None:
+    """On a GPU a collective is a kernel that spins, beside an engine that compiles and measures its own."""
+    script = tmp_path / "start.py"
+    script.write_text(SLOW_START)
+    command = [sys.executable, *LAUNCHERS[2][:-1], str(script), str(ROOT / "configs" / "tabletop" / "agon.yaml")]
+    quiet = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([*command, str(tmp_path)], env=quiet, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (_, starts), (waits, none) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    [(began, ended)] = starts
+    assert none == [], "the first process draws for both"
+    assert len(waits) >= 2
+    assert max(min(end, ended) - max(start, began) for start, end in waits) < 3, "seconds inside one, of six"
+
+
 @pytest.mark.slow
 def test_two_processes_make_the_run_of_one_and_go_on_where_it_stopped(tmp_path: Path) -> None:
     train(tmp_path / "one", 1)

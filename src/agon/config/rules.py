@@ -48,6 +48,9 @@ ENGINE_OPTIONS = (
 """What `sampler.options` may name. vLLM has others that load code, files or a different model."""
 
 
+PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
+
+
 def _is_host_and_port(text: str) -> bool:
     host, colon, port = text.rpartition(":")
     return bool(host and colon and "/" not in host and port.isdecimal() and 0 < int(port) < 65536)
@@ -231,6 +234,12 @@ RULES = (
         ("sampler.options",),
         lambda options: set(options) <= set(ENGINE_OPTIONS),
         f"may hold these arguments of vLLM: {', '.join(ENGINE_OPTIONS)}",
+    ),
+    Rule(
+        ("sampler.options", "sampler.urls"),
+        lambda options, urls: bool(urls) or all(options.get(name, 1) == 1 for name in PARALLEL),
+        f"{' and '.join(PARALLEL)} must be 1, as an engine of a run has one GPU; to split a base over several, start "
+        "`vllm serve BASE --tensor-parallel-size 2 ...` (docs/engines.md) and name it in sampler.urls",
     ),
     Rule(
         ("sampler.options", "sampler.urls", "sampler.engine"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -79,7 +80,7 @@ def context_of(config: Config, peeks: int = 1) -> int:
 
 
 def _vllm(
-    settings: SamplerConfig, model: Model, path: str, context: int, beside: GpuMemory | None, staleness: int
+    settings: SamplerConfig, model: Model, path: str, context: int, beside: Sequence[GpuMemory], staleness: int
 ) -> Sampler:
     from agon.engine.fleet import Fleet
     from agon.engine.vllm.sampler import VLLMSampler
@@ -91,7 +92,8 @@ def _vllm(
     devices, learners = visible_devices(), learners_here()
     usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
     chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
-    places = [placement_of(settings, beside if device in devices[:learners] else None) for device in chosen]
+    shared: dict[str | None, GpuMemory] = dict(zip(devices, beside, strict=False))  # learners have the first GPUs
+    places = [placement_of(settings, shared.get(device)) for device in chosen]
     engines = [
         local_engine(settings, model, path, context, place, device, staleness)
         for device, place in zip(chosen, places, strict=True)
@@ -140,10 +142,10 @@ def build_sampler(
     path: str,
     context: int,
     *,
-    beside: GpuMemory | None = None,
+    beside: Sequence[GpuMemory] = (),
     staleness: int = 0,
 ) -> Sampler:
-    """The sampler that a config names; `context` is the longest sequence it must hold, `beside` a learner's GPU.
+    """The sampler that a config names; `context` is the longest sequence it must hold, `beside` the learners' GPUs.
 
     It keeps a version of each policy more for every step of `staleness`.
     """

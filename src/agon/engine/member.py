@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 RATE = 0.2
 """Tokens per second that an engine with work must process."""
+COLD = 5
+"""Times the patience, until a started engine has drawn its first completion: kernels compile at their first use."""
 
 
 class State(StrEnum):
@@ -138,12 +140,13 @@ class Watchdog:
     def __init__(self, engine: Engine, patience: float) -> None:
         self.drawing = 0
         """Completions that the engine is drawing."""
-        self._engine, self._patience = engine, patience
+        self._engine, self._patience, self._warm = engine, patience, False
         self._task: asyncio.Task[None] | None = None
         self._down: asyncio.Future[str] | None = None
 
     def start(self) -> None:
         """Watch an engine that has just started."""
+        self._warm = False
         loop = asyncio.get_running_loop()
         self._down = loop.create_future()
         self._task = loop.create_task(self._watch(self._down))
@@ -168,7 +171,9 @@ class Watchdog:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if down.done():
                 raise EngineDown(down.result())
-            return task.result()
+            result = task.result()
+            self._warm = True
+            return result
         finally:
             self.drawing -= 1
             task.cancel()
@@ -180,14 +185,15 @@ class Watchdog:
 
     async def _watch(self, down: asyncio.Future[str]) -> None:
         loop, tick = asyncio.get_running_loop(), self._patience / 8
-        waited, seen = 0.0, await self._engine.progress()
+        waited, seen, warm = 0.0, await self._engine.progress(), self._warm
         while not down.done():
             before = loop.time()
             await asyncio.sleep(tick)
             # a long sleep means that this process was frozen, which says nothing about the engine
             waited += min(loop.time() - before, 2 * tick)
             made = await self._engine.progress()
-            if not self.drawing or made - seen >= RATE * self._patience:
-                waited, seen = 0.0, made
-            elif waited >= self._patience:
+            patience = self._patience * (1 if self._warm else COLD)
+            if not self.drawing or warm is not self._warm or made - seen >= RATE * patience:
+                waited, seen, warm = 0.0, made, self._warm
+            elif waited >= patience:
                 self.release(f"{made - seen} tokens in {waited:.0f} s")

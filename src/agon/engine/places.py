@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from agon.cluster.actor import Actor
@@ -16,10 +17,10 @@ from agon.sandbox.settings import SandboxSettings
 from agon.verify import load_verifier
 
 
-def sampler_for(config: Config, path: str, context: int, beside: GpuMemory | None = None) -> Sampler:
+def sampler_for(config: Config, path: str, context: int, beside: Sequence[GpuMemory] = ()) -> Sampler:
     """The sampler that a config names, with room for sequences of `context` tokens; `path` is the base here.
 
-    `beside` is the memory of a learner's GPU, if one is in this process. Where steps are played ahead, none sleeps.
+    `beside` is the memory of the learners' GPUs on this machine. Where steps are played ahead, none sleeps.
     """
     staleness = config.train.staleness
     settings = config.sampler.model_copy(update={"sleep": False}) if staleness else config.sampler

@@ -16,11 +16,11 @@ from agon.config.arms import ARMS, ROOT, resolve
 from agon.errors import CheckpointError, ConfigError, InputError, RunDirError
 from agon.eval.run import evaluate
 from agon.eval.systems import headline
+from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import newest
 from agon.rundir.results import read_result
 from agon.training.run import train
-from agon.training.schedule import Schedule
 
 Stage = Literal["train", "eval"]
 UNTRAINED = {"zero-shot": "base", "moa": "moa"}

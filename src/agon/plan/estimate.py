@@ -20,7 +20,7 @@ from agon.game.cascade import System
 from agon.plan.base_shapes import shape_of
 from agon.plan.footprint import learner_bytes, longest_row, most_tokens, policies_of
 from agon.plan.plan_section import Cell, Counts, Section
-from agon.training.schedule import Schedule
+from agon.plan.schedule import Schedule, idle_engines
 from agon.types import Policy, Version
 from agon.verify import check_verifier
 
@@ -67,8 +67,22 @@ def _run(config: Config, counts: Counts) -> Section:
             "held-out": (_source(data.held_out, counts.held_out),),
             "verifier": (config.verifier,),
             "sampler": (config.sampler.engine,),
+            **_warning(config),
         },
     )
+
+
+def _warning(config: Config) -> dict[str, tuple[Cell, ...]]:
+    """Engines that a step leaves idle, where the config says how many there are."""
+    engines = engines_of(config)
+    warning = engines and idle_engines(config.train.problems_per_step, engines)
+    return {"warning": (warning,)} if warning else {}
+
+
+def engines_of(config: Config) -> int | None:
+    """The engines that one process draws from, where the config says how many; else it is by GPU."""
+    on_cluster = config.cluster.samplers if config.cluster.engine != "none" else 0
+    return len(config.sampler.urls) or on_cluster or config.sampler.replicas
 
 
 RIVALS = {

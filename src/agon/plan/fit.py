@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agon.config import Config
+from agon.engine.base_config import read_base_config
 from agon.engine.build import context_of
-from agon.engine.vllm.placement import SEQUENCES, GpuMemory, placement_of
-from agon.plan.base_shapes import Shape
+from agon.engine.vllm.placement import BESIDE, SEQUENCES, GpuMemory, placement_of
+from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.footprint import (
     CONTEXT,
     GRAPHS,
@@ -24,9 +25,13 @@ from agon.plan.footprint import (
     policies_of,
     sequence_bytes,
 )
-from agon.plan.gpus import GPUS, Gpu
+from agon.plan.gpus import GIB, GPUS, Gpu
 
 ROUND = 1024
+LESS = 0.1
+"""Share of an update's memory that must become free after it ran out of memory."""
+SMALL_SHARE = 0.3
+"""Of the GPU, for an engine that cannot sleep while the learner works."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ class Fit:
     def problems(self) -> list[str]:
         """What does not fit, one sentence each."""
         found = []
-        if self.learner.peak > self.left:
+        if self.spare < 0:
             found.append(f"an update needs {gib(self.learner.peak)}, and {gib(max(self.left, 0))} are left for it")
         if self.engine and self.cache < self.sequence:
             found.append(
@@ -75,6 +80,11 @@ class Fit:
         if self.engine and self.taken + self.learner.static + CONTEXT > self.gpu.memory:
             found.append(f"engine and learner hold {gib(self.taken + self.learner.static + CONTEXT)} while it draws")
         return found
+
+    @property
+    def spare(self) -> int:
+        """What an update leaves free; negative where it does not fit."""
+        return self.left - self.learner.peak
 
     def in_flight(self, bytes_each: int) -> int:
         """Completions that are drawn at once, each with so much cache."""
@@ -87,7 +97,8 @@ def fit(config: Config, shape: Shape, gpu: Gpu) -> Fit:
     engine = None if has_server(config) else engine_bytes(shape, config.model, config.sampler.max_loras)
     # when an engine starts, the optimizer's state does not exist yet
     left = GpuMemory(gpu.memory - learner.base - learner.adapters - CONTEXT, gpu.memory)
-    placed = placement_of(config.sampler, left)
+    awake = {"sleep": False} if config.train.staleness else {}  # it draws while the learner works
+    placed = placement_of(config.sampler.model_copy(update=awake), left)
     sequence = sequence_bytes(shape, config, context_of(config))
     most = int(config.sampler.options.get("max_num_seqs", SEQUENCES))
     return Fit(gpu, learner, engine, placed.memory, placed.sleeps and engine is not None, sequence, most)
@@ -102,6 +113,22 @@ def changes(config: Config, shape: Shape, gpu: Gpu) -> list[str]:
     """The first list of `key=value` that makes a config fit; empty if none does."""
     for keys, candidate in _candidates(config):
         if not fit(candidate, shape, gpu).problems():
+            return keys
+    return []
+
+
+def less_memory(config: Config, memory: int) -> list[str]:
+    """The first list of `key=value` that leaves an update more of a device's memory, for a run that ran out of it.
+
+    How much it lacked is not known, and it may fit by this plan: so what is free must grow, whatever it was.
+    """
+    gpu = Gpu("the GPU of this run", memory / GIB, None, None, "what it reports")
+    shapes = [shape_of(read_base_config(model)) for model in config.model.each.values()]
+    shape = max(shapes, key=lambda shape: shape.parameters)
+    before = fit(config, shape, gpu)
+    for keys, candidate in _candidates(config):
+        after = fit(candidate, shape, gpu)
+        if after.spare >= before.spare + LESS * before.learner.peak and not after.problems():
             return keys
     return []
 
@@ -130,10 +157,13 @@ def _candidates(config: Config) -> Iterator[tuple[list[str], Config]]:
 
 def _cheaper(config: Config) -> Iterator[tuple[str, object]]:
     """Changes that cost time, and then precision."""
-    if config.sampler.sleep is False and not has_server(config):
+    ahead, share = config.train.staleness, config.sampler.gpu_memory_utilization
+    if config.sampler.sleep is False and not has_server(config) and not ahead:
         yield "sampler.sleep", True
-    if config.sampler.gpu_memory_utilization is not None:
+    if share is not None and not ahead:
         yield "sampler.gpu_memory_utilization", None
+    if ahead and not has_server(config) and (share or BESIDE) > SMALL_SHARE:
+        yield "sampler.gpu_memory_utilization", SMALL_SHARE
     if not config.train.gradient_checkpointing:
         yield "train.gradient_checkpointing", True
     if config.train.tokens_per_pass > longest_row(config.train):

@@ -10,11 +10,12 @@ from agon.engine.vllm.placement import MARGIN, SEQUENCES
 from agon.errors import EngineError, InputError
 from agon.formatting import duration
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.estimate import count, points_of, total_steps
+from agon.plan.estimate import count, engines_of, points_of, total_steps
 from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
 from agon.plan.footprint import CONTEXT, SPARE, sequence_bytes
 from agon.plan.gpus import Gpu, Node
 from agon.plan.plan_section import Cell, Counts, Section
+from agon.plan.schedule import idle_engines
 from agon.plan.step_time import Assumptions, Bouts, Speed, StepSeconds, bouts_of
 
 START = 180.0
@@ -26,6 +27,8 @@ class Hours:
     """Seconds of a step and of an evaluation point, and of the whole run where the number of steps is known."""
 
     step: StepSeconds
+    longest: float
+    """The longest bout of a step, alone in its engine."""
     point: float
     points: int
     run: float | None
@@ -136,6 +139,9 @@ def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Node, assumed: A
     rows["longest chain"] = (
         f"{stages * cap:,} tokens, draft + challenge, at most" if stages == 2 else f"{cap:,} tokens",
     )
+    warning = idle_engines(config.train.problems_per_step, hardware.gpus)
+    if warning and engines_of(config) is None:
+        rows["warning"] = (warning,)
     return Section("drawing", rows)
 
 
@@ -163,7 +169,8 @@ def hours(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Ass
     points, point = _points(config, counts, speed, hardware, slots)
     steps = total_steps(config, counts)
     run = None if steps is None else START + steps * step.total + point
-    return Hours(step, point, points, run)
+    longest = speed.draw(bouts.share(len(bouts.drafts)), 1)
+    return Hours(step, longest, point, points, run)
 
 
 def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots: int) -> tuple[int, float]:
@@ -180,12 +187,10 @@ def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots:
 def _time(config: Config, hardware: Node, found: Hours | None, assumed: Assumptions) -> Section:
     if found is None:
         return Section("time", {"not known": ("name the GPU and not only its size, such as --gpu h100",)})
-    step, longest = found.step, step_bouts(config, assumed).longest
+    step, tokens = found.step, step_bouts(config, assumed).longest
     rows: dict[str, tuple[Cell, ...]] = {
         "play": (f"{step.play:,.0f} s",),
-        "of these the longest bout alone": (
-            f"{longest * assumed.floor:,.0f} s, {longest:,} tokens; more GPUs do not shorten it",
-        ),
+        "of these the longest bout alone": (f"{found.longest:,.0f} s, {tokens:,} tokens; more GPUs do not shorten it",),
         "update": (f"{step.update:,.0f} s",),
         "publish and compare": (f"{step.publish:,.0f} s",),
         "sleep and wake up": (f"{step.sleep:,.1f} s",),

@@ -42,7 +42,6 @@ from agon.rundir.files import (
 from agon.rundir.find import check_one_run, no_run
 from agon.rundir.lock import locked
 from agon.rundir.manifest import (
-    MAY_CHANGE,
     Change,
     RunManifest,
     SplitFacts,
@@ -50,6 +49,7 @@ from agon.rundir.manifest import (
     changes,
     config_hash,
     manifest_of,
+    may_change,
 )
 from agon.rundir.pair import PairInfo, write_pair
 from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, Timing, read_record, write_record
@@ -175,7 +175,7 @@ class RunDir:
     def change_config(self, config: Config) -> list[Change]:
         """Take over the keys that a resumed run may change; refuse a config that differs in others, naming each."""
         changed = changes(self.config, config)
-        fixed = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if key not in MAY_CHANGE]
+        fixed = [f"{key}: {old} -> {new}" for key, (old, new) in changed.items() if not may_change(key)]
         if fixed:
             fix = "resume with the old values, or start a new run under a different --name"
             raise RunDirError(f"{self.path} was started with a different config: {'; '.join(fixed)}", fix=fix)

@@ -23,11 +23,14 @@ MAY_CHANGE = (
     "eval.curve",
     "train.tokens_per_pass",
     "train.gradient_checkpointing",
+    "model.attention",
     "sampler.replicas",
     "sampler.urls",
     "sampler.sleep",
     "sampler.gpu_memory_utilization",
     "sampler.max_loras",
+    "sampler.max_model_len",
+    "sampler.options",
     "cluster.engine",
     "cluster.address",
     "cluster.samplers",
@@ -39,7 +42,18 @@ MAY_CHANGE = (
     "sandbox.workers",
     "sandbox.url",
 )
-"""Keys that a resumed run may change: they cost memory, disk or time, and change no more than the last bits."""
+"""Keys that a resumed run may change: they cost memory, disk or time, and change rounding at most."""
+HASHED_AS_DEFAULTS: dict[str, object] = {
+    "model.attention": "auto",
+    "sampler.max_model_len": None,
+    "sampler.options": {},
+}
+"""Keys that could not always change. They are hashed as their defaults, so that older runs keep their hash."""
+
+
+def may_change(key: str) -> bool:
+    """Whether a resumed run may change this dotted key; of a mapping also its entries."""
+    return any(key == allowed or key.startswith(f"{allowed}.") for allowed in MAY_CHANGE)
 
 
 class Seeds(Record):
@@ -135,12 +149,13 @@ def config_hash(config: Config) -> str:
         del values["rival"]  # runs from before there was a choice keep their hash
     if not config.model.two_bases:
         del values["model"]["b"]
-    kept = {key: value for key, value in flat(to_json(values)).items() if key not in MAY_CHANGE}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    kept = {key: value for key, value in flat(to_json(values)).items() if not may_change(key)}
+    return hashlib.sha256(json.dumps(kept | HASHED_AS_DEFAULTS, sort_keys=True).encode()).hexdigest()
 
 
 def changes(old: Config | Record, new: Config | Record) -> dict[str, tuple[str, str]]:
-    """The dotted keys in which two trees differ, each with both values as JSON."""
-    before, after = (flat(to_json(tree.model_dump(mode="json", by_alias=True))) for tree in (old, new))
+    """The dotted keys in which two trees differ, each with both values as JSON; an empty mapping has no keys."""
+    trees = (flat(to_json(tree.model_dump(mode="json", by_alias=True))) for tree in (old, new))
+    before, after = ({key: value for key, value in tree.items() if value != {}} for tree in trees)
     differ = [key for key in sorted(before.keys() | after.keys()) if before.get(key, ...) != after.get(key, ...)]
     return {key: tuple(json.dumps(tree.get(key), sort_keys=True) for tree in (before, after)) for key in differ}  # type: ignore[misc]

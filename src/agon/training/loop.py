@@ -9,9 +9,10 @@ alone is a phase of `Processes`; what all do together (`gather`) follows a phase
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,26 +21,28 @@ from typing import Any, TypeVar
 from agon.algorithm import play
 from agon.config import Config, Model
 from agon.data import Splits
-from agon.errors import AgonError, CheckpointError, EngineError
+from agon.engine.vllm.placement import GpuMemory
+from agon.errors import AgonError, CheckpointError, EngineError, OutOfMemory
 from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
 from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
-from agon.interrupt import Interrupt, Interrupted
+from agon.interrupt import Interrupted
+from agon.plan.fit import less_memory
+from agon.plan.schedule import Schedule, idle_engines
 from agon.protocols import CompletionSource, Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
+from agon.rundir.manifest import may_change
 from agon.rundir.pair import BaseFacts, PairInfo
 from agon.rundir.records import Flight, Point, RunState, SystemCounts
 from agon.rundir.step_choice import best_point, facts_at
 from agon.training.flights import Flights
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines, check_verdicts
-from agon.training.processes import Processes
 from agon.training.publish import Publisher
 from agon.training.rivals import Seated, WithRival, check_answered, from_league, grown, masking, taught
-from agon.training.schedule import Schedule
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
@@ -67,10 +70,10 @@ class Training:
         self.flights = Flights(self.ahead)
         self.log = TrainingLog(run, machines, display, config.arm, config.rules(), self.ahead > 0)
         self._runner = asyncio.Runner()
-        self._interrupt = Interrupt(then=machines.give_up)
-        learner = machines.learner
-        self.processes = Processes(learner.rank, learner.processes, self._interrupt, learner.store())
-        self.drawing = [rank for rank, draws in enumerate(learner.gather(machines.draws)) if draws]
+        self.processes = machines.processes
+        self._interrupt = self.processes.interrupt
+        self._interrupt.then = machines.give_up
+        self.drawing = [rank for rank, draws in enumerate(machines.learner.gather(machines.draws)) if draws]
         """The processes that draw."""
         self.publisher = Publisher(machines, run.path / "published", self.processes.phase, self.ahead)
 
@@ -95,9 +98,12 @@ class Training:
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
         learner = self.machines.learner
+        problems, engines = self.config.train.problems_per_step, self.machines.engines
+        if self.is_main_process and (warning := idle_engines(problems, engines, len(self.drawing))):
+            self.display.note(f"warning: {warning}")
         with self.processes.phase("rest"):
             self.machines.rest()
-        with self.processes.phase("resume"):
+        with self._learning("resume"):
             self._rehearse()
             found = self.run.resume() if self.is_main_process else None
         resume: Resume = learner.gather(found)[0]
@@ -134,11 +140,35 @@ class Training:
     def _train(self) -> None:
         """Run the loop; whatever ends it, save what was learnt."""
         try:
-            self.machines.learner.fit(self.streams_for_step, self.after_step, self.processes.phase)
+            self.machines.learner.fit(self.streams_for_step, self.after_step, self._learning)
         except Exception:
             self._keep()
             raise
         self._keep()
+
+    @contextmanager
+    def _learning(self, name: str) -> Iterator[Callable[[], None]]:
+        """A phase of the learner; where its memory runs out, the error says what this run could do with less."""
+        with self.processes.phase(name) as proceed:
+            try:
+                yield proceed
+            except OutOfMemory as error:
+                raise OutOfMemory(error.message, fix=self._with_less_memory()) from error
+
+    def _with_less_memory(self) -> str:
+        gpu = GpuMemory.here()
+        memory = gpu.total if gpu else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        try:
+            keys = less_memory(self.config, memory)
+        except EngineError:  # a base that no plan knows
+            keys = []
+        began = bool(self.run.steps.records())  # a learner that rehearses has loaded no checkpoint yet
+        again = f"agon train {self.run.path} --resume"
+        if keys and all(may_change(key.partition("=")[0]) for key in keys):
+            return " ".join([f"resume with: {again}" if began else "type the same command with: --resume", *keys])
+        larger = f"resume on a larger one with: {again}" if began else "use a larger one"
+        new = f"start a new run with {' '.join(keys)}" if keys else "start a new run with a smaller base"
+        return f"end other programs on this {'GPU' if gpu else 'machine'}, {larger}, or {new}"
 
     def _rehearse(self) -> None:
         """Run the worst case first: what does not fit in memory fails now, not after hours."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,10 +17,12 @@ from agon.engine.places import sampler_for, samplers_for, verifier_for
 from agon.engine.render import Renderer
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import EngineError, VerifierError
+from agon.interrupt import Interrupt
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
 from agon.sandbox.settings import SandboxSettings
 from agon.training.drawing import DrawnElsewhere, draws
+from agon.training.processes import Processes
 from agon.types import Policy, Reason, Stream, Version
 from agon.verify.workers.system import available_cores
 
@@ -49,6 +52,8 @@ class Machines:
     """What a run on these machines does without; reported before its first step."""
     renderer_b: Renderer | None = None
     """Of B's base, where it is a different one."""
+    processes: Processes = field(default_factory=lambda: Processes(0, 1, Interrupt()))
+    """The processes that train together; one alone by default."""
 
     @property
     def renderers(self) -> dict[Policy, Renderer]:
@@ -63,6 +68,11 @@ class Machines:
     async def attend(self, work: Coroutine[Any, Any, T], versions: Mapping[Policy, Version]) -> T:
         """Draw: an engine that is restarted meanwhile takes part again once it is known to hold the right adapters."""
         return await (self.canary.attend(work, versions) if self.canary else work)
+
+    @property
+    def engines(self) -> int:
+        """The engines that this process draws from; 0 where it draws by itself or not at all."""
+        return len(self.canary.sampler.fleet.members) if self.canary else 0
 
     def notes(self) -> list[str]:
         """What happened to engines since the last call."""
@@ -105,12 +115,21 @@ def build(config: Config, total_steps: int) -> Machines:
         return _two_bases(config, total_steps)
     path = base_files(config.model)
     learner = _learner(config.model, config.train, path, total_steps)
-    learner.gather(None)  # an engine measures the memory that is free: every learner must have taken its own
+    processes = Processes(learner.rank, learner.processes, Interrupt(), learner.store())
+    # what each learner leaves free on its GPU, buffers for collectives taken; ranks of one machine are consecutive
+    free = learner.gather(GpuMemory.here())[learner.rank :][: learners_here()]
     drawing = draws(config.sampler, config.cluster)
-    sampler = sampler_for(config, path, context_of(config), GpuMemory.here()) if drawing else DrawnElsewhere()
-    canary = _canary(sampler, learner, config)
-    verify = verifier_for(config, own_share(config.sandbox.settings(), config.sampler))
-    return Machines(learner, sampler, verify, Renderer.load(path), canary, drawing)
+    sampler: Sampler = DrawnElsewhere()
+    with ExitStack() as opened:
+        with processes.phase("start"):  # engines take minutes to start: nobody waits for them in a collective
+            if drawing:
+                sampler = sampler_for(config, path, context_of(config), [*filter(None, free)])
+            opened.callback(sampler.close)
+            verify = verifier_for(config, own_share(config.sandbox.settings(), config.sampler))
+            opened.callback(verify.close)
+            canary, renderer = _canary(sampler, learner, config), Renderer.load(path)
+        opened.pop_all()
+    return Machines(learner, sampler, verify, renderer, canary, drawing, processes=processes)
 
 
 def _learner(model: Model, train: Train, path: str, total_steps: int) -> TRLLearner:

@@ -56,7 +56,7 @@ class Processes:
 
     def __init__(self, rank: int, size: int, interrupt: Interrupt, store: Store | None = None) -> None:
         self.rank, self.size = rank, size
-        self._interrupt, self._store, self._meetings, self._asked = interrupt, store, 0, False
+        self.interrupt, self._store, self._meetings, self._asked = interrupt, store, 0, False
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Callable[[], None]]:
@@ -71,15 +71,15 @@ class Processes:
             raise
         except Exception as error:
             # a signal reaches the engine too: what fails after one is taken for its consequence
-            failure = Interrupted() if self._interrupt.asked else error
+            failure = Interrupted() if self.interrupt.asked else error
         self._settle(name, failure)
 
     async def watching(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` until it is done, a signal comes, or another process stops."""
         others = asyncio.ensure_future(self._others_stop())
-        others.add_done_callback(lambda task: None if task.cancelled() else self._interrupt.cancel())
+        others.add_done_callback(lambda task: None if task.cancelled() else self.interrupt.cancel())
         try:
-            return await self._interrupt.watching(work)
+            return await self.interrupt.watching(work)
         finally:
             others.cancel()
 
@@ -108,7 +108,7 @@ class Processes:
 
     def _check(self) -> None:
         """Raise Interrupted if a signal came or another process stops."""
-        self._interrupt.check()
+        self.interrupt.check()
         if self._flagged(STOP):
             raise Interrupted
 
@@ -164,13 +164,13 @@ class Processes:
 
     def _ask_to_stop(self, store: Store) -> None:
         """A signal may reach this process alone, while it waits for others that draw."""
-        if self._interrupt.asked is not None and not self._asked:
+        if self.interrupt.asked is not None and not self._asked:
             self._asked = True
             store.set(STOP, "")
 
     def _give_up_after(self, arrived: float) -> None:
         """After a signal do not wait long: a launcher sends one to all when it finds a process dead."""
-        asked = self._interrupt.asked
+        asked = self.interrupt.asked
         if asked is not None and time.monotonic() - max(asked, arrived) > GRACE:
             raise _lost(f"another process did not answer within {GRACE:.0f} s of a signal")
 

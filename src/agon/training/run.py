@@ -15,6 +15,7 @@ from agon.engine.build import base_hash
 from agon.engine.shipped import init_hashes
 from agon.errors import LEARNER, InputError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
+from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
 from agon.rundir.files import remove_tree
 from agon.rundir.find import no_run
@@ -26,7 +27,6 @@ from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
 from agon.training.rivals import open_endpoint
-from agon.training.schedule import Schedule
 from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier

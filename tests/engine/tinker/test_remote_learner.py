@@ -73,7 +73,7 @@ def service(serve: Any) -> FakeService:
 
 def test_it_is_a_learner(service: FakeService) -> None:
     learner: Learner = make()
-    assert (learner.rank, learner.processes, learner.gather(3), learner.store()) == (0, 1, [3], None)
+    assert (learner.rank, learner.processes, learner.gather(3)) == (0, 1, [3])
     learner.rehearse(10, 10)
     assert learner.memory()["process_peak"] > 0
 

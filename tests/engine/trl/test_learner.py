@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -315,6 +316,32 @@ def test_processes_that_do_not_find_each_other_are_refused(monkeypatch: pytest.M
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(EngineError, match="2 processes were launched, but the trainer sees 1"):
         learner._check_processes()
+
+
+def test_processes_of_several_machines_meet_at_the_port_after_the_master_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A random one would be closed on many clusters. On one machine it is: several runs may share its master port."""
+    learner = make_learner(total_steps=1)
+    monkeypatch.setattr(TRLLearner, "processes", 16)
+    monkeypatch.setattr(learner, "gather", lambda value: [value])
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        several = {
+            "WORLD_SIZE": "16",
+            "LOCAL_WORLD_SIZE": "8",
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(port - 1),
+        }
+        for name, value in several.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(EngineError, match=f"port {port} of localhost") as refused:
+            learner.store()
+        assert "--master-port" in refused.value.fix
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "16")
+        assert learner.store().port != port  # type: ignore[union-attr]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    assert learner.store().port == port  # type: ignore[union-attr]
 
 
 def test_the_description_names_what_a_manifest_needs() -> None:

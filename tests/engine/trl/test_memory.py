@@ -25,6 +25,7 @@ from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.memory import let_segments_grow
 from agon.engine.trl.pack import Pack
 from agon.engine.trl.trainer import MULTIPLE
+from agon.errors import OutOfMemory
 from agon.types import Policy
 
 from .helpers import make_learner, model_config, train, train_config
@@ -160,6 +161,17 @@ def test_no_tensor_of_a_step_is_as_large_as_tokens_times_vocabulary(
     with Largest() as largest:
         train(learner, lambda step: [long])
     assert largest.elements < tokens * vocabulary / 10
+
+
+def test_memory_that_runs_out_is_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(micro: object) -> None:
+        raise torch.OutOfMemoryError("tried to allocate 2 GiB")
+
+    learner = make_learner(total_steps=1)
+    monkeypatch.setattr(learner.trainer, "_micro_step", too_large)
+    for work in (lambda: learner.rehearse(8, 8), lambda: train(learner)):
+        with pytest.raises(OutOfMemory, match="tried to allocate"):
+            work()
 
 
 def test_segments_grow_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -40,6 +44,28 @@ def test_an_engine_has_its_own_gpu_and_no_part_in_the_process_group(monkeypatch:
     assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["WORLD_SIZE"]) == ("4,6", "2")
     with own_device(None):
         assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,6"
+
+
+UNDER_TORCHRUN = """
+import json, os
+from agon.engine.vllm.spawn import own_device
+given = dict(os.environ)
+with own_device(None):
+    left = dict(os.environ)
+print(json.dumps([sorted(given), sorted(left), given == dict(os.environ)]))
+"""
+
+
+def test_nothing_of_torchrun_reaches_an_engine(tmp_path: Path) -> None:
+    script = tmp_path / "worker.py"
+    script.write_text(UNDER_TORCHRUN)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    given, left, restored = json.loads(done.stdout)
+    ours = os.environ.keys() | {"OMP_NUM_THREADS", "COLUMNS", "LINES"}  # threads and a terminal, not a process group
+    assert {"RANK", "TORCHELASTIC_USE_AGENT_STORE", "GROUP_RANK", "ROLE_NAME"} <= set(given)
+    assert set(left) - ours == set()
+    assert restored
 
 
 def test_the_next_engine_has_its_turn_once_a_core_was_spawned(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,9 +104,6 @@ class OneNumberLearner:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
-    def store(self) -> None:
-        """One process alone."""
-
     def memory(self) -> Mapping[str, int]:
         return {}
 

@@ -21,7 +21,7 @@ from agon.engine.tinker.client import AdamStep, AdapterClient, TinkerClient, Wei
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging, PassMetrics, PolicyRows, rows_by_policy
 from agon.errors import CheckpointError, EngineError
-from agon.protocols import Phase, Store, Stretch, Tokens, Update, alone
+from agon.protocols import Phase, Stretch, Tokens, Update, alone
 from agon.types import Policy, Stream, seed_for
 
 STATE_FOLDER, STEP = "trainer_state", "step.json"
@@ -160,9 +160,6 @@ class TinkerLearner:
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
-
-    def store(self) -> Store | None:
-        return None
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes of this process; what the service uses is not known."""

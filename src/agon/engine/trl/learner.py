@@ -149,10 +149,20 @@ class TRLLearner:
         """A store in the first process; None for one process alone. All must call it."""
         if self.processes == 1:
             return None
-        host = os.environ.get("MASTER_ADDR", "127.0.0.1")
-        first = TCPStore(host, 0, is_master=True, wait_for_workers=False) if self.rank == 0 else None
-        port: int = self.gather(first.port if first else None)[0]
-        return first or TCPStore(host, port)
+        host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), store_port(os.environ)
+        first, failure = None, None
+        if self.rank == 0:
+            try:
+                first = TCPStore(host, port, is_master=True, wait_for_workers=False)
+            except RuntimeError as error:
+                failure = str(error)
+        opened, failure = self.gather((first.port if first else port, failure))[0]
+        if failure:
+            raise EngineError(
+                f"processes cannot meet at port {port} of {host}: {failure}",
+                fix="choose a different one with torchrun --master-port: that port and the one after it must be free",
+            )
+        return first or TCPStore(host, opened)
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: of the process, and of the device since the last call."""
@@ -184,6 +194,13 @@ class TRLLearner:
                 f"{launched} processes were launched, but the trainer sees {self.processes}",
                 fix="launch with torchrun or accelerate launch, and do not mix CPU and GPU settings",
             )
+
+
+def store_port(environ: Mapping[str, str]) -> int:
+    """Where processes meet: on one machine any free port, between machines the one after MASTER_PORT, as a firewall
+    must let it through."""
+    one_machine = environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE")
+    return 0 if one_machine else int(environ["MASTER_PORT"]) + 1
 
 
 class _Hooks(TrainerCallback):

@@ -1,4 +1,4 @@
-"""Memory of the learner: what a step has freed and its allocator still holds, and what to do when it runs out."""
+"""Memory of the learner: what a step has freed and its allocator still holds, and an error of ours when it runs out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
-from agon.errors import EngineError
-
-LESS = (
-    "resume with less, such as: agon train RUN --resume train.tokens_per_pass=1 sampler.gpu_memory_utilization=0.3; "
-    "`agon plan CONFIG --gpu GPU` says what fits"
-)
+from agon.errors import OutOfMemory
 
 
 def release_freed_memory(device: torch.device) -> None:
@@ -39,8 +34,10 @@ def let_segments_grow(device: torch.device) -> None:
 
 @contextmanager
 def explain_out_of_memory(what: str) -> Iterator[None]:
-    """Report what took too much memory, and how to resume with less."""
+    """Report what took too much memory; a run, which knows its config, adds what would take less."""
     try:
         yield
     except (torch.OutOfMemoryError, MemoryError) as error:
-        raise EngineError(f"out of memory {what}: {error}", fix=LESS) from error
+        raise OutOfMemory(
+            f"out of memory {what}: {error}", fix="`agon plan CONFIG --gpu GPU` says what fits"
+        ) from error

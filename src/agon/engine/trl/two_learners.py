@@ -13,7 +13,7 @@ from typing import Any
 from agon.engine.trl.learner import STATE_FOLDER, TRLLearner
 from agon.engine.trl.trainer import StreamsForStep
 from agon.errors import EngineError
-from agon.protocols import Phase, Store, Stretch, Tokens, Update, alone
+from agon.protocols import Phase, Stretch, Tokens, Update, alone
 from agon.types import Policy, Stream
 
 
@@ -81,9 +81,6 @@ class TwoBaseLearner:
 
     def gather(self, value: Any) -> list[Any]:
         return [value]
-
-    def store(self) -> Store | None:
-        return None
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: both are in one process, and on one device."""

@@ -13,7 +13,22 @@ from contextlib import ExitStack, contextmanager
 
 from agon.engine.vllm.orphans import OrphanReaper
 
-TORCHRUN = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+TORCHRUN = (
+    "RANK",
+    "LOCAL_RANK",
+    "GROUP_RANK",
+    "ROLE_RANK",
+    "ROLE_NAME",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_WORLD_SIZE",
+    "ROLE_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+)
+"""What torchrun sets for its processes, besides what begins with TORCHELASTIC_: with TORCHELASTIC_USE_AGENT_STORE, for
+example, a process group inside the engine would wait for torchrun's store."""
 SPAWNING = threading.Lock()
 """Held while the environment of this process is that of one engine."""
 
@@ -54,15 +69,13 @@ def _cores() -> set[int | None]:
 @contextmanager
 def own_device(device: str | None) -> Iterator[None]:
     """An environment with one GPU, or all of this process's, and outside the process group of torchrun."""
-    names = (*TORCHRUN, "CUDA_VISIBLE_DEVICES")
-    before = {name: os.environ[name] for name in names if name in os.environ}
-    for name in TORCHRUN:
-        os.environ.pop(name, None)
+    group = [name for name in os.environ if name in TORCHRUN or name.startswith("TORCHELASTIC_")]
+    before = {name: os.environ.pop(name) for name in group}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if device is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = device
     try:
         yield
     finally:
-        for name in names:
-            os.environ.pop(name, None)
-        os.environ.update(before)
+        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+        os.environ.update(before if visible is None else before | {"CUDA_VISIBLE_DEVICES": visible})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agon.config import load_config
-from agon.training.schedule import Schedule
+from agon.plan.schedule import Schedule, idle_engines
 
 RECIPE = Path(__file__).resolve().parents[2] / "configs" / "paper" / "main" / "agon.yaml"
 
@@ -27,3 +27,15 @@ def test_first_versions_are_met_where_the_config_says(when: str, points: set[int
 def test_a_shorter_run_ends_earlier() -> None:
     made = schedule("train.max_steps=30")
     assert {done for done in made.points if made.meets_first(done)} == {30}
+
+
+@pytest.mark.parametrize(
+    ("problems", "engines", "nodes", "idle"),
+    [(8, 8, 1, False), (8, 9, 1, True), (8, 1, 8, False), (8, 8, 4, True), (32, 8, 4, False), (8, 0, 1, False)],
+)
+def test_more_engines_on_a_node_than_problems_are_idle(problems: int, engines: int, nodes: int, idle: bool) -> None:
+    warning = idle_engines(problems, engines, nodes)
+    assert (warning is not None) is idle
+    if warning:
+        enough = int(warning.split("train.problems_per_step to ")[1].split()[0])
+        assert idle_engines(enough, engines, nodes) is None, "what it advises is enough"

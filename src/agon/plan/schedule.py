@@ -1,4 +1,4 @@
-"""How many steps a run has, and when it evaluates and saves."""
+"""How many steps a run has, when it evaluates and saves, and whether a step has work for every engine."""
 
 from __future__ import annotations
 
@@ -33,3 +33,17 @@ class Schedule:
 
     def saves(self, done: int) -> bool:
         return done % self.every == 0 or done == self.total or done in self.points
+
+
+def idle_engines(problems: int, engines: int, nodes: int = 1) -> str | None:
+    """A warning where a node plays fewer problems per step than it has engines; None where there are enough.
+
+    Every engine then draws a few bouts only, and a step takes as long as its longest one.
+    """
+    if problems // nodes >= engines:
+        return None
+    where = f"on each of {nodes} nodes " if nodes > 1 else ""
+    return (
+        f"{engines} engines {where}share {problems / nodes:.3g} problems per step and wait for its longest bout; "
+        f"raise train.problems_per_step to {nodes * engines} in a new run, or use fewer GPUs"
+    )
