@@ -185,6 +185,9 @@ e^2 ;; \exp(2)
 \emptyset ;; \varnothing
 \emptyset ;; \{\}
 3:2 ;; 3 to 2
+2^{10}\cdot 3 ;; 3\cdot2^{10}
+2^{10}\cdot 3 ;; 3 \times 2^10
+\text{(B)} ;; b
 """
 QUESTIONS_PAID = (
     ("What percent of 50 is 21?", "42", r"42\%"),
@@ -194,4 +197,7 @@ QUESTIONS_PAID = (
     (r"Let $f(x)=x^2+1$. What is $f(x)+2x$?", "(x+1)^2", "x^2+2x+1"),
     (r"Factor $ab+5b+2a+10$.", "(a+5)(b+2)", "(b+2)(5+a)"),
     ("How many sheep are left?", "42", "42 sheep"),
+    ("For a constant $c$, find the shape of $r=c$.", r"\text{(C)}", "C"),
+    ("For a constant $c$, find the shape of $r=c$.", r"\text{(C)}", "option c"),
+    ("In triangle $ABC$, which side is longest?", r"\text{(C)}", "C"),
 )

@@ -233,6 +233,8 @@ x > 2 ;; y > 2
 \begin{pmatrix} 1 \\ 2 \end{pmatrix} ;; \begin{pmatrix} 1 & 2 \end{pmatrix}
 204_5 ;; 204 base 6
 \text{(D)} ;; A D
+\text{(E)} ;; e
+2^{10} ;; 2^{9}\cdot 2
 """
 WRAPPED = (
     "%s",
@@ -262,6 +264,7 @@ QUESTIONS_FORBIDDEN = (
     ),
     *((r"Factor $ab+5b+2a+10$.", "(a+5)(b+2)", wrapped % "ab+5b+2a+10") for wrapped in WRAPPED),
     *((r"Evaluate $(1+2i)6-3i$.", "6+9i", wrapped % "(1+2i)6-3i") for wrapped in WRAPPED),
+    ("For a constant $c$, find the shape of $r=c$.", r"\text{(C)}", "c"),
     (r"Simplify $(-k + 4) + (-2 + 3k)$.", "2k+2", "[-k + 4] + [-2 + 3k]"),
     (r"Simplify $(-k + 4) + (-2 + 3k)$.", "2k+2", "(3k-2)+(4-k)"),
     (r"Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)(x+1)"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future
 
@@ -22,8 +23,8 @@ from agon.verify.math.gate import Finding, limits, refuse
 from agon.verify.math.notation import Leaf, as_words, plain_words, read
 from agon.verify.math.operators import profile
 from agon.verify.math.rationals import same_number
-from agon.verify.math.restated import suspects
-from agon.verify.math.spelling import written_alike
+from agon.verify.math.restated import expressions, ingredients, suspects
+from agon.verify.math.spelling import clean, written_alike
 from agon.verify.workers.messages import Limits, Outcome
 from agon.verify.workers.pool import WorkerPool
 from agon.verify.workers.system import available_cores
@@ -152,7 +153,7 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
     if written_alike(gold, answer):
         return _CORRECT
     if (expected := as_words(gold)) is not None:
-        return _decide_words(expected, answer)
+        return _decide_words(gold, expected, answer, question)
     if refusal := refuse(gold, answer, question):
         return refusal
     one, other = read(gold), read(answer)
@@ -162,12 +163,18 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
     return None
 
 
-def _decide_words(expected: str, answer: str) -> Finding:
-    """The finding if the gold is words."""
+def _decide_words(gold: str, expected: str, answer: str, question: str) -> Finding:
+    """The finding if the gold is words. Their case does not matter, but a letter that is a value is not a choice."""
     if as_words(answer) is None and profile(answer).operators:
         return Finding(Reason.UNPARSABLE, "mathematics where the gold is words")
     words = as_words(answer) or plain_words(answer)
-    return _CORRECT if words == expected else _WRONG
+    if words != expected:
+        return _WRONG
+    letter, choice = ("".join(re.findall("[A-Za-z]", clean(text))) for text in (answer, gold))
+    is_value = letter == "e" or any(letter in ingredients(part) for part in expressions(question))
+    if len(letter) == 1 and letter != choice[-1] and is_value:
+        return Finding(Reason.WRONG, f"{letter} is a value, not a choice")
+    return _CORRECT
 
 
 def surely_parses(gold: str) -> bool:
