@@ -130,7 +130,7 @@ def _before(tokens: list[str], index: int) -> str:
     elif not before[:1].isdigit():
         return before
     power = start > 1 and tokens[index] != "^" == tokens[start - 1]
-    return tokens[start - 2] if power and tokens[start - 2][-1:].isalnum() else before
+    return tokens[start - 2] if power else before
 
 
 def _arithmetic(token: str, before: str, after: str) -> str:
