@@ -203,12 +203,12 @@ def main() -> None:
     print("right forms paid, nothing excluded:")
     for name, (count, total) in everything_right.items():
         before = BEFORE["right_paid"][name]
-        print(f"    {name}: {count} of {total} ({count / total:.1%}); {before} at commit {BEFORE['commit']}")
+        print(f"    {name}: {count} of {total} ({count / total:.1%}); at commit {BEFORE['commit']}: {before}")
     show("right forms missed, of those that no rule excludes", len(right) - len(excluded), missed)
     print(f"right forms excluded by a rule: {len(excluded)} of {len(right)}")
     print(*(f"    {count:3} {policy}" for policy, count in Counter(f.policy for f in excluded).most_common()), sep="\n")
     show("wrong forms paid", len(wrong) - len(harmless), overpaid)
-    print(f"    {BEFORE['wrong_paid']} at commit {BEFORE['commit']}")
+    print(f"    at commit {BEFORE['commit']}: {BEFORE['wrong_paid']}")
     print(f"odd forms that are another spelling of the gold: {len(harmless)} of {len(wrong)}")
     print(*(f"    gold {form.gold!r}, answer {form.answer!r}: {form.policy}" for form in harmless), sep="\n")
     show("forms with a rule that the verifier does not follow", len(excluded) + len(harmless), stale)
@@ -216,7 +216,7 @@ def main() -> None:
     rows = sum(map(len, again.values()))
     show("restated questions paid", rows, [probe for found in again_paid.values() for probe in found])
     print(f"problems that pay their own question: {len(again_paid)} of {len(again)}: {sorted(again_paid)}")
-    print(f"    {BEFORE['problems_restated_paid']} at commit {BEFORE['commit']}")
+    print(f"    at commit {BEFORE['commit']}: {BEFORE['problems_restated_paid']}")
     verdict(
         "right answers are paid in other forms; wrong forms, universal answers and the question itself are not",
         {
