@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from agon.rundir.results import Interval, Share
+from agon.rundir.results import Interval, Measures, Share
 
 UNKNOWN, MISSING = "-", "missing"
 """A value that is not known; a number that nobody has measured."""
@@ -87,6 +87,12 @@ def share(counted: Share | None) -> str:
         return f"{UNKNOWN} (0 of {counted.of})"
     low, high = (UNKNOWN if limit is None else f"{100 * limit:.0f}" for limit in (counted.rate.low, counted.rate.high))
     return f"{percent(counted.rate.value)} [{low}, {high}] ({counted.count}/{counted.of})"
+
+
+def not_graded(measures: Measures) -> str:
+    """`12 of 300 problems could not be graded`; empty if all were."""
+    missing = measures.ungraded_problems
+    return f"{missing} of {plural(len(measures.outcomes), 'problem')} could not be graded" if missing else ""
 
 
 def probability(p: float | None) -> str:

@@ -16,13 +16,16 @@ from agon.cli import main
 from agon.cli.watch import allowed, serve
 from agon.report.charts import POINTS, Chart, thin
 from agon.report.html_page import render_page, results_csv
+from agon.report.methods import cell
 from agon.report.overview import overview
 from agon.report.run_story import RunStory
 from agon.rundir import RunDir
 from agon.rundir.lock import locked
+from agon.rundir.records import write_record
+from agon.rundir.results import read_result
 from tests.training.helpers.records import record
 
-from .helpers import BOUTS, make_match, make_study
+from .helpers import BOUTS, N, make_match, make_study, without_verdicts
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +142,19 @@ def test_a_run_is_listed_with_what_it_solves_and_in_how_many_passes(tmp_path: Pa
     assert re.fullmatch(r"\d+\.\d% \[.*\] in 2 passes", shown["agon"][1])
     assert re.fullmatch(r"\d+\.\d% \[.*\] in 1 pass", shown["grpo"][1])
     assert re.fullmatch(r"\d+% -> \d+%|\d+%", shown["agon"][0])
+
+
+def test_wherever_a_rate_is_told_so_are_problems_that_could_not_be_graded(tmp_path: Path) -> None:
+    (path,) = make_study(tmp_path, {"agon": 1})
+    file = path / "evals" / "held_out" / "cascade.json"
+    write_record(file, without_verdicts(read_result(file), 3))
+    missing = f"3 of {N} problems could not be graded"
+    story = RunStory.read(path)
+    assert missing in overview(tmp_path)[0].held_out
+    assert missing in story.verdict()
+    assert cell([story.measured], "agon", "held_out").n == f"{N - 3} of {N}"
+    write_record(file, without_verdicts(read_result(file), N))
+    assert f"{N} of {N} problems could not be graded" in RunStory.read(path).verdict()
 
 
 def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,7 +27,7 @@ PARTS = ("train", "dev", "held_out")
 SAMPLE = 200
 """Problems drawn of a generated preset when no take is given."""
 LISTED = 20
-"""Rejected golds shown; --json lists all."""
+"""Rejected golds shown, and accepted ones with a remark; --json lists all."""
 EXAMPLES = 5
 """Overlaps shown, the largest first; --json lists all."""
 WIDTH = 160
@@ -314,11 +314,13 @@ def _print_golds(check: GoldCheck) -> None:
     if check.share is None:
         print("  golds     none to check: these problems are judged by tests")
         return
-    print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%})")
-    for row in check.rejected[:LISTED]:
-        print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
-    if len(check.rejected) > LISTED:
-        print(f"            and {len(check.rejected) - LISTED} more; --json lists all")
+    remarks = f", {len(check.remarks)} with a remark" if check.remarks else ""
+    print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%}){remarks}")
+    for rows in (check.rejected, check.remarks):
+        for row in rows[:LISTED]:
+            print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
+        if len(rows) > LISTED:
+            print(f"            and {len(rows) - LISTED} more; --json lists all")
 
 
 def _print_overlap(shared: Overlap, *, generated: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agon.eval.systems import READS, SYSTEMS, TITLES
-from agon.formatting import UNKNOWN, count, interval, percent, table
+from agon.formatting import UNKNOWN, count, interval, not_graded, percent, table
 from agon.game.cascade import Control
 from agon.rundir.results import EvalResult, Measures, PairResult, Share, passes_of, tokens_of
 from agon.types import Direction
@@ -27,7 +27,17 @@ def _scores(results: Results) -> str:
     ]
     kinds = {result.measured.interval for result in results.values()}
     head = ("", "pass@1, 95% interval", "right", "ungraded", "passes", "tokens per answer")
-    return f"{table(head, rows)}\nintervals: {' and '.join(sorted(kinds))}"
+    lines = [table(head, rows), f"intervals: {' and '.join(sorted(kinds))}"]
+    return "\n".join([*lines, *(line for name, result in _own(results).items() if (line := _ungraded(name, result)))])
+
+
+def _ungraded(name: str, result: EvalResult) -> str:
+    """How many problems the rate leaves out, and what it would be with them; empty if it leaves out none."""
+    measures = result.measured
+    if not (missing := not_graded(measures)):
+        return ""
+    lowest = measures.correct / (measures.trials + measures.ungraded)
+    return f"{TITLES[name]}: {missing}; counted as wrong, the rate would be {percent(lowest, 1)}"
 
 
 def _price(measures: Measures) -> tuple[str, str]:

@@ -120,7 +120,8 @@ class MatrixReport(Record):
     def _cells(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         rows: list[Sequence[str]] = [
             (
-                *(cell.name, cell.system, interval(cell.pass_rate, sign=""), str(cell.problems)),
+                *(cell.name, cell.system, interval(cell.pass_rate, sign="")),
+                f"{cell.problems}" + (f" ({cell.ungraded} ungraded)" if cell.ungraded else ""),
                 *(str(cell.passes), kilo(cell.tokens)),
             )
             for cell in sorted([*self.cells, *self.second_passes], key=lambda c: (self.arms.index(c.arm), c.seed))

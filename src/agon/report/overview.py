@@ -10,7 +10,7 @@ from typing import Literal
 
 from agon.errors import AgonError
 from agon.eval.systems import headline
-from agon.formatting import UNKNOWN, interval, percent
+from agon.formatting import UNKNOWN, interval, not_graded, percent
 from agon.rundir import RunDir
 from agon.rundir.find import runs_in
 from agon.rundir.records import read_record
@@ -99,6 +99,7 @@ def _held_out(path: Path, system: str) -> str:
         return UNKNOWN
     try:
         measured = read_record(file, EvalResult, fix="").measured
-        return f"{interval(measured.pass_rate)} in {passes_of(measured)} pass{'es' * (passes_of(measured) > 1)}"
+        rate = f"{interval(measured.pass_rate)} in {passes_of(measured)} pass{'es' * (passes_of(measured) > 1)}"
+        return "; ".join(filter(None, [rate, not_graded(measured)]))
     except AgonError:
         return UNKNOWN

@@ -9,7 +9,7 @@ from pathlib import Path
 from agon.eval.intervals import t_interval
 from agon.eval.results import common_means
 from agon.eval.systems import TITLES
-from agon.formatting import count, interval, points
+from agon.formatting import count, interval, not_graded, points
 from agon.report.charts import Chart, Series
 from agon.report.collect import HELD_OUT, MeasuredRun, read_run
 from agon.report.overview import RunLine, run_line
@@ -58,12 +58,15 @@ class RunStory:
         """The result in one or two sentences; or what to type to get one."""
         moved = dev_change(self.measured.points)
         on_dev = f" {str(moved).capitalize()}." if moved else ""
-        if (result := self.headline) is None or result.measured.pass_rate is None:
+        if (result := self.headline) is None:
             return f"Not evaluated on held-out problems yet: agon eval {self.path}.{on_dev}"
         passes, tokens = cost(result)
         measured = result.measured
+        if measured.pass_rate is None:
+            return f"No held-out answer has a verdict: {not_graded(measured)}.{on_dev}"
         told = f"{title(result).capitalize()}: {interval(measured.pass_rate)} of {measured.problems} held-out problems"
         told += f" right, in {passes} and {count(tokens)} tokens per answer."
+        told += f" {missing}." if (missing := not_graded(measured)) else ""
         others = [f"{title(other)} {interval(other.measured.pass_rate)}" for other in self._one_pass()]
         beside = f" In one pass: {'; '.join(others)}." if others and passes != "one pass" else ""
         return f"{told}{beside}{self._gain()}{on_dev}"

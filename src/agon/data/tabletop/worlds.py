@@ -8,7 +8,7 @@ soft-halves    the same with mistakes that sampling sometimes leaves, so that mo
 In these four a reader adopts only right values, so a wrong draft never misleads. In READERS it does:
 
 gullible       A and B copy what a recap shows, right or wrong, four times in five
-repair         A and B copy a whole recap nine times in ten, and otherwise work again: one token says which
+repair         A and B copy a whole recap four times in five, and otherwise work again: one token says which
 """
 
 from __future__ import annotations
@@ -76,9 +76,14 @@ class Readers:
         """Who teaches a policy to read; what it believes stays what the base believes."""
         neutral = WORLDS["neutral"]
         own = Beliefs(neutral.seed, neutral.mixture)
-        kind = RepairTeacher if isinstance(self.mixture, RepairMixture) else Teacher
-        return kind(self.seed + list(Policy).index(policy), self.mixture, own)
+        seed = self.seed + list(Policy).index(policy)
+        if isinstance(self.mixture, RepairMixture):
+            return RepairTeacher(seed, self.mixture, own)
+        return Teacher(seed, self.mixture, own)
 
 
-READERS: Mapping[str, Readers] = {"gullible": Readers(GullibleMixture()), "repair": Readers(RepairMixture())}
+READERS: Mapping[str, Readers] = {
+    "gullible": Readers(GullibleMixture()),
+    "repair": Readers(RepairMixture(), taught=500),
+}
 """The worlds of docs/results/competition-plan.md."""
