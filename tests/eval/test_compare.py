@@ -53,6 +53,17 @@ def test_no_difference_comes_with_what_would_have_been_missed() -> None:
     assert "No difference is shown; one below" in text
 
 
+@pytest.mark.parametrize("samples", [1, 3])
+def test_nothing_right_on_either_side_is_no_proof_that_they_are_equal(samples: int) -> None:
+    sides = [result_of({f"p{k}": [False] * samples for k in range(12)}, arm) for arm in ("grpo", "agon")]
+    found = compare_results(sides)
+    difference = found.pairs[0].difference
+    assert difference.value == 0
+    assert difference.low < -0.2
+    assert difference.high > 0.2
+    assert "No difference is shown; one below 57" in str(found)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "n", "wanted"),
     [
