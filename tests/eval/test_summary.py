@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from agon.eval.results import Results
 from agon.eval.summary import summary
 from agon.rundir.results import RunFacts
 from tests.report.helpers import pair, results
@@ -23,3 +26,11 @@ def test_the_price_stands_beside_the_score() -> None:
     lines = {line.split("  ")[0]: line.split() for line in scores.splitlines()}
     assert lines["A alone"][-2] == "1"
     assert lines["A drafts, B answers"][-2] == "2"
+
+
+def test_a_notebook_shows_results_as_tables() -> None:
+    held = results(RunFacts(name="one", seed=0, arm="agon", step=9), "agon:tiny")
+    html = Results(Path("evals"), held["a"], held, notes=("<i>note",))._repr_html_()
+    assert html.count("<table>") == 2
+    assert "A drafts, B answers" in html
+    assert "&lt;i&gt;note" in html

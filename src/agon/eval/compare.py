@@ -23,6 +23,8 @@ from agon.eval.systems import headline
 from agon.formatting import (
     count,
     escape_markdown,
+    html_lines,
+    html_table,
     interval,
     markdown_table,
     plural,
@@ -75,6 +77,11 @@ class Comparison(Record):
     def __str__(self) -> str:
         parts = [plural(self.problems, "problem"), table(*_side_rows(self)), *map(sentences, self.pairs)]
         return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else [])])
+
+    def _repr_html_(self) -> str:
+        texts = [*map(sentences, self.pairs), *self.notes]
+        table = html_table(*_side_rows(self))
+        return f"<p>{plural(self.problems, 'problem')}</p>{table}" + "".join(f"<p>{html_lines(t)}</p>" for t in texts)
 
     def markdown(self) -> str:
         """The same as Markdown."""

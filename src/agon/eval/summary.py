@@ -1,14 +1,15 @@
-"""The results of one evaluation as aligned tables on a terminal."""
+"""The results of one evaluation as tables, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agon.eval.systems import TITLES
-from agon.formatting import UNKNOWN, count, interval, percent, table
+from agon.formatting import UNKNOWN, count, html_lines, html_table, interval, percent, table
 from agon.rundir.results import EvalResult, Measures, PairResult, Share, passes_of, tokens_of
 
 Results = Mapping[str, EvalResult]
+EXCHANGE = ("", "converts wrong drafts", "loses right drafts")
 
 
 def summary(results: Results, pair: PairResult | None, *, full: bool = False) -> str:
@@ -18,14 +19,24 @@ def summary(results: Results, pair: PairResult | None, *, full: bool = False) ->
     return "\n\n".join(part for part in parts if part)
 
 
+def html_summary(results: Results) -> str:
+    """The same, short, for a notebook."""
+    exchange = _exchange_rows(results)
+    direction = f"<p>{html_lines(_directions(results))}</p>"
+    return html_table(*_score_rows(results)) + direction + (html_table(EXCHANGE, exchange) if exchange else "")
+
+
 def _scores(results: Results) -> str:
-    rows = [
+    kinds = {result.measured.interval for result in results.values()}
+    return f"{table(*_score_rows(results))}\nintervals: {' and '.join(sorted(kinds))}"
+
+
+def _score_rows(results: Results) -> tuple[Sequence[str], list[Sequence[str]]]:
+    rows: list[Sequence[str]] = [
         (TITLES[name], interval(m.pass_rate), f"{m.correct}/{m.trials}", str(m.ungraded), *_price(m))
         for name, m in ((name, result.measured) for name, result in _own(results).items())
     ]
-    kinds = {result.measured.interval for result in results.values()}
-    head = ("", "pass@1, 95% interval", "right", "ungraded", "passes", "tokens per answer")
-    return f"{table(head, rows)}\nintervals: {' and '.join(sorted(kinds))}"
+    return ("", "pass@1, 95% interval", "right", "ungraded", "passes", "tokens per answer"), rows
 
 
 def _price(measures: Measures) -> tuple[str, str]:
@@ -51,12 +62,16 @@ def _directions(results: Results) -> str:
 
 
 def _exchange(results: Results) -> str:
-    rows = [
+    rows = _exchange_rows(results)
+    return table(EXCHANGE, rows) if rows else ""
+
+
+def _exchange_rows(results: Results) -> list[Sequence[str]]:
+    return [
         (TITLES[name], _share(shares.conversion), _share(shares.regression))
         for name, result in _own(results).items()
         if (shares := result.measured.exchange)
     ]
-    return table(("", "converts wrong drafts", "loses right drafts"), rows) if rows else ""
 
 
 def _share(share: Share) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from agon.diagnose import Diagnosis
 from agon.diagnose.findings import COLUMNS, MEANING, findings, term_cells
+from agon.formatting import escape_html as text
 from agon.formatting import plural
 from agon.report.charts import Chart
-from agon.report.markup import table, text
+from agon.report.markup import table
 from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agon.formatting import UNKNOWN, count, interval, percent
-from agon.report.markup import table, text
+from agon.formatting import escape_html as text
+from agon.report.markup import table
 from agon.report.run_story import RunStory, cost, title
 from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 from agon.rundir.files import output_errors_as

@@ -1,16 +1,11 @@
-"""Text and tables of HTML pages: what comes from files is escaped, and hidden characters are shown."""
+"""Tables of HTML pages."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
 
-from agon.formatting import UNKNOWN, show_hidden
-
-
-def text(value: object) -> str:
-    """Any value as text of the page: hidden characters are shown, markup is escaped."""
-    return html.escape(show_hidden(str(value)))
+from agon.formatting import UNKNOWN
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

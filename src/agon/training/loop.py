@@ -8,7 +8,6 @@ alone is a phase of `Processes`; what all do together (`gather`) follows a phase
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import nullcontext
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 from agon.algorithm import play
 from agon.config import Config, Model
 from agon.data import Splits
+from agon.engine.bridge import Runner
 from agon.errors import AgonError, CheckpointError, EngineError
 from agon.eval.draw import Evaluator
 from agon.eval.points import choose, measure, merge, systems
@@ -66,7 +66,7 @@ class Training:
         self.ahead = config.train.staleness
         self.flights = Flights(self.ahead)
         self.log = TrainingLog(run, machines, display, config.arm, config.rules().pays_bonus, self.ahead > 0)
-        self._runner = asyncio.Runner()
+        self._runner = Runner()
         self._interrupt = Interrupt(then=machines.give_up)
         learner = machines.learner
         self.processes = Processes(learner.rank, learner.processes, self._interrupt, learner.store())
