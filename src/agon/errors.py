@@ -35,9 +35,12 @@ class AgonError(Exception):
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message)
         self.message = message
+        self.set_fix(fix)
+
+    def set_fix(self, fix: str) -> None:
+        """Replace what to do about it, also at the end of a traceback."""
         self.fix = fix
-        if fix:
-            self.add_note(f"fix: {fix}")
+        self.__notes__ = [f"fix: {fix}"] if fix else []
 
 
 def install(*extras: str) -> str:
