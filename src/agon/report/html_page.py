@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agon.formatting import UNKNOWN, count, interval, percent
 from agon.formatting import escape_html as text
-from agon.report.markup import table
+from agon.report.markup import prose, table
 from agon.report.run_story import RunStory, cost, title
 from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 from agon.rundir.files import output_errors_as
@@ -142,7 +142,7 @@ def _health(story: RunStory) -> str:
     if not found:
         return '<p class="good">Nothing looks wrong with this run.</p>' if story.steps else ""
     told = ((one.message[:1].upper() + one.message[1:], one.fix.replace("RUN", str(story.path))) for one in found)
-    items = (f"<li><b>{text(message)}</b> {text(fix)}</li>" for message, fix in told)
+    items = (f"<li><b>{prose(message)}</b> {prose(fix)}</li>" for message, fix in told)
     return f'<h3>Health</h3><ul class="health">{"".join(items)}</ul>'
 
 

@@ -1,11 +1,17 @@
-"""Tables of HTML pages."""
+"""Sentences and tables of HTML pages."""
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
-from agon.formatting import UNKNOWN
+from agon.formatting import UNKNOWN, escape_html
+
+
+def prose(sentence: str) -> str:
+    """A sentence of the program, which names commands and columns in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape_html(sentence))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
