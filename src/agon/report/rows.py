@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from agon.errors import InputError, RunDirError
+from agon.eval.systems import headline
+from agon.formatting import percent
+from agon.report.headline import read_headline
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import bout_of, files_in, utf8
 from agon.rundir.health import symptoms
@@ -96,7 +99,16 @@ def _files(path: Path, steps: StepRange) -> list[Path]:
 def _facts(run: RunDir) -> tuple[str, ...]:
     config = run.config
     found = symptoms(run.steps.records(), run.points)
-    return (config.row, config.model.names, f"seed {config.train.seed}", *(f"warning: {one.message}" for one in found))
+    result = read_headline(run.path, headline(config.rules())) or _dev(run)
+    warnings = (f"warning: {one.message}" for one in found)
+    return (config.row, config.model.names, f"seed {config.train.seed}", str(result), *warnings)
+
+
+def _dev(run: RunDir) -> str:
+    """What is known of a run that was not evaluated on held-out problems."""
+    points = run.points
+    on_dev = f"; on dev {percent(points[0].score)} -> {percent(points[-1].score)}" if points else ""
+    return f"not evaluated on held-out problems{on_dev}"
 
 
 def _evaluation(path: Path) -> BoutSource:
