@@ -11,6 +11,7 @@ from agon.errors import InputError, RunDirError
 from agon.eval.systems import headline
 from agon.formatting import percent
 from agon.report.headline import read_headline
+from agon.report.overview import total_steps
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import bout_of, files_in, utf8
 from agon.rundir.health import symptoms
@@ -97,8 +98,8 @@ def _files(path: Path, steps: StepRange) -> list[Path]:
 
 
 def _facts(run: RunDir) -> tuple[str, ...]:
-    config = run.config
-    found = symptoms(run.steps.records(), run.points)
+    config, steps, total = run.config, run.steps.records(), total_steps(run)
+    found = symptoms(steps, run.points, ended=total is not None and len(steps) >= total)
     result = read_headline(run.path, headline(config.rules())) or _dev(run)
     warnings = (f"warning: {one.message}" for one in found)
     return (config.row, config.model.names, f"seed {config.train.seed}", str(result), *warnings)

@@ -66,7 +66,7 @@ class RunStory:
 
     @property
     def health(self) -> list[Symptom]:
-        return symptoms(self.steps, self.measured.points)
+        return symptoms(self.steps, self.measured.points, ended=self.line.state == "done")
 
     def verdict(self) -> str:
         """The result in one or two sentences; or what to type to get one."""
