@@ -80,6 +80,11 @@ def upgrade() -> str:
     return f"install a newer Agon: git pull, then {install()}"
 
 
+def to_utf8(path: object) -> str:
+    """The command that makes a file readable which was saved in an old encoding."""
+    return f"convert it: iconv -f latin1 -t utf-8 {path} > NEW_FILE"
+
+
 def first_of(group: ExceptionGroup[Exception]) -> Exception:
     """The first of our own errors among those of tasks that failed together; else the first of all."""
     error: Exception = group.subgroup(AgonError) or group

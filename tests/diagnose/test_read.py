@@ -213,7 +213,7 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
         ("", "holds no rows"),
         ("{\n", "log.jsonl:1 is not JSON"),
         ("[1]\n", "log.jsonl:1 is not a JSON object"),
-        ("\udcff\n", "log.jsonl:1 is not JSON"),
+        ("\udcff\n", "log.jsonl:1 is not valid UTF-8"),
         ('{"reward": 1}\n', "no group column"),
         ('{"group": 1, "tokens": 3}\n', "no reward column"),
         ('{"group": 1, "reward": "much"}\n', "not a number"),
