@@ -102,7 +102,7 @@ def _facts(run: RunDir) -> tuple[str, ...]:
     found = symptoms(steps, run.points, ended=total is not None and len(steps) >= total)
     result = read_headline(run.path, headline(config.rules())) or _dev(run)
     warnings = (f"warning: {one.message}" for one in found)
-    return (config.row, config.model.names, f"seed {config.train.seed}", str(result), *warnings)
+    return (str(result), config.row, config.model.names, f"seed {config.train.seed}", *warnings)
 
 
 def _dev(run: RunDir) -> str:
