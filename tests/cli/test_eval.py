@@ -212,9 +212,10 @@ def test_a_run_of_a_stranger_reads_no_file_and_asks_no_server_unasked(
 def test_a_file_that_is_named_again_is_read(run: Path, secret: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"data.{part}.path={secret}" for part in ("held_out", "dev", "train")]
     asked = ["--url", "http://127.0.0.1:9/v1", "--limit", "1"]
-    code = main(["eval", str(run), *paths, *asked])
-    assert (code, "my key" in capsys.readouterr().err) == (1, False)
-    assert (run / "evals" / "held_out-1").is_dir()
+    code, told = main(["eval", str(run), *paths, *asked]), capsys.readouterr().err
+    assert (code, "my key" in told) == (1, False)
+    assert "drawing 4 bouts on held_out-1" in told
+    assert not (run / "evals").exists(), "nothing was drawn"
 
 
 @pytest.mark.parametrize("where", ["held_out-1", "held_out-1/a.jsonl", "held_out-1/a.json"])

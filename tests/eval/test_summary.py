@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from agon.eval.results import Results
 from agon.eval.summary import summary
 from agon.formatting import percent
 from agon.rundir.results import RunFacts
@@ -42,3 +45,11 @@ def test_no_rate_is_made_up_where_nothing_could_be_graded() -> None:
     asked = len(held["a"].measured.outcomes)
     told = summary({"a": without_verdicts(held["a"], asked)}, None)
     assert f"{asked} of {asked} problems could not be graded" in told
+
+
+def test_a_notebook_shows_results_as_tables() -> None:
+    held = results(RunFacts(name="one", seed=0, arm="agon", step=9), "agon:tiny")
+    html = Results(Path("evals"), held["a"], held, notes=("<i>note",))._repr_html_()
+    assert html.count("<table>") == 2
+    assert "A drafts, B answers" in html
+    assert "&lt;i&gt;note" in html

@@ -83,6 +83,9 @@ class RunDir:
 
     path: Path
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @classmethod
     def create(
         cls,

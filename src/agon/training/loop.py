@@ -8,7 +8,6 @@ alone is a phase of `Processes`; what all do together (`gather`) follows a phase
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import Any, TypeVar
 from agon.algorithm import play
 from agon.config import Config, Model
 from agon.data import Splits
+from agon.engine.bridge import Runner
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import AgonError, CheckpointError, EngineError, OutOfMemory
 from agon.eval.draw import Evaluator
@@ -69,7 +69,7 @@ class Training:
         self.ahead = config.train.staleness
         self.flights = Flights(self.ahead)
         self.log = TrainingLog(run, machines, display, config.arm, config.rules(), self.ahead > 0)
-        self._runner = asyncio.Runner()
+        self._runner = Runner()
         self.processes = machines.processes
         self._interrupt = self.processes.interrupt
         self._interrupt.then = machines.give_up
