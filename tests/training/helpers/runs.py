@@ -141,6 +141,9 @@ class Notes:
         self.notes: list[str] = []
         self.steps: list[StepRecord] = []
 
+    def open(self) -> None:
+        pass
+
     def step(self, record: StepRecord, timing: Timing) -> None:
         self.steps.append(record)
 
