@@ -262,6 +262,15 @@ def test_a_pair_of_another_base_under_the_same_name_is_refused(run: Path, capsys
     assert "no hash of its weights" in refused(capsys, str(run))
 
 
+def test_a_place_that_cannot_be_written_to_is_answered_in_two_lines(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "evals").write_text("no folder")
+    told = refused(capsys, str(run))
+    assert "cannot write results" in told
+    assert "--out DIR" in told
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

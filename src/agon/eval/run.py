@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from agon.errors import InputError, naming_extras
+from agon.errors import InputError, RunDirError, naming_extras
 from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete
 from agon.eval.measures import complementarity
@@ -67,13 +67,22 @@ def evaluate(
     evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
     _check_bases(found, evaluation.systems, url, divergence)
     check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
-    evaluation.folder.mkdir(parents=True, exist_ok=True)
+    _make(evaluation.folder)
     with locked(evaluation.folder / ".lock"):
         if fresh:
             delete(evaluation.folder, list(evaluation.systems))
         evaluation.open()
         _draw_missing(found, evaluation, url, names or {}, show == "auto", note)
         return _results(found, evaluation, evaluation.finish(), direction, divergence)
+
+
+def _make(folder: Path) -> None:
+    """The folder of the results."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "choose a place that you may write to: --out DIR"
+        raise RunDirError(f"cannot write results to {folder}: {error.strerror}", fix=fix) from error
 
 
 def _check(samples: int | None, limit: int | None, direction: str | None) -> None:
