@@ -18,7 +18,7 @@ from agon.eval.systems import DIRECTIONS, select
 from agon.eval.target import Questions, Target, find, problems_of
 from agon.interrupt import Interrupt, Interrupted
 from agon.rundir import RunDir
-from agon.rundir.files import check_no_links
+from agon.rundir.files import PRIVATE, check_no_links
 from agon.rundir.lock import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import EvalResult, PairResult
@@ -77,9 +77,9 @@ def evaluate(
 
 
 def _make(folder: Path) -> None:
-    """The folder of the results."""
+    """The folder of the results, closed to other users like the run itself: it holds prompts and answers."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(PRIVATE, parents=True, exist_ok=True)
     except OSError as error:
         fix = "choose a place that you may write to: --out DIR"
         raise RunDirError(f"cannot write results to {folder}: {error.strerror}", fix=fix) from error
