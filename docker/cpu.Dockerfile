@@ -11,7 +11,7 @@ FROM python:3.11.13-slim-bookworm
 RUN apt-get update \
     && apt-get install -y --no-install-recommends git bubblewrap libseccomp2 gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home agon
+    && useradd --create-home --uid 1000 agon
 
 WORKDIR /opt/agon
 COPY constraints/cpu.txt constraints/image-cpu.lock constraints/
@@ -26,7 +26,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
-USER agon
+USER 1000
 WORKDIR /home/agon
 ENV HF_HUB_DISABLE_TELEMETRY=1
 ENTRYPOINT ["agon"]

@@ -11,7 +11,7 @@ FROM nvidia/cuda:13.0.1-devel-ubuntu24.04
 RUN apt-get update \
     && apt-get install -y --no-install-recommends python3 python3-dev python3-venv build-essential ninja-build git bubblewrap libseccomp2 \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --create-home agon \
+    && useradd --create-home --uid 1001 agon \
     && python3 -m venv /opt/venv
 ENV PATH=/opt/venv/bin:$PATH
 
@@ -26,7 +26,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 
-USER agon
+USER 1001
 WORKDIR /home/agon
 ENV HF_HUB_DISABLE_TELEMETRY=1
 ENTRYPOINT ["agon"]
