@@ -184,7 +184,7 @@ class HostSandbox:
 
 FILES = {
     "bwrap": "system folders read-only, 64 MiB in memory",
-    "landlock": "system folders read-only (names elsewhere are visible), nothing writable",
+    "landlock": "system folders read-only (names, sizes and times elsewhere are visible), nothing writable",
     "unsafe": "all that the uid may read and write",
 }
 
