@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from _engine import write_zeros
-from _lib import ROOT, data_dir, smollm2
+from _lib import ROOT, cannot_run, data_dir, smollm2
 from agon.config import Config, load_config
 from agon.engine.synthetic import rollout, stream
 from agon.game.advantage import advantages
@@ -278,6 +278,6 @@ def questions() -> list[tuple[str, str]]:
     """Short questions of GSM8K with their answers."""
     folder = data_dir()
     if folder is None:
-        raise SystemExit("set AGON_DATA to a folder with gsm8k/train.jsonl")
+        cannot_run("no data: set AGON_DATA to a folder with gsm8k/train.jsonl")
     rows = [json.loads(line) for line in (folder / "gsm8k" / "train.jsonl").read_text().splitlines()]
     return [(row["question"], row["answer"].split("####")[1].strip()) for row in rows if len(row["question"]) <= SHORT]

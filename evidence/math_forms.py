@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from _lib import arguments, data_dir, verdict
+from _lib import arguments, cannot_run, data_dir, verdict
 from agon.types import Reason
 from agon.verify import Verifier, load_verifier
 from agon.verify.math.notation import plain_words
@@ -103,7 +103,7 @@ def problems() -> list[tuple[str, str, str]]:
     """Id, question and gold of MATH-500."""
     folder = data_dir()
     if folder is None:
-        sys.exit("no data: set AGON_DATA to a folder with math500/")
+        cannot_run("no data: set AGON_DATA to a folder with math500/")
     records = map(json.loads, (folder / "math500" / "test.jsonl").read_text().splitlines())
     return [(record["unique_id"], record["problem"], record["answer"]) for record in records]
 

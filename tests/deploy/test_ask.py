@@ -27,6 +27,7 @@ from agon.errors import InputError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
+from agon.rundir.files import weights_hash
 from agon.rundir.pair import PairDir, PairInfo, write_pair
 from agon.types import (
     BASE,
@@ -47,6 +48,7 @@ QUESTION = "Let a = 3. Let b = a + 4. What is b?"
 INFO = PairInfo(
     versions={policy: Version.of(policy, 7, "5f3c9a1e") for policy in Policy},
     base="agon:tiny",
+    base_hash=weights_hash(tiny_base()),
     direction=Direction.BA,
     prompts_hash=PROMPTS_HASH,
     chat_template_hash=Renderer.load(str(tiny_base())).hash,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from agon.engine.bridge import Runner
-from agon.errors import InputError, naming_extras
+from agon.errors import InputError, RunDirError, naming_extras
 from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete
 from agon.eval.measures import complementarity
@@ -19,7 +19,7 @@ from agon.eval.systems import DIRECTIONS, deployed, select
 from agon.eval.target import Questions, Target, find, problems_of
 from agon.interrupt import Interrupt, Interrupted
 from agon.rundir import RunDir
-from agon.rundir.files import check_no_links, remove_tree
+from agon.rundir.files import PRIVATE, check_no_links, remove_tree
 from agon.rundir.lock import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import EvalResult, PairResult
@@ -75,7 +75,7 @@ def evaluate(
     _check_bases(found, evaluation.systems, url, divergence)
     check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
     made = [folder for folder in (evaluation.folder, *evaluation.folder.parents) if not folder.exists()]
-    evaluation.folder.mkdir(parents=True, exist_ok=True)
+    _make(evaluation.folder)
     try:
         with locked(evaluation.folder / ".lock"):
             if fresh:
@@ -95,6 +95,15 @@ def _remove(folders: Sequence[Path]) -> None:
     with suppress(OSError):
         for folder in folders[1:]:
             folder.rmdir()
+
+
+def _make(folder: Path) -> None:
+    """The folder of the results, closed to other users like the run itself: it holds prompts and answers."""
+    try:
+        folder.mkdir(PRIVATE, parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "choose a place that you may write to: --out DIR"
+        raise RunDirError(f"cannot write results to {folder}: {error.strerror}", fix=fix) from error
 
 
 def _check(samples: int | None, limit: int | None, direction: str | None) -> None:

@@ -35,6 +35,8 @@ Backend = Literal["bwrap", "landlock", "unsafe"]
 
 UIDS = 1000
 """Uids of one supervisor."""
+FEW = range(60706, 61184)
+"""Uids of all supervisors where there are only 65,536: those that systemd's table calls unused."""
 OVERHEAD = 24 * MIB
 """Memory of the launcher and of the driver, which is not the program's."""
 TRIES = 3
@@ -182,7 +184,7 @@ class HostSandbox:
 
 FILES = {
     "bwrap": "system folders read-only, 64 MiB in memory",
-    "landlock": "system folders read-only (names elsewhere are visible), nothing writable",
+    "landlock": "system folders read-only (names, sizes and times elsewhere are visible), nothing writable",
     "unsafe": "all that the uid may read and write",
 }
 
@@ -209,13 +211,18 @@ def plan_launch(backend: Backend) -> Launch:
 def first_uid(supervisor: int, table: Path = Path("/proc/self/uid_map")) -> int:
     """The first uid of a supervisor's slots: shared with no other supervisor where there are uids enough.
 
-    A container may have 65,536: then those that systemd's table of uids calls unused, 61 for each of a few supervisors.
+    A container may have 65,536: then 59 for each of a few supervisors.
     """
     first = (1 << 30) + supervisor % 100_000 * UIDS
     spans = [tuple(map(int, line.split())) for line in table.read_text().splitlines()]
     if any(start <= first and first + UIDS <= start + count for start, _, count in spans):
         return first
-    return 60706 + supervisor % 8 * 59
+    if not any(start <= FEW.start and FEW.stop <= start + count for start, _, count in spans):
+        raise InputError(
+            "root has no other uid here, and programs must not run as root: this user namespace maps too few",
+            fix="start Agon as a user outside of this namespace, or map 65,536 uids into it (a container's default)",
+        )
+    return FEW.start + supervisor % 8 * 59
 
 
 class Session:

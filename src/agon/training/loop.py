@@ -111,6 +111,7 @@ class Training:
             self.display.note(f"skipped checkpoint {folder.name}: {reason}")
         with self.processes.phase("load"):
             self._load(resume)
+            self.display.open()
         self._check_same_weights()
         with self.log.timed("publish"):
             if resume.folder and self._earlier():

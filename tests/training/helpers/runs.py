@@ -138,6 +138,9 @@ class Notes:
         self.notes: list[str] = []
         self.steps: list[StepRecord] = []
 
+    def open(self) -> None:
+        pass
+
     def step(self, record: StepRecord, timing: Timing) -> None:
         self.steps.append(record)
 

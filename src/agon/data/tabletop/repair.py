@@ -66,7 +66,7 @@ class RepairMixture(GullibleMixture):
     adopted: float = 0.2
     difficulties: tuple[int, ...] = (3, 4, 4, 4)
     formats: tuple[tuple[str, int], ...] = (("draft", 1), ("challenge", 6))
-    copied: float = 0.8
+    copied: float = 0.9
     """How often a reader copies."""
 
 
