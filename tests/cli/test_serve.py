@@ -47,11 +47,14 @@ def test_the_printed_command_serves_both_adapters_under_their_versions(pair: Pat
     assert words[words.index("--max-model-len") + 1] == "1024"
 
 
-def test_listening_to_others_needs_a_key(pair: Path) -> None:
-    done = agon("serve", str(pair), "--host", "0.0.0.0", "--backend", "http://127.0.0.1:9", AGON_SERVE_KEYS=" ")
+@pytest.mark.parametrize(
+    ("keys", "said"), [(" ", "needs an API key"), ("5f3a9c1e77b04d215f3a9c1e77b04d21,x", "too easy to guess")]
+)
+def test_listening_to_others_needs_keys_that_are_hard_to_guess(pair: Path, keys: str, said: str) -> None:
+    done = agon("serve", str(pair), "--host", "0.0.0.0", "--backend", "http://127.0.0.1:9", AGON_SERVE_KEYS=keys)
     assert done.returncode == 2
-    assert "needs an API key" in done.stderr
-    assert "AGON_SERVE_KEYS" in done.stderr
+    assert said in done.stderr
+    assert "export AGON_SERVE_KEYS=" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,12 @@ from tests.waiting import until
 
 from .helpers import QUESTION, RECORDED, Served, body, joined, served
 
+CRAWLING = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100\r\n\r\n{"
+)
+"""A body of which one byte arrives."""
+
 
 def stage_ids(pair: ServedPair, stage: dict[str, Any], prompt_tokens: int) -> list[int]:
     """The ids that were recorded for a stage of an answer."""
@@ -170,16 +176,32 @@ def test_bodies_are_bounded(pair: ServedPair) -> None:
             reply = await up.client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
             assert reply.status_code == 415
             reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-            writer.write(b"Content-Length: 100\r\n\r\n{")
+            writer.write(CRAWLING)
             assert b" 408 " in await asyncio.wait_for(reader.readline(), 20)
             writer.close()
 
     asyncio.run(scenario())
 
 
+def test_bodies_that_crawl_keep_nobody_from_an_answer(pair: ServedPair) -> None:
+    """Neither by the number of answers at once, nor by that of one key."""
+
+    async def scenario() -> None:
+        async with served(pair, slots=1, queue=0, per_key=1) as up:
+            crawling = [await asyncio.open_connection("127.0.0.1", up.port) for _ in range(10)]
+            for _, writer in crawling:
+                writer.write(CRAWLING)
+            await asyncio.sleep(0.3)
+            assert up.gateway.traffic.at_work == 0
+            assert (await up.ask()).status_code == 200
+            for _, writer in crawling:
+                writer.close()
+
+    asyncio.run(scenario())
+
+
 def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon.deploy.serve.http_protocol.HEAD_SECONDS", 2.0)
+    monkeypatch.setattr("agon.http_front.HEAD_SECONDS", 2.0)
 
     async def answer(up: Served, data: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
@@ -193,8 +215,20 @@ def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) ->
         async with served(pair) as up:
             assert b" 400 " in await answer(up, b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
             assert await answer(up, b"GET / HTTP/1.1\r\nX: a") == b""
-            assert await answer(up, b"") == b""
-            assert b" 200 " in await answer(up, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b" 200 " in await answer(up, b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("keys", "status"), [([], 403), (["secret"], 200)])
+def test_without_a_key_only_this_machines_names_are_answered(pair: ServedPair, keys: list[str], status: int) -> None:
+    """A page in a browser can point a name of its own at 127.0.0.1; it cannot know a key."""
+
+    async def scenario() -> None:
+        async with served(pair, keys=keys) as up:
+            up.client.headers |= {"Host": "evil.example:8000", "Authorization": "Bearer secret"}
+            assert (await up.ask()).status_code == status
+            assert (await up.client.get("/v1/models")).status_code == status
 
     asyncio.run(scenario())
 
@@ -297,7 +331,7 @@ def test_logs_hold_ids_and_counts_and_no_text(pair: ServedPair, caplog: pytest.L
     assert all("\n" not in line for line in lines)
     found = [json.loads(line) for line in lines]
     mine = next(line for line in found if line.get("request_id") == "mine-1")
-    assert (mine["status"], mine["model"]) == (200, "agon")
+    assert (mine["status"], mine["model"], mine["key"]) == (200, "agon", "1")
     assert mine["draft"]["completion_tokens"] > 0
     text = "\n".join(lines)
     assert "secret-key" not in text

@@ -23,16 +23,16 @@ from agon.deploy.serve.admission import Keys, Traffic
 from agon.deploy.serve.chat_answer import Gateway
 from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
-from agon.deploy.serve.http_protocol import BoundedHead
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.replicas import Pools, Replicas
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.upstream import Upstream
 from agon.deploy.serve.vllm_command import VllmProcess
 from agon.errors import InputError
+from agon.http_front import LOCAL, server_config
 from agon.types import Policy
 
-LOCAL = ("127.0.0.1", "::1", "localhost")
+NEW_KEY = "export AGON_SERVE_KEYS=$(openssl rand -hex 16)"
 log = logging.getLogger("agon.deploy.serve")
 
 
@@ -73,32 +73,26 @@ def build_gateway(
 
 
 def check_bind(address: Address, keys: Keys) -> None:
-    """Refuse to listen beyond this machine without a key."""
-    if address.host not in LOCAL and not keys:
-        raise InputError(f"listening on {address.host} needs an API key", fix="set AGON_SERVE_KEYS=KEY[,KEY...]")
+    """Refuse to listen beyond this machine without a key, or with one that can be guessed."""
+    if address.host in LOCAL:
+        return
+    if not keys:
+        raise InputError(f"listening on {address.host} needs an API key", fix=f"run: {NEW_KEY}")
+    if keys.weak:
+        message = f"a key in AGON_SERVE_KEYS is too easy to guess for a server on {address.host}"
+        raise InputError(message, fix=f"use a random one: {NEW_KEY}")
 
 
 def serve(gateway: Gateway, keys: Keys, address: Address, children: Sequence[VllmProcess] = ()) -> None:
     """Serve until a signal."""
     check_bind(address, keys)
-    config = server_config(application(gateway, keys), address)
+    config = gateway_config(application(gateway, keys), address)
     asyncio.run(_serve(_Server(config), gateway, children))
 
 
-def server_config(app: ASGIApp, address: Address) -> uvicorn.Config:
-    """How uvicorn runs the gateway: no logs of its own, bounded heads, no websockets."""
-    return uvicorn.Config(
-        app,
-        host=address.host,
-        port=address.port,
-        http=BoundedHead,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=5,
-    )
+def gateway_config(app: ASGIApp, address: Address) -> uvicorn.Config:
+    """How uvicorn runs the gateway: without logs of its own."""
+    return server_config(app, address.host, address.port, log_config=None, timeout_graceful_shutdown=5)
 
 
 class _Server(uvicorn.Server):
