@@ -15,6 +15,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,8 @@ from _cut_proxy import CutProxy
 from _lib import ROOT, arguments, data_dir, verdict
 from _serve import KEY, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves, write_two_bases
 from _server import free_port
-from agon.types import Completion, Policy, Reason, Verdict
+from agon.deploy.pieces import Answer
+from agon.types import Completion, Policy, Reason, Verdict, Version
 
 if TYPE_CHECKING:
     from agon.deploy.ask import Pair
@@ -113,15 +115,13 @@ def compare(case: Case, folder: Path, *, real: bool, rows: list[dict[str, str]] 
 
 
 def parts(draft: str, peek: str | None, final: str) -> Compared:
-    """What is compared: the draft, the peek, and the final text as a client sees it."""
-    reasoning, _, content = final.lstrip().removeprefix("<think>").partition("</think>")
+    """What is compared: the draft, the peek, and all of the final text as a client sees it: what is outside the answer
+    block as reasoning, and the answer as `Pair.answer` gives it."""
     begins = final.lstrip().startswith("<think>")
-    return {
-        "draft": draft,
-        "peek": peek,
-        "reasoning": reasoning if begins else "",
-        "content": content if begins else final,
-    }
+    trace, mark, rest = final.lstrip().removeprefix("<think>").partition("</think>") if begins else ("", "", final)
+    recap = re.sub("<answer>.*?</answer>", "", rest, flags=re.DOTALL)
+    content = Answer(Completion(final, Version("base"), 0, 0)).text or ""
+    return {"draft": draft, "peek": peek, "reasoning": trace + ("\n" if mark else "") + recap, "content": content}
 
 
 def local(case: Case) -> tuple[list[Compared], int]:
@@ -135,6 +135,7 @@ def local(case: Case) -> tuple[list[Compared], int]:
         for question, wanted in zip(asked, expected, strict=True):
             answer = pair.answer(question)
             differing += parts(answer.draft.text, answer.peek, answer.final.text) != wanted
+            differing += (answer.text or "") != wanted["content"]
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         how = ["--engine", "hf", "--temperature", "0", "--max-tokens", str(case.cap), "--json"]

@@ -39,9 +39,8 @@ class Answer:
 
     @property
     def text(self) -> str | None:
-        """The answer alone: the last answer block after the reasoning, else the last box; None if there is neither."""
-        parsed = parse(self.final)
-        return next(iter([*parsed.answers[::-1], *parsed.boxed[::-1]]), None)
+        """The answer alone; None if there is none."""
+        return answer_text(self.final)
 
     @property
     def generated_tokens(self) -> int:
@@ -50,6 +49,12 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text or ""
+
+
+def answer_text(completion: Completion) -> str | None:
+    """What a completion answers: the last answer block after the reasoning, else the last box, else None."""
+    parsed = parse(completion)
+    return next(iter([*parsed.answers[::-1], *parsed.boxed[::-1]]), None)
 
 
 class Growing:

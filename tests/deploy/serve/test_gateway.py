@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from agon.deploy.pieces import Answer
 from agon.deploy.serve.answering import SEPARATOR
 from agon.deploy.serve.chat_request import MODELS
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.splitter import Splitter
-from agon.types import Policy
+from agon.types import Completion, Policy
 from tests.waiting import until
 
 from .helpers import QUESTION, RECORDED, Served, body, joined, served
@@ -35,14 +35,6 @@ def stage_ids(pair: ServedPair, stage: dict[str, Any], prompt_tokens: int) -> li
     return next(ids for ids in found if len(ids) == stage["completion_tokens"])
 
 
-def split(pair: ServedPair, ids: list[int]) -> tuple[str, str]:
-    """Reasoning and content of recorded ids, cut at once."""
-    splitter = Splitter(False)
-    parts = splitter.add(pair.renderer(Policy.A).text(ids)) + splitter.end()
-    texts = ["".join(part.text for part in parts if part.kind == kind) for kind in ("reasoning", "content")]
-    return texts[0], texts[1]
-
-
 def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     async def scenario() -> dict[str, Any]:
         async with served(pair) as up:
@@ -54,11 +46,17 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     first, second = answer["agon"]["stages"]
     draft = stage_ids(pair, first, first["prompt_tokens"])
     challenge = stage_ids(pair, second, second["prompt_tokens"])
+    drafted, written = (pair.renderer(Policy.A).text(ids) for ids in (draft, challenge))
     message = answer["choices"][0]["message"]
-    reasoning, content = split(pair, challenge)
+    content = Answer(Completion(written, second["version"], 1, 1)).text
+    assert content
     assert message["content"] == content
-    assert message["reasoning"] == message["reasoning_content"] == "".join(split(pair, draft)) + SEPARATOR + reasoning
-    assert answer["agon"]["draft"] == pair.renderer(Policy.A).text(draft)
+    reasoning = message["reasoning"].split(SEPARATOR)
+    assert message["reasoning"] == message["reasoning_content"]
+    assert reasoning[0] == drafted.removeprefix("<think>").replace("</think>", "\n", 1)
+    whole = written.removeprefix("<think>").replace("</think>", "\n", 1)
+    assert reasoning[1] == whole.replace(f"<answer>{content}</answer>", "")
+    assert answer["agon"]["draft"] == drafted
     assert answer["agon"]["peek"]
     assert (first["version"][0], second["version"][0]) == ("a", "b")
     usage = answer["usage"]
@@ -66,6 +64,36 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     assert usage["completion_tokens"] == len(draft) + len(challenge)
     assert len(draft) < usage["completion_tokens_details"]["reasoning_tokens"] < usage["completion_tokens"]
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<think>so</think>Recap.\n<answer> 4 </answer>\n",
+        "<think>so</think>first <answer>3</answer>, no, <answer>4</answer>",
+        "<think>so</think><answer>3</answer></think>again <answer>4</answer>",
+        r"<think>so</think>It is \boxed{4}.",
+        "<think>so</think>It is 4.",
+        "<think>so</think>Recap <answer>4",
+        "<think>so <answer>4</answer>",
+        "4",
+    ],
+)
+def test_content_is_what_a_pair_answers_in_python(pair: ServedPair, written: str) -> None:
+    renderer, version = pair.renderer(Policy.A), pair.folder.info.versions[Policy.A]
+    ids = [*renderer.encode(written), min(renderer.stop)]
+    expected = Answer(Completion(renderer.text(ids), version, 1, 1)).text or ""
+
+    async def scenario() -> None:
+        async with served(pair) as up:
+            up.stubs[0].answers = [(version, (), ids, "stop")]
+            message = (await up.ask(model="a")).json()["choices"][0]["message"]
+            assert message["content"] == expected
+            found = await up.stream(model="a")
+            assert joined(found, "content") == expected
+            assert joined(found, "reasoning") == (message["reasoning"] or "")
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -56,9 +56,8 @@ async def lying(head: bytes, then: bytes = b"", *, endless: bool = False) -> Asy
 async def draw(asked: Upstream) -> tuple[DrawEnd, list[int]]:
     ids: list[int] = []
 
-    async def take(more: tuple[int, ...]) -> bool:
+    async def take(more: tuple[int, ...]) -> None:
         ids.extend(more)
-        return False
 
     return await asked.draw(ASK, take), ids
 

@@ -246,5 +246,4 @@ class Pools:
             await pool.close()
 
 
-async def _nothing(ids: tuple[int, ...]) -> bool:
-    return False
+async def _nothing(ids: tuple[int, ...]) -> None: ...

@@ -34,8 +34,8 @@ USAGE = 2.0
 MODELS, REASON = 1 << 20, 2000
 """Bytes of a list of models, and of the reason for a refusal, that are read."""
 
-Take = Callable[[tuple[int, ...]], Awaitable[bool]]
-"""Gets new ids; True when no more are wanted."""
+Take = Callable[[tuple[int, ...]], Awaitable[None]]
+"""Gets new ids."""
 
 
 class ReplicaFailed(Exception):
@@ -191,8 +191,7 @@ class Upstream:
             if ids:
                 limit.reschedule(None)  # a client that reads slowly is not a silent server
                 self._waiting.pop(limit, None)
-                if await take(ids):
-                    return DrawEnd("stop")
+                await take(ids)
                 limit.reschedule(loop.time() + self.stall)
             if finish := _finish(choice.finish_reason, drawn):
                 limit.reschedule(None)
