@@ -191,11 +191,16 @@ def client(url: str) -> Any:
 
 
 def compared(told: dict[str, Any], reasoning: str, content: str) -> tuple[Compared, int]:
-    """The challenger's reasoning is what follows the separator; and how often another server continued a stage."""
+    """An answer as it is compared, and how often another server continued a stage."""
+    own = own_reasoning(reasoning)
+    return {"draft": told["draft"], "peek": told["peek"], "reasoning": own, "content": content}, told["resumed"]
+
+
+def own_reasoning(reasoning: str) -> str:
+    """The challenger's part of it."""
     from agon.deploy.serve.answering import SEPARATOR
 
-    own = reasoning.rpartition(SEPARATOR)[2]
-    return {"draft": told["draft"], "peek": told["peek"], "reasoning": own, "content": content}, told["resumed"]
+    return reasoning.rpartition(SEPARATOR)[2]
 
 
 def whole(url: str, question: str, cap: int) -> tuple[Compared, int]:
@@ -218,7 +223,8 @@ def streamed(url: str, question: str, cap: int) -> tuple[Compared, int]:
 def inside(backend: str, question: str, cap: int) -> Compared:
     """An answer of the plugin inside vLLM's own server."""
     body = json.dumps({"question": question, "temperature": 0, "max_tokens": cap}).encode()
-    asked = urllib.request.Request(f"{backend}/v1/agon/answers", body, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    asked = urllib.request.Request(f"{backend}/v1/agon/answers", body, headers)
     with urllib.request.urlopen(asked, timeout=600) as reply:
         found = json.load(reply)
     return parts(found["draft"], found["peek"], found["answer"])
@@ -262,7 +268,11 @@ def scores(url: str, rows: list[dict[str, str]], cap: int, expected: list[Compar
     if done.returncode:
         raise RuntimeError(f"inspect-ai failed: {(done.stdout + done.stderr)[-2000:]}")
     found = json.loads(done.stdout.splitlines()[-1])
-    differing = sum(row["content"] != wanted["content"] for row, wanted in zip(found, expected, strict=True))
+    names = ("reasoning", "content")
+    seen = [{**row, "reasoning": own_reasoning(row["reasoning"])} for row in found]
+    differing = sum(
+        any(row[name] != wanted[name] for name in names) for row, wanted in zip(seen, expected, strict=True)
+    )
     return {"scored by inspect-ai": sum(row["score"] in "CI" for row in found), "scored texts differ": differing}
 
 

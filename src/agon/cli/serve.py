@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C; running answers are finished."""
     from agon.deploy.serve.served_pair import ServedPair
     from agon.deploy.serve.serving import without_torch
-    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands, vllm_ports
+    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands, vllm_key, vllm_ports
+    from agon.engine.http_client import KEY
 
     if args.backend and args.print_command:
         raise InputError(
@@ -63,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     without_torch()
     pair = ServedPair.load(args.pair, weights=not args.backend)
     if args.backend:
-        _serve(args, pair, _urls(args.backend, pair), [])
+        _serve(args, pair, _urls(args.backend, pair), os.environ.get(KEY, "").strip(), [])
         return 0
     ports = vllm_ports(pair, port)
     for each in ports.values():
@@ -73,7 +75,8 @@ def run(args: argparse.Namespace) -> int:
         print(*map(shown, commands), sep="\n")
         return 0
     urls = {policy: [f"http://127.0.0.1:{each}"] for policy, each in ports.items()}
-    _serve(args, pair, urls, [VllmProcess(command) for command in commands])
+    key = vllm_key()
+    _serve(args, pair, urls, key, [VllmProcess(command, key) for command in commands])
     return 0
 
 
@@ -113,7 +116,7 @@ def _urls(backends: list[tuple[str, str]], pair: ServedPair) -> dict[Policy, lis
 
 
 def _serve(
-    args: argparse.Namespace, pair: ServedPair, urls: dict[Policy, list[str]], children: list[VllmProcess]
+    args: argparse.Namespace, pair: ServedPair, urls: dict[Policy, list[str]], key: str, children: list[VllmProcess]
 ) -> None:
     from agon.cli.eval import model_names
     from agon.deploy.serve.admission import Keys
@@ -129,5 +132,5 @@ def _serve(
     settings = GatewaySettings(
         deadline=args.deadline, stall=args.stall, slots=args.slots, queue=args.queue, per_key=args.per_key
     )
-    log_to()
-    serve(build_gateway(pair, urls, names, settings), keys, address, children)
+    log_to(sys.stderr, starting=bool(children))
+    serve(build_gateway(pair, urls, names, settings, key), keys, address, children)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Annotated
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from agon.engine.http_client import KEEP_ALIVE, KEY
+from agon.engine.http_client import KEEP_ALIVE
 from agon.types import Finish, Sampling
 
 LONGEST_LINE = 4 << 20
@@ -110,7 +109,9 @@ class _ServedModels(_Frozen):
 class Upstream:
     """Talks to one server. `first` and `stall` are seconds: to the first ids, and between two events after them."""
 
-    def __init__(self, url: str, *, stop: frozenset[int], vocabulary: int, first: float, stall: float) -> None:
+    def __init__(
+        self, url: str, *, stop: frozenset[int], vocabulary: int, first: float, stall: float, key: str = ""
+    ) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self.first, self.stall = first, stall
         self.takes_priority = False
@@ -118,7 +119,6 @@ class Upstream:
         """When an event last arrived, by the loop's clock."""
         self._stop, self._vocabulary = sorted(stop), vocabulary
         self._waiting: dict[asyncio.Timeout, float] = {}
-        key = os.environ.get(KEY, "").strip()
         self._client = httpx2.AsyncClient(
             base_url=self.url,
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
@@ -134,6 +134,8 @@ class Upstream:
                 if reply.status_code != 200:
                     raise ReplicaFailed(f"/v1/models answered {reply.status_code}", gone=True)
                 served = _ServedModels.model_validate_json(await _beginning(reply, MODELS)).data
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise ReplicaFailed("it cannot be reached", gone=True) from error
         except (httpx2.HTTPError, TimeoutError, ValidationError) as error:
             raise ReplicaFailed(f"/v1/models: {type(error).__name__}", gone=True) from error
         return {model.id: model.max_model_len or 0 for model in served}
