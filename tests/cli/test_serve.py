@@ -86,6 +86,20 @@ def test_what_cannot_be_served_with_is_refused_before_loading(
     assert said in capsys.readouterr().err
 
 
+def test_no_process_that_it_starts_inherits_the_keys_of_clients(pair: Path) -> None:
+    code = (
+        "import os\n"
+        "from agon.cli import main\n"
+        "from agon.deploy.serve import serving, vllm_command\n"
+        "vllm_command.VllmProcess = lambda command, key: print(os.environ.get('AGON_SERVE_KEYS'), len(key) >= 32)\n"
+        "serving.serve = lambda gateway, keys, address, children: print(bool(keys))\n"
+        f"main(['serve', {str(pair)!r}])\n"
+    )
+    variables = os.environ | {"AGON_SERVE_KEYS": "secret"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=variables)
+    assert done.stdout.splitlines() == ["None True", "True"], done.stderr
+
+
 def test_a_gateway_loads_no_torch(pair: Path) -> None:
     code = (
         "import sys\n"

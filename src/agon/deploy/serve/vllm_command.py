@@ -38,7 +38,7 @@ OUTPUT = 20
 KEY = "VLLM_API_KEY"
 """Where vLLM reads the key that its requests must have."""
 OURS = ("AGON_SERVE_KEYS", "AGON_API_KEY")
-"""Keys that are none of a server's business."""
+"""Keys that a server has no use for."""
 log = logging.getLogger("agon.deploy.serve")
 
 
