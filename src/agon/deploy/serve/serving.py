@@ -166,12 +166,13 @@ async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProce
     try:
         await server.serve()
     except SystemExit as error:  # uvicorn's way to say that it cannot listen
-        raise InputError("cannot listen on this address", fix="choose another with --host and --port") from error
+        address = f"{server.config.host}:{server.config.port}"
+        raise InputError(f"cannot listen on {address}", fix="choose another with --host and --port") from error
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        log.info("stopped")
+    log.info("stopped")
 
 
 async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:

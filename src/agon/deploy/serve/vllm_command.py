@@ -138,6 +138,7 @@ class VllmProcess:
         with self._reaper.tagged():
             environment = {name: value for name, value in os.environ.items() if name not in OURS}
         environment = QUIET | environment | {KEY: self._key}
+        self._output.clear()
         # a pipe of our own: asyncio's would make `wait` wait for every process that holds it
         reading, writing = os.pipe()
         self._reader = threading.Thread(target=self._pass_on, args=(reading,), daemon=True)
