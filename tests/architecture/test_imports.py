@@ -29,7 +29,7 @@ SLOW_TO_IMPORT = (
 
 
 FLOORS = (
-    {"types", "errors"},
+    {"types", "errors", "http_front"},
     {"game", "protocols", "interrupt", "sandbox", "cluster"},
     {"algorithm", "config", "data", "verify"},
     {"rundir"},
@@ -148,6 +148,11 @@ def test_the_game_imports_the_standard_library_and_types_only() -> None:
 def test_types_and_errors_stand_on_nothing() -> None:
     found = strays("types.py") + strays("errors.py")
     assert not found, "types.py and errors.py import the standard library only:\n" + "\n".join(found)
+
+
+def test_the_http_front_stands_below_both_servers() -> None:
+    found = strays("http_front.py", "uvicorn", "starlette")
+    assert not found, "http_front.py is shared by two servers and imports nothing of ours:\n" + "\n".join(found)
 
 
 def test_protocols_know_the_nouns_only() -> None:

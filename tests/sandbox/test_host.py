@@ -46,6 +46,23 @@ threading.Thread(target=lambda: print(__name__, sys.argv, __main__.__name__, sys
     assert said(sandbox, program, b"in") == ["__main__ ['main.py'] __main__ in\nbye\n"]
 
 
+@pytest.mark.parametrize("memory", [0, 1, 1 << 20, 10**19, 10**23])
+def test_no_limit_of_memory_makes_a_right_program_wrong(sandbox: HostSandbox, memory: int) -> None:
+    [run] = outputs(sandbox, "print(7)", limits=ProgramLimits(memory=memory))
+    assert (run.ending, run.stdout) == (Ending.EXITED, b"7\n")
+
+
+def test_a_system_call_that_fails_is_the_machines_failure(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(ProgramBox, "compile", refused)
+    with pytest.raises(SandboxDown, match="Invalid argument"):
+        outputs(sandbox, "print(7)")
+
+
 @pytest.mark.parametrize(
     "program",
     [

@@ -26,7 +26,17 @@ from agon.errors import InputError, install
 from agon.sandbox import cgroups
 from agon.sandbox.boxes import PROCESSES, START_SECONDS, BoxDied, ProgramBox
 from agon.sandbox.bwrap import command, find_interpreter, python_command, system_folders
-from agon.sandbox.execution import MAX_PROGRAM, MIB, Ending, Execution, Memory, ProgramLimits, SandboxDown
+from agon.sandbox.execution import (
+    LEAST_MEMORY,
+    MAX_PROGRAM,
+    MIB,
+    MOST_MEMORY,
+    Ending,
+    Execution,
+    Memory,
+    ProgramLimits,
+    SandboxDown,
+)
 from agon.sandbox.launcher import CONTROL
 from agon.sandbox.slots import Launch, Slot
 from agon.sandbox.syscalls import filter_code
@@ -69,6 +79,7 @@ class HostSandbox:
         if len(source) > MAX_PROGRAM:
             yield Execution(Ending.NOT_COMPILED, stderr=f"longer than {MAX_PROGRAM:,} bytes".encode())
             return
+        limits = replace(limits, memory=min(max(limits.memory, LEAST_MEMORY), MOST_MEMORY))
         with self._limit:
             session = Session(self, source, limits)
             try:
@@ -78,9 +89,9 @@ class HostSandbox:
                     if execution.ending is Ending.NOT_COMPILED:
                         return
             except OSError as error:
-                if not self._closed:
-                    raise
-                raise closed() from error  # its cgroups went with it
+                if self._closed:
+                    raise closed() from error  # its cgroups went with it
+                raise SandboxDown(f"the sandbox failed: {error}", fix="run: agon sandbox check") from error
             finally:
                 session.close()
 
