@@ -9,8 +9,9 @@ COPY constraints/image-gateway.lock constraints/
 RUN pip install --no-cache-dir --require-hashes -r constraints/image-gateway.lock
 
 COPY pyproject.toml README.md LICENSE ./
+COPY packages packages
 COPY src src
-RUN pip install --no-cache-dir --no-deps --no-build-isolation . \
+RUN pip install --no-cache-dir --no-deps --no-build-isolation ./packages/judge ./packages/lens . \
     && useradd --create-home --uid 1000 agon
 
 USER 1000

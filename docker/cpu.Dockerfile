@@ -23,8 +23,9 @@ RUN awk '/^[a-z]/ {wanted = /^setuptools==/} wanted' constraints/image-cpu.lock 
 RUN pip install --no-cache-dir --no-deps --index-url https://download.pytorch.org/whl/cpu "$(grep '^torch==' constraints/cpu.txt)"
 
 COPY pyproject.toml README.md LICENSE ./
+COPY packages packages
 COPY src src
-RUN pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN pip install --no-cache-dir --no-deps --no-build-isolation ./packages/judge ./packages/lens .
 
 USER 1000
 WORKDIR /home/agon

@@ -23,8 +23,9 @@ RUN awk '/^[a-z]/ {wanted = /^setuptools==/} wanted' constraints/gpu.lock > setu
     && pip install --no-cache-dir --no-build-isolation --require-hashes -r constraints/gpu.lock
 
 COPY pyproject.toml README.md LICENSE ./
+COPY packages packages
 COPY src src
-RUN pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN pip install --no-cache-dir --no-deps --no-build-isolation ./packages/judge ./packages/lens .
 
 USER 1001
 WORKDIR /home/agon

@@ -30,6 +30,10 @@ def locked(name: str) -> dict[str, str]:
     return versions | {"torch": pins("cpu")["torch"]} if name in ("cpu", "image-cpu") else versions
 
 
+OWN = ("agon-judge", "agon-lens")
+"""Packages of this repository: the lock files leave them out."""
+
+
 def pins(name: str) -> dict[str, str]:
     lines = (ROOT / "constraints" / f"{name}.txt").read_text().splitlines()
     return dict(line.split("==") for line in lines if "==" in line and not line.startswith("#"))
@@ -47,6 +51,8 @@ def test_the_lock_satisfies_pyproject_and_the_pins(name: str) -> None:
     versions, extras = locked(name), PROJECT["optional-dependencies"]
     for text in [*PROJECT["dependencies"], *(need for extra in EXTRAS[name] for need in extras[extra])]:
         need = Requirement(text)
+        if need.name in OWN:
+            continue
         assert need.specifier.contains(versions[canonicalize_name(need.name)]), text
     for package, version in pins(name).items() if name in ("cpu", "gpu") else ():
         assert versions[package] == version, package

@@ -21,7 +21,10 @@ if [ "$2" = pip ]; then
 fi
 """
 """Succeeds at everything and notes what pip is asked for; `-m venv` makes it the Python of .venv."""
-COPIED = ("scripts/setup", "pyproject.toml", "constraints/cpu.txt", "constraints/cpu.lock", "constraints/gpu.lock")
+COPIED = (
+    *("scripts/setup", "pyproject.toml", "packages/judge/pyproject.toml", "packages/lens/pyproject.toml"),
+    *("constraints/cpu.txt", "constraints/cpu.lock", "constraints/gpu.lock"),
+)
 TOOLS = ("bash", "dirname", "cat", "sha256sum", "cut", "mktemp", "awk", "grep", "rm", "uname", "ls", "mkdir", "cp")
 
 

@@ -432,7 +432,7 @@ def test_a_run_that_fails_in_its_first_step_can_be_resumed(desk: Path, monkeypat
     def fail(self: object, step: int) -> None:
         raise EngineError("no engine", fix="see its log, then resume with: agon train RUN --resume")
 
-    monkeypatch.setattr(training.loop.Training, "streams_for_step", fail)
+    monkeypatch.setattr(training.loop.Training, "_play_step", fail)
     with pytest.raises(EngineError) as caught:
         agon.train("tabletop.yaml", "eval.points=0", "data.train.take=8", name="broken", show="nothing")
     assert (desk / "runs/broken/checkpoints/step_000000").is_dir()
