@@ -62,7 +62,7 @@ def main() -> None:
     print(*late, sep="\n")
     values = {"largest relative difference": round(worst, 7), "rows that the page lacks": len(stated)}
     verdict(
-        "the bonus weighs contexts as docs/competition.md says: closed form and `algorithm.score` agree; R was predicted",
+        "the bonus weighs contexts as docs/competition.md says: closed form and `score` agree; R was predicted first",
         {**values, "faults of the prediction": len(late)},
         {"largest relative difference": SAME, "rows that the page lacks": 0, "faults of the prediction": 0},
         worst <= SAME and not stated and not late,
