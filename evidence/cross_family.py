@@ -28,12 +28,12 @@ from _lib import ROOT, arguments, verdict
 sys.path.insert(0, str(ROOT))
 
 from agon import RunDir, train
-from agon.engine.build import base_files
+from agon.engine.base import base_files
 from agon.engine.published import write_cut
 from agon.engine.render import Renderer
 from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.setup import load_base
-from agon.engine.trl.two_learners import TwoBaseLearner
+from agon.engine.two_bases.learner import TwoBaseLearner
 from agon.rundir import read_bouts
 from agon.rundir.checkpoint import folders
 from agon.rundir.files import sha256

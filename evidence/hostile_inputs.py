@@ -44,7 +44,7 @@ from _strangers import (
 from agon.cli import main as agon
 from agon.engine import fleet, render
 from agon.engine.fleet import Fleet
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.protocol import Draw
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.engine.vllm.sampler import VLLMSampler

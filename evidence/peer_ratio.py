@@ -231,7 +231,7 @@ class Stock:
         assert isinstance(machines.sampler, VLLMSampler)
         self.work, self.sampler = work, machines.sampler
         problems = splits(config_of(base, work).data).train
-        self.prompts = [machines.renderer.render(draft_prompt(problem)).ids for problem in problems]
+        self.prompts = [machines.renderers[Policy.A].render(draft_prompt(problem)).ids for problem in problems]
         self.folder, self.times, self.count = folder, times, 0
         self.version: Version | None = None
         self.trainer = self._trainer(base)

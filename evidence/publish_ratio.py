@@ -77,7 +77,7 @@ def table(sizes: dict[str, Any], *, hf: bool) -> Iterator[_engine.Bench]:
 
 def make_sampler(base: str, hf: bool) -> Any:
     if hf:
-        from agon.engine.hf import HFSampler
+        from agon.engine.hf.sampler import HFSampler
 
         return HFSampler(base, dtype="bfloat16")
     from agon.engine.fleet import Fleet

@@ -138,7 +138,7 @@ def rounding(run: RunDir) -> float:
     import torch
     from transformers import AutoModelForCausalLM
 
-    from agon.engine.build import base_path
+    from agon.engine.base import base_path
     from agon.engine.render import Renderer
     from agon.game.prompts import draft_prompt
     from agon.rundir import read_bouts

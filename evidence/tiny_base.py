@@ -21,7 +21,7 @@ import torch
 from _lib import arguments, verdict
 from agon.data.tabletop import problems as tabletop
 from agon.data.tabletop.lessons import operations_of, recap, truth
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.eval.intervals import Interval, clustered
 from agon.game.peek import peek

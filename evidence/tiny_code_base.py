@@ -18,7 +18,7 @@ import torch
 from _lib import arguments, need_bubblewrap, verdict
 from agon.data.tabletop.code_lessons import recap
 from agon.data.tabletop.code_templates import problems as templated
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.sandbox import HostSandbox, cgroups

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 
 from agon import Policy, Version, load_config, load_verifier, play
 from agon.data import splits
-from agon.engine.build import base_files
-from agon.engine.hf import HFSampler
+from agon.engine.base import base_files
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.trl.learner import TRLLearner
 
 STEPS, BATCH = 3, 4

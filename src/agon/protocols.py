@@ -166,6 +166,10 @@ class Learner(Protocol):
         """The values of all processes, in the order of their ranks, on every process. All must call it."""
         ...
 
+    def store(self) -> Store | None:
+        """Where the processes meet that train together; None for one alone. All must call it."""
+        ...
+
     def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
         """One optimizer step from the rows of both streams; all processes call it, each with the rows that it drew.
 

@@ -14,7 +14,7 @@ import yaml
 from agon.cli import main
 from agon.config import load_config
 from agon.data import splits
-from agon.engine.build import PROMPT_ROOM
+from agon.engine.base import PROMPT_ROOM
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import InputError
@@ -65,7 +65,7 @@ def evaluated(run: Path, *words: str) -> dict[str, Any]:
 
 
 def test_a_run_is_evaluated_as_it_deploys_and_over_a_url_alike(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from agon.engine.hf import HFSampler
+    from agon.engine.hf.sampler import HFSampler
 
     here = evaluated(run)
     told = capsys.readouterr()

@@ -99,7 +99,7 @@ def test_what_is_probed_is_the_adapter_that_a_starts_from(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("trl", reason="the probe draws from a real base")
-    from agon.engine.hf import HFSampler
+    from agon.engine.hf.sampler import HFSampler
 
     config = str(Path(__file__).parents[2] / "configs" / "tabletop" / "worlds" / "halves.yaml")
     drawn: list[str] = []

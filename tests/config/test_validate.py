@@ -106,7 +106,7 @@ report_to: [wandbb]
         "run.yaml:16: train.tokens_per_pass: should be greater than or equal to 1, not 0",
         "run.yaml:17: train.warmup: should be a finite number, not inf",
         "run.yaml:18: train.banana: unknown key",
-        "run.yaml:19: sampler.urls: only engine vllm samples from servers, and engine tinker from one",
+        "run.yaml:19: sampler.urls: belongs to sampler.engine vllm, which this config does not choose: leave it out",
         "run.yaml:21: eval: should be a section of keys and values, not 4",
         "run.yaml:22: report_to.0: should be 'trackio', 'wandb' or 'tensorboard', not 'wandbb'; did you mean wandb?",
         "command line: 'save.every' should look like section.key=value",

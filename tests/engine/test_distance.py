@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from agon.config import Init, Lora
 from agon.engine.adapters import build_pair
 from agon.engine.distance import adapter_distance, policy_kl
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.merge import merge
 from agon.errors import RunDirError
 from agon.protocols import Tokens

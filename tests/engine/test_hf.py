@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from agon.engine import hf
-from agon.engine.hf import NUCLEUS, HFSampler
+from agon.engine.hf.sampler import NUCLEUS, HFSampler
 from agon.engine.safe_load import base_digest
 from agon.engine.synthetic import random_base
 from agon.errors import EngineError

@@ -14,7 +14,7 @@ import pytest
 
 from agon.engine import http_client as http
 from agon.engine import openai
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.openai import OpenAISampler, from_chat
 from agon.engine.replies import Chat
 from agon.engine.tiny.checkpoint import tiny_base

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from agon.engine import safe_load
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.merge import merge
 from agon.engine.render import Renderer
 from agon.engine.safe_load import add_adapter, base_digest, load_model

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agon.engine.two_bases import TwoBaseSampler
+from agon.engine.two_bases.sampler import TwoBaseSampler
 from agon.errors import EngineError
 from agon.types import BASE, Policy, Prompt, Request, Version
 

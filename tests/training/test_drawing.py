@@ -12,54 +12,17 @@ from typing import Any
 
 import pytest
 
-from agon.config import ClusterConfig, SamplerConfig
 from agon.engine.scripted import ScriptedSampler
 from agon.errors import EngineError
 from agon.interrupt import Interrupt
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir, read_bouts
-from agon.training.drawing import DrawnElsewhere, draws
+from agon.training.drawing import DrawnElsewhere
 from agon.training.machines import Machines
 from agon.training.processes import Processes
 from agon.types import Completion, Policy, Request, Stream, Version
-from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
+from tests.training.helpers.runs import BOTH, OneNumberLearner, Verifier, config, directory, half_right, training
 from tests.training.helpers.stores import Board
-
-HERE = ClusterConfig()
-
-
-@pytest.mark.parametrize(
-    ("settings", "cluster", "rank", "local_rank", "expected"),
-    [
-        (SamplerConfig(engine="hf"), HERE, 5, 5, True),
-        (SamplerConfig(engine="vllm"), HERE, 0, 0, True),
-        (SamplerConfig(engine="vllm"), HERE, 5, 5, False),
-        (SamplerConfig(engine="vllm"), HERE, 8, 0, True),
-        (SamplerConfig(urls=["http://localhost"]), HERE, 8, 0, False),
-        (SamplerConfig(urls=["http://localhost"]), HERE, 0, 0, True),
-        (SamplerConfig(engine="vllm"), ClusterConfig(engine="ray", address="local"), 8, 0, False),
-        (SamplerConfig(engine="vllm"), ClusterConfig(engine="ray", address="local"), 0, 0, True),
-        (SamplerConfig(engine="vllm"), ClusterConfig(engine="ray", address="local", samplers=0), 8, 0, True),
-    ],
-)
-def test_one_process_of_a_machine_draws_for_all_its_engines(
-    settings: SamplerConfig,
-    cluster: ClusterConfig,
-    rank: int,
-    local_rank: int,
-    expected: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("RANK", str(rank))
-    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
-    assert draws(settings, cluster) is expected
-
-
-def test_a_process_alone_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    assert draws(SamplerConfig(engine="vllm"), HERE)
-    assert draws(SamplerConfig(urls=["http://localhost"]), HERE)
 
 
 def test_a_process_that_does_not_draw_takes_publications_and_refuses_requests(tmp_path: Path) -> None:
@@ -111,7 +74,7 @@ def trained(root: Path, processes: int) -> tuple[RunDir, list[SharedLearner]]:
             learner,
             sampler,
             Verifier(),  # type: ignore[arg-type]
-            Plain(),  # type: ignore[arg-type]
+            BOTH,
             draws=learner.rank == 0,
             processes=Processes(learner.rank, processes, Interrupt(), board.store if processes > 1 else None),
         )

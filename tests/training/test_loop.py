@@ -25,8 +25,8 @@ from agon.types import Direction, Policy, Request, Stream
 from tests.game.helpers import RIGHT, WRONG
 from tests.training.helpers.records import record, stream
 from tests.training.helpers.runs import (
+    BOTH,
     OneNumberLearner,
-    Plain,
     Verifier,
     config,
     directory,
@@ -286,7 +286,7 @@ def test_out_of_memory_advises_what_this_run_may_change_and_what_helps(
     run = directory(tmp_path, "x", settings)
 
     def fix_of(fails_at: int | None) -> str:
-        machines = Machines(LargeLearner(fails_at), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+        machines = Machines(LargeLearner(fails_at), ScriptedSampler(half_right), Verifier(), BOTH)  # type: ignore[arg-type]
         with pytest.raises(OutOfMemory, match="out of memory") as stopped:
             training(run, settings, machines=machines).go()
         return stopped.value.fix

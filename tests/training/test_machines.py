@@ -13,18 +13,20 @@ from typing import Any
 
 import pytest
 
-from agon.config import SamplerConfig
+from agon.engine.backend import Backend, backend_of
 from agon.engine.scripted import ScriptedSampler
 from agon.engine.synthetic import rollout, stream
+from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import EngineError, VerifierError
 from agon.protocols import Tokens
 from agon.sandbox import SandboxSettings
 from agon.training import machines
-from agon.training.machines import Machines, check_versions, own_share
+from agon.training.machines import Machines, own_share
 from agon.training.processes import PeerError
+from agon.training.streams import check_versions
 from agon.types import Policy, Request, Rollout, Version
-from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
+from tests.training.helpers.runs import BOTH, OneNumberLearner, Plain, Verifier, config, directory, half_right, training
 from tests.training.helpers.stores import Board, Memory
 
 VERSIONS = {policy: Version.of(policy, 7, "right") for policy in Policy}
@@ -46,7 +48,7 @@ def test_a_row_of_a_different_version_stops_the_run_by_name(foreign: Version) ->
 
 
 def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else() -> None:
-    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), BOTH)  # type: ignore[arg-type]
     streams = [stream(policy, [[drawn_by(VERSIONS[policy], policy)]]) for policy in Policy]
     assert own.check_samples(streams, VERSIONS) == []
     assert own.slopes() == {}
@@ -55,7 +57,7 @@ def test_rows_are_compared_for_every_sampler_and_without_a_canary_nothing_else()
 
 
 def test_the_engines_of_a_run_are_those_of_its_fleet() -> None:
-    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    own = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), BOTH)  # type: ignore[arg-type]
     assert own.engines == 0
     fleet = SimpleNamespace(sampler=SimpleNamespace(fleet=SimpleNamespace(members=[1, 2, 3])))
     assert replace(own, canary=fleet).engines == 3  # type: ignore[arg-type]
@@ -81,12 +83,25 @@ def built(
     """The machines of two processes, each a thread, of which the first draws; or what each ended with."""
     board, here = Board(2), threading.local()
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    monkeypatch.setattr(machines, "_learner", lambda *args: Loaded(here.rank, board))
-    monkeypatch.setattr(machines, "draws", lambda *args: here.rank == 0)
-    monkeypatch.setattr(machines, "sampler_for", start)
-    monkeypatch.setattr(machines, "verifier_for", judge)
-    monkeypatch.setattr(machines, "Renderer", type("Renderer", (), {"load": lambda path: Plain()}))
     monkeypatch.setattr(GpuMemory, "here", lambda: GpuMemory(free=60 - 20 * here.rank, total=80))
+    monkeypatch.setattr(Backend, "learner", lambda self, steps: Loaded(here.rank, board))
+
+    class Here(Vllm):
+        def draws(self) -> bool:
+            return bool(here.rank == 0)
+
+        def sampler(self, context: int) -> Any:
+            return start(self._beside)
+
+        def verifier(self, sandbox: Any) -> Any:
+            return judge(here.rank)
+
+        def canary(self, sampler: Any, learner: Any) -> None: ...
+
+        def renderers(self) -> dict[Policy, Any]:
+            return dict.fromkeys(Policy, Plain())
+
+    monkeypatch.setattr(machines, "backend_of", Here)
 
     def process(rank: int) -> Machines | BaseException:
         here.rank = rank
@@ -102,7 +117,7 @@ def built(
 def test_an_engine_knows_what_the_learner_of_its_own_gpu_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[Sequence[GpuMemory]]()
 
-    def start(config: object, path: object, context: object, beside: Sequence[GpuMemory]) -> ScriptedSampler:
+    def start(beside: Sequence[GpuMemory]) -> ScriptedSampler:
         given.append(beside)
         return ScriptedSampler(half_right)
 
@@ -125,8 +140,8 @@ def test_engines_end_where_another_process_cannot_start(monkeypatch: pytest.Monk
     sampler, closed = ScriptedSampler(half_right), list[str]()
     monkeypatch.setattr(sampler, "close", lambda: closed.append("sampler"))
 
-    def judge(*args: Any) -> Verifier:
-        if machines.draws(*args):
+    def judge(rank: int) -> Verifier:
+        if rank == 0:
             return Verifier()
         raise VerifierError("no sandbox", fix="install it")
 
@@ -138,7 +153,7 @@ def test_engines_end_where_another_process_cannot_start(monkeypatch: pytest.Monk
 
 def test_processes_of_one_machine_share_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    hf, vllm = SamplerConfig(engine="hf"), SamplerConfig(engine="vllm")
+    hf, vllm = (backend_of(config(sampler__engine=name)) for name in ("hf", "vllm"))
     assert own_share(SandboxSettings(), hf).workers == 16
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     assert own_share(SandboxSettings(), hf).workers == 2

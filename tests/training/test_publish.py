@@ -14,11 +14,11 @@ from agon.protocols import alone
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
 from agon.types import Policy, Version
-from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, half_right
+from tests.training.helpers.runs import BOTH, OneNumberLearner, Verifier, half_right
 
 
 def publisher(folder: Path) -> Publisher:
-    machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), BOTH)  # type: ignore[arg-type]
     return Publisher(machines, folder, alone)
 
 

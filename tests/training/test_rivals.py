@@ -20,8 +20,11 @@ from agon.errors import EngineError
 from agon.game.peek import escape
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.pair import read_pair
+from agon.rundir.records import RunState
 from agon.training.loop import Training
-from agon.training.rivals import from_league, masking, next_league
+from agon.training.rivals.endpoint import Endpoint as EndpointRival
+from agon.training.rivals.league import League
+from agon.training.streams import masking
 from agon.types import Completion, Policy, Problem, Reason, Verdict, Version
 from tests.engine.helpers.servers import server
 from tests.game.helpers import RIGHT, WRONG
@@ -82,15 +85,21 @@ def test_a_rival_that_learns_is_what_it_was(tmp_path: Path) -> None:
 
 
 def test_a_league_grows_by_versions_of_a_that_moved() -> None:
-    assert next_league((), A0, 0, 2) == (A0,)
-    assert next_league((A0,), A2, 1, 2) == (A0,)
-    assert next_league((A0,), A2, 2, 2) == (A0, A2)
-    assert next_league((A0, A2), A2, 4, 2) == (A0, A2)
+    league = League(with_rival(kind="league", every=2))
+
+    def kept(members: tuple[Version, ...], newest: Version, done: int) -> tuple[Version, ...]:
+        return league.kept(RunState(versions={Policy.A: newest}, league=members), done)
+
+    assert kept((), A0, 0) == (A0,)
+    assert kept((A0,), A2, 1) == (A0,)
+    assert kept((A0,), A2, 2) == (A0, A2)
+    assert kept((A0, A2), A2, 4) == (A0, A2)
 
 
 def test_every_version_of_a_league_is_drawn_by_name() -> None:
     def drawn(seed: int, step: int) -> Version:
-        return from_league((A0, A2, A4), seed, step)
+        league = League(config(rival__kind="league", train__seed=seed))
+        return league.seats(RunState(versions={Policy.A: A4}, league=(A0, A2, A4)), step)[Policy.B]
 
     counts = Counter(drawn(0, step) for step in range(90))
     assert set(counts) == {A0, A2, A4}
@@ -184,8 +193,8 @@ def asked() -> Iterator[tuple[str, Asked]]:
 
 def against(url: str, run: RunDir, settings: Config) -> Training:
     one = training(run, settings)
-    endpoint = Endpoint(url, MODEL, CompletionCache(run.path / "rival"), escape=escape)
-    one.machines = replace(one.machines, endpoint=endpoint)
+    assert isinstance(one.rival, EndpointRival)
+    one.rival._draw = Endpoint(url, MODEL, CompletionCache(run.path / "rival"), escape=escape).sample
     return one
 
 

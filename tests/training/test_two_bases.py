@@ -14,7 +14,7 @@ from agon.config import Config, load_config
 from agon.deploy.ask import Pair
 from agon.engine.render import Renderer
 from agon.engine.shipped import folder_of
-from agon.engine.trl.two_learners import TwoBaseLearner
+from agon.engine.two_bases.learner import TwoBaseLearner
 from agon.errors import AgonError, ConfigError, InputError, RunDirError
 from agon.protocols import Tokens
 from agon.rundir import read_bouts

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     held_out = "ask the N-th held-out problem of the RUN, counted from 0, and show its gold"
     parser.add_argument("--held-out", type=int, metavar="N", help=held_out)
     parser.add_argument("--direction", choices=("ab", "ba"), help="who drafts and who answers (default: as dev chose)")
-    parser.add_argument("--engine", choices=("vllm", "hf"), help="what draws (default: vllm with a GPU, else hf)")
+    parser.add_argument("--engine", metavar="E", help="what draws: vllm or hf (default: vllm with a GPU, else hf)")
     parser.add_argument("--temperature", type=float, metavar="T", help="0 is greedy (default: as in evaluations)")
     parser.add_argument("--max-tokens", type=int, metavar="N", help="cap on each stage (default: as in evaluations)")
     json_argument(parser)

@@ -64,7 +64,7 @@ def _merged(pair: PairDir, folder: Path) -> None:
     if missing := [name for name in ("torch", "transformers", "peft") if find_spec(name) is None]:
         raise InputError(f"merging needs {', '.join(missing)}", fix=f"{install('train')}, or --to peft")
     from agon.config import Model
-    from agon.engine.build import base_files
+    from agon.engine.base import base_files
     from agon.engine.merge import merge
 
     for policy, facts in pair.info.bases.items():

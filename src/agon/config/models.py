@@ -18,6 +18,7 @@ from agon.config.nodes import ClusterConfig
 from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
 from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
+from agon.doors import claimed, door, doors
 from agon.game.rules import Game
 from agon.sandbox.settings import SandboxSettings
 from agon.types import Sampling
@@ -38,6 +39,14 @@ def _distinct(urls: list[str]) -> list[str]:
     return urls
 
 
+def _known_engine(name: str) -> str:
+    engines = [kind.name for kind in doors("agon.backends") if kind.is_engine]
+    if name not in engines:
+        raise ValueError(f"there is no engine {name!r}; choose one of: {', '.join(engines)}")
+    return name
+
+
+EngineName = Annotated[str, AfterValidator(_known_engine)]
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
 VerifierName = Annotated[str, Field(pattern=r"^(math|code|(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*)$")]
 
@@ -157,9 +166,9 @@ class Train(Frozen):
 class SamplerConfig(Frozen):
     """What draws completions."""
 
-    engine: Literal["vllm", "hf", "tinker", "scripted"] = "vllm"
-    """`vllm` for GPUs, `hf` for tiny models on a CPU, `scripted` for tests without a model. `tinker` samples and also
-    trains on a Tinker service: the hosted one, or the one server in `urls`."""
+    engine: EngineName = "vllm"
+    """`vllm` for GPUs, `hf` for tiny models on a CPU. `tinker` samples and also trains on a Tinker service: the hosted
+    one, or the one server in `urls`. A package can add others (`agon.doors`)."""
     replicas: Positive | None = None
     """Our choice: vLLM engines that a run starts on each machine, each on a GPU; a draw goes to the least busy one.
     null starts as many as there are learner processes."""
@@ -281,13 +290,14 @@ class Config(Frozen):
 
     def rules(self) -> Game:
         """The rules of the game that this run plays."""
-        waits = self.rival.kind == "endpoint" and self.sampler.engine == "hf"  # its answers arrive when they like
+        rival, backend = door("agon.rivals", self.rival.kind), claimed(resolved(self))
+        waits = rival.answers_late and backend.batches_by_arrival
         return Game(
             **self.game.model_dump() | {"wait_for_all_drafts": waits or self.game.wait_for_all_drafts},
             max_peek_tokens=self.train.max_peek_tokens,
             sampling=Sampling(self.train.temperature, 1.0, self.train.max_completion_tokens),
             seed=self.train.seed,
-            rival=self.rival.kind,
+            rival=rival.rivalry,
         )
 
     @property

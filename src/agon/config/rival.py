@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from agon.config.section import Frozen, Positive
-from agon.game.rules import RivalKind
-from agon.types import ENDPOINT, Version
+from agon.doors import door, places
+from agon.game.rules import Rivalry
+from agon.types import Version
 
 ModelName = Annotated[str, Field(pattern=rf"^{Version.MODEL}$")]
-LEARNS: Literal["policy"] = "policy"
+LEARNS = "policy"
+
+
+def _known(kind: str) -> str:
+    if kind not in places("agon.rivals"):
+        raise ValueError(f"there is no rival {kind!r}; choose one of: {', '.join(places('agon.rivals'))}")
+    return kind
+
+
+RivalKind = Annotated[str, AfterValidator(_known)]
 
 
 class Rival(Frozen):
@@ -31,13 +41,19 @@ class Rival(Frozen):
     @property
     def name(self) -> str:
         """The kind; of an endpoint with its model, which is also its version: `endpoint:MODEL`."""
-        return f"{ENDPOINT}{self.model}" if self.kind == "endpoint" else self.kind
+        return self.kind if self.model is None else f"{self.kind}:{self.model}"
 
 
-def kind_of(name: str) -> RivalKind:
+def kind_of(name: str) -> str:
     """The kind of a rival, by its name; one that nobody knows is a policy."""
     kind = name.partition(":")[0]
-    return next((known for known in get_args(RivalKind) if known == kind), LEARNS)
+    return kind if kind in places("agon.rivals") else LEARNS
+
+
+def rivalry_of(name: str) -> Rivalry:
+    """What becomes of policy B with a rival."""
+    found: Rivalry = door("agon.rivals", kind_of(name)).rivalry
+    return found
 
 
 def row_name(arm: str, rival: str) -> str:

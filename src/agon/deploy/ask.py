@@ -15,9 +15,10 @@ from typing import Self
 from agon.config import SamplerConfig
 from agon.deploy.pair_settings import Settings, checked_bases, problem_of, settings_of, system_of
 from agon.deploy.pieces import Answer, Growing, Piece, Watch
+from agon.doors import door
+from agon.engine.base import PROMPT_ROOM
 from agon.engine.bridge import Bridge
-from agon.engine.build import PROMPT_ROOM, EngineName, build_sampler
-from agon.engine.two_bases import TwoBaseSampler
+from agon.engine.two_bases.sampler import TwoBaseSampler
 from agon.errors import RunDirError, naming_extras
 from agon.eval.draw import seed_of
 from agon.game.cascade import System, Turn, follow, turns
@@ -48,7 +49,7 @@ class Pair:
         path: RunDir | str | Path,
         *,
         direction: Direction | str | None = None,
-        engine: EngineName | None = None,
+        engine: str | None = None,
         temperature: float | None = None,
         max_tokens: int | None = None,
     ) -> Self:
@@ -125,16 +126,14 @@ class Pair:
 def _sampler(folder: PairDir, settings: Settings) -> Sampler:
     """An engine with both adapters live, after the base and its template were found to be the pair's."""
     bases, two = checked_bases(folder, settings), folder.info.base_b is not None
-    if two and settings.engine != "hf":
-        message = (
-            f"A and B of {folder.path} have different bases, which engine {settings.engine} does not load together"
-        )
+    kind = door("agon.backends", settings.engine)
+    if two and kind.fits_gpus:
+        message = f"A and B of {folder.path} have different bases, which engine {kind.name} does not load together"
         raise RunDirError(message, fix=f"agon ask {folder.path} --engine hf")
-    replicas = 1 if settings.engine == "vllm" else None
-    engine = SamplerConfig(engine=settings.engine, replicas=replicas, max_loras=2, gpu_memory_utilization=MEMORY)
+    engine = SamplerConfig(engine=kind.name, replicas=1, max_loras=2, gpu_memory_utilization=MEMORY)
     context = PROMPT_ROOM + settings.max_peek_tokens + settings.sampling.max_tokens
-    built = {policy: build_sampler(engine, base.model, base.path, context) for policy, base in bases.items()}
-    sampler = TwoBaseSampler(built) if two else built[Policy.A]
+    built = {policy: kind.open_sampler(engine, base.model, base.path, context) for policy, base in bases.items()}
+    sampler: Sampler = TwoBaseSampler(built) if two else built[Policy.A]
     for policy in Policy:
         sampler.publish(folder.info.versions[policy], folder.adapter(policy))
     return sampler

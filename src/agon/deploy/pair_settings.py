@@ -11,8 +11,10 @@ from typing import Literal
 
 from agon.config import BaseOfB, Eval, Lora, Model, Train
 from agon.config.arms import ARMS, resolve
-from agon.config.rival import kind_of
-from agon.engine.build import EngineName, base_files, default_engine, quieten
+from agon.config.rival import rivalry_of
+from agon.doors import door
+from agon.engine.backend import default_engine
+from agon.engine.base import base_files, quieten
 from agon.engine.render import Renderer
 from agon.errors import InputError
 from agon.eval.engines import check_template
@@ -30,7 +32,7 @@ from agon.types import Direction, Policy, Problem, Sampling, UnitTests, content_
 class Settings:
     """How a pair answers."""
 
-    engine: EngineName
+    engine: str
     dtype: Literal["bfloat16", "float32"]
     sampling: Sampling
     max_peek_tokens: int
@@ -49,14 +51,14 @@ class PairBase:
 
 
 def settings_of(
-    path: Path, info: PairInfo, engine: EngineName | None, temperature: float | None, max_tokens: int | None
+    path: Path, info: PairInfo, engine: str | None, temperature: float | None, max_tokens: int | None
 ) -> Settings:
     """The run's own where the path is a run, else the defaults of an evaluation."""
     config = RunDir.open(path).config if (path / "config.yaml").is_file() else None
-    measured, engine = config.eval if config else Eval(), engine or default_engine()
+    measured, kind = config.eval if config else Eval(), door("agon.backends", engine) if engine else default_engine()
     return Settings(
-        engine=engine,
-        dtype=config.model.dtype if config else ("bfloat16" if engine == "vllm" else "float32"),
+        engine=kind.name,
+        dtype=config.model.dtype if config else ("bfloat16" if kind.fits_gpus else "float32"),
         sampling=Sampling(
             measured.temperature if temperature is None else temperature,
             measured.top_p,
@@ -80,7 +82,7 @@ def system_of(folder: PairDir, direction: Direction | str | None) -> System:
         raise InputError(f"there is no direction {direction!r}", fix=f"write one of: {', '.join(Direction)}")
     arm = folder.info.arm
     if direction is None and arm is not None and arm in ARMS:
-        deployed = headline(Game(**resolve(arm), rival=kind_of(folder.info.rival)))
+        deployed = headline(Game(**resolve(arm), rival=rivalry_of(folder.info.rival)))
         if deployed != "cascade":
             return SYSTEMS.get(deployed, Policy.A)  # of a pair of single passes, A
     chosen = Direction(direction or folder.info.direction or Direction.AB)

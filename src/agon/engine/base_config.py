@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.config import Model
-from agon.engine.build import base_path
+from agon.engine.base import base_path
 from agon.engine.published import TEXT
 from agon.errors import ConfigError, EngineError
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agon.config import Config, SandboxConfig
 from agon.data.split import PARTS
+from agon.engine.backend import backend_of
 from agon.errors import InputError
 from agon.rundir.directory import CONFIG
 from agon.rundir.own import is_own
@@ -43,14 +44,10 @@ def check_consent(
     wanted: dict[str, str] = {}
     if ":" in config.verifier:
         wanted["verifier"] = config.verifier
-    if config.sampler.urls and not url:
-        wanted["sampler.urls"] = f"[{','.join(config.sampler.urls)}]"
-    if config.sampler.engine == "tinker" and not config.sampler.urls and not url:
-        wanted["sampler.engine"] = config.sampler.engine
+    contacts = backend_of(config).contacts()
+    wanted |= {key: value for key, value in contacts.items() if not (url and key.startswith("sampler."))}
     if trains and set(config.report_to) - LOCAL_TRACKERS:
         wanted["report_to"] = f"[{','.join(config.report_to)}]"
-    if config.cluster.address:
-        wanted["cluster.address"] = config.cluster.address
     if config.rival.url and trains:
         wanted["rival.url"] = config.rival.url
     if config.verifier == "code":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from agon.engine.build import base_files, context_of, quieten
-from agon.engine.places import sampler_for, samplers_for, verifier_for
+from agon.engine.backend import backend_of
+from agon.engine.base import base_files, context_of, quieten
 from agon.engine.render import Renderer
-from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import ConfigError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.eval.target import Target
@@ -33,12 +32,12 @@ def open_evaluator(
     config = target.config
     sampler = served(target, url, names, note) if url else local(target, max([1, *map(peeks_in, systems)]))
     try:
-        with verifier_for(config, config.sandbox.settings()) as verify:
+        with backend_of(config).verifier(config.sandbox.settings()) as verify:
             train = config.train
             shown = config.game.show_code
             yield Evaluator(sampler, verify, decoding(target), train.max_peek_tokens, train.seed, shown)
     finally:
-        for sentence in sampler.notes() if isinstance(sampler, VLLMSampler) else ():
+        for sentence in getattr(sampler, "notes", list)():
             note(sentence)
         sampler.close()
 
@@ -52,12 +51,12 @@ def decoding(target: Target) -> Sampling:
 def local(target: Target, peeks: int) -> Sampler:
     """An engine of our own, with the pair live in it and room for prompts that quote so many peeks."""
     config = target.config
-    paths = {policy: base_files(model) for policy, model in config.model.each.items()}
-    for policy, path in paths.items():
-        quieten(path)
-        check_template(target.pair, Renderer.load(path), policy)
-    context, (path, *second) = context_of(config, peeks), paths.values()
-    sampler = samplers_for(config, context) if second else sampler_for(config, path, context)
+    backend = backend_of(config)
+    for model in config.model.each.values():
+        quieten(base_files(model))
+    for policy, renderer in backend.renderers().items():
+        check_template(target.pair, renderer, policy)
+    sampler = backend.sampler(context_of(config, peeks))
     for version, folder in target.adapters.values():
         sampler.publish(version, folder)
     return sampler

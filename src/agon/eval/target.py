@@ -12,10 +12,10 @@ from pathlib import Path
 
 from agon.config import BaseOfB, Config, Model, Source, load_config, resolved
 from agon.config.arms import ARMS
-from agon.config.rival import kind_of, row_name
+from agon.config.rival import rivalry_of, row_name
 from agon.data import load, splits
 from agon.data.generated import is_generated
-from agon.engine.build import base_hash
+from agon.engine.base import base_hash
 from agon.errors import DataError, InputError, RunDirError
 from agon.eval.consent import check_consent
 from agon.game.prompts import PROMPTS_HASH
@@ -154,7 +154,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     config = Config.model_validate(raw)
     check_pair(pair, config.model)
     name = path.resolve().name
-    return Target(name, config, Path("evals") / name, pair, replace(config.rules(), rival=kind_of(pair.info.rival)))
+    return Target(name, config, Path("evals") / name, pair, replace(config.rules(), rival=rivalry_of(pair.info.rival)))
 
 
 def check_pair(pair: PairDir, model: Model) -> None:

@@ -18,7 +18,8 @@ Opponent = Literal["rival", "self", "none"]
 Pairing = Literal["per_rollout", "shared", "next_draft"]
 StackName = Literal["coop", "adv", "margin"]
 Roles = Literal["rotate", "fixed"]
-RivalKind = Literal["policy", "frozen", "league", "endpoint"]
+Rivalry = Literal["learns", "stays", "leaves"]
+"""Policy B learns as A does; it is an adapter that stays as it is; or it is none of the run's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Game:
     max_peek_tokens: int = 2048
     sampling: Sampling = field(default_factory=Sampling)
     seed: int = 0
-    rival: RivalKind = "policy"
+    rival: Rivalry = "learns"
 
     def roles_at(self, step: int) -> tuple[Policy, Policy]:
         """(drafter, challenger) of a step."""
@@ -49,12 +50,12 @@ class Game:
 
     def learns(self, policy: Policy) -> bool:
         """Whether a policy learns from its stream: A always, B unless the rival stays what it is."""
-        return policy is Policy.A or self.rival == "policy"
+        return policy is Policy.A or self.rival == "learns"
 
     @property
     def makes_pair(self) -> bool:
         """Whether A and B answer together after training: both are adapters, and B is the rival."""
-        return self.opponent == "rival" and self.rival in ("policy", "frozen")
+        return self.opponent == "rival" and self.rival != "leaves"
 
     @property
     def two_stages(self) -> bool:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from agon.config import Config, Data, Rival, Source
+from agon.config import Config, Data, Source
 from agon.config.arms import ARMS
-from agon.config.rival import LEARNS
 from agon.data import splits
+from agon.doors import door
+from agon.engine.backend import backend_of
 from agon.engine.base_config import read_base_config
 from agon.engine.linear_attention import EXTRA, is_too_slow
 from agon.errors import ConfigError, EngineError, install
@@ -60,7 +61,7 @@ def _run(config: Config, counts: Counts) -> Section:
         "run",
         {
             "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
-            **_rival(config.rival),
+            **_rival(config),
             "base": (f"{model.names}, {model.dtype}, LoRA rank {model.lora.rank}",),
             "train": (_source(data.train, counts.train),),
             "dev": (_source(data.dev, counts.dev),),
@@ -74,28 +75,15 @@ def _run(config: Config, counts: Counts) -> Section:
 
 def _warning(config: Config) -> dict[str, tuple[Cell, ...]]:
     """Engines that a step leaves idle, where the config says how many there are."""
-    engines = engines_of(config)
+    engines = backend_of(config).engines()
     warning = engines and idle_engines(config.train.problems_per_step, engines)
     return {"warning": (warning,)} if warning else {}
 
 
-def engines_of(config: Config) -> int | None:
-    """The engines that one process draws from, where the config says how many; else it is by GPU."""
-    on_cluster = config.cluster.samplers if config.cluster.engine != "none" else 0
-    return len(config.sampler.urls) or on_cluster or config.sampler.replicas
-
-
-RIVALS = {
-    "frozen": "adapter B as it starts; only A learns",
-    "league": "an earlier version of A, kept every {} steps; only A learns",
-    "endpoint": "{} at {}; only A learns: an endpoint gives no token ids and no log-probs",
-}
-
-
-def _rival(rival: Rival) -> dict[str, tuple[Cell, ...]]:
+def _rival(config: Config) -> dict[str, tuple[Cell, ...]]:
     """Who plays B, where that is not a policy that learns."""
-    values = (rival.every,) if rival.kind == "league" else (rival.model, rival.url)
-    return {} if rival.kind == LEARNS else {"rival": (RIVALS[rival.kind].format(*values),)}
+    about = door("agon.rivals", config.rival.kind)(config).about
+    return {"rival": (about,)} if about else {}
 
 
 def _source(source: Source, number: int | None) -> str:
@@ -156,7 +144,7 @@ def _budget(config: Config, counts: Counts) -> Section:
 
 def _by_rival(config: Config, steps: int | None) -> dict[str, tuple[Cell, ...]]:
     """What of the budget a rival draws that does not learn: it challenges on even steps and drafts on odd ones."""
-    if config.rival.kind == LEARNS:
+    if config.rules().rival == "learns":
         return {}
     size = config.game.group_size * config.train.problems_per_step
     turns = (None, None, None) if steps is None else (steps // 2, steps - steps // 2, steps)

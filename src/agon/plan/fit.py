@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agon.config import Config
+from agon.engine.base import context_of
 from agon.engine.base_config import read_base_config
-from agon.engine.build import context_of
 from agon.engine.vllm.placement import BESIDE, SEQUENCES, GpuMemory, placement_of
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.footprint import (

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agon.config import Config
+from agon.engine.backend import backend_of
 from agon.engine.base_config import read_base_config
 from agon.engine.vllm.placement import MARGIN, SEQUENCES
 from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.estimate import count, engines_of, points_of, total_steps
+from agon.plan.estimate import count, points_of, total_steps
 from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
 from agon.plan.footprint import CONTEXT, SPARE, sequence_bytes
 from agon.plan.gpus import Gpu, Node
@@ -47,7 +48,7 @@ class HardwarePlan:
 
 def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) -> HardwarePlan:
     """Lay a config out on hardware and estimate its time; nothing is loaded or downloaded."""
-    if config.sampler.engine != "vllm":
+    if not backend_of(config).fits_gpus:
         raise InputError(
             f"--gpu plans for engine vllm, and sampler.engine is {config.sampler.engine}",
             fix="add sampler.engine=vllm, or leave --gpu out",
@@ -141,7 +142,7 @@ def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Node, assumed: A
         f"{stages * cap:,} tokens, draft + challenge, at most" if stages == 2 else f"{cap:,} tokens",
     )
     warning = idle_engines(config.train.problems_per_step, hardware.gpus)
-    if warning and engines_of(config) is None:
+    if warning and backend_of(config).engines() is None:
         rows["warning"] = (warning,)
     return Section("drawing", rows)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from agon.config.rival import kind_of
+from agon.config.rival import kind_of, rivalry_of
+from agon.doors import door
 from agon.eval.systems import TITLES
 from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, not_graded, share
 from agon.report.collect import HELD_OUT, MeasuredRun
@@ -93,14 +94,6 @@ def use(info: PairInfo, form: str) -> str:
     return text
 
 
-RIVALS = {
-    "policy": "B, trained against A",
-    "frozen": "B, which did not learn",
-    "league": "earlier versions of A; B was not trained: A answers alone",
-    "endpoint": "the model {} behind an endpoint; B was not trained: A answers alone",
-}
-
-
 def _bases(info: PairInfo) -> list[tuple[str, object]]:
     """The base, or that of each adapter."""
     named = {p: base.name + (f" at {base.revision}" if base.revision else "") for p, base in info.bases.items()}
@@ -112,7 +105,7 @@ def _facts(run: MeasuredRun, info: PairInfo) -> str:
     rows: list[tuple[str, object]] = [
         *_bases(info),
         ("arm", run.arm),
-        ("rival", RIVALS.get(kind_of(info.rival), "").format(info.rival.partition(":")[2])),
+        ("rival", door("agon.rivals", kind_of(info.rival)).on_card.format(info.rival.partition(":")[2])),
         ("trained on", run.setting.data),
         ("adapter A", info.versions[Policy.A]),
         ("adapter B", info.versions[Policy.B]),
@@ -168,7 +161,7 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
         yield "It was not evaluated on the held-out problems of its run."
     if info.direction is None:
         yield "No direction was chosen on dev: try both."
-    if kind_of(info.rival) in ("league", "endpoint"):
+    if rivalry_of(info.rival) == "leaves":
         yield "Adapter B was never trained: use A alone."
     yield from _not_better(run)
     if any(passes_of(result.measured) > 1 for result in run.results.values()):

@@ -7,25 +7,12 @@ Seeds come from names, so the bouts are the same whoever draws them.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from agon.config import ClusterConfig, SamplerConfig
 from agon.errors import EngineError
 from agon.types import Completion, Request, Version
 
 REPORT = "report this: a run must not get here"
-
-
-def draws(settings: SamplerConfig, cluster: ClusterConfig) -> bool:
-    """Whether this process draws: the first of all from servers and clusters, the first of a machine from its engines.
-
-    With engine hf each does, as the model is in the process itself. Launchers set both variables.
-    """
-    if settings.engine != "vllm":
-        return True
-    elsewhere = settings.urls or (cluster.engine != "none" and cluster.samplers)
-    return os.environ.get("RANK" if elsewhere else "LOCAL_RANK", "0") == "0"
 
 
 class DrawnElsewhere:

@@ -28,7 +28,7 @@ from agon.game.prompts import PROMPTS_HASH, challenge_prompt
 from agon.interrupt import Interrupted
 from agon.plan.fit import less_memory
 from agon.plan.schedule import Schedule, idle_engines
-from agon.protocols import CompletionSource, Update
+from agon.protocols import Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
@@ -38,9 +38,10 @@ from agon.rundir.records import Flight, Point, RunState, SystemCounts
 from agon.rundir.step_choice import best_point, facts_at
 from agon.training.flights import Flights
 from agon.training.log import Display, TrainingLog
-from agon.training.machines import Machines, check_verdicts
+from agon.training.machines import Machines
 from agon.training.publish import Publisher
-from agon.training.rivals import Seated, WithRival, check_answered, from_league, masking, next_league, trained_streams
+from agon.training.rivals import Rival, Seated
+from agon.training.streams import check_answered, check_verdicts, masking, trained_streams
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
@@ -58,8 +59,9 @@ class Training:
         data: Splits,
         machines: Machines,
         display: Display,
+        rival: Rival,
     ) -> None:
-        self.config, self.run, self.machines, self.display = config, run, machines, display
+        self.config, self.run, self.machines, self.display, self.rival = config, run, machines, display, rival
         self.data, self.problems = data, data.train
         self.game = config.rules()
         self.schedule = Schedule.of(config, len(data.train))
@@ -124,7 +126,7 @@ class Training:
     def _load(self, resume: Resume) -> None:
         if resume.folder is None:
             self._set(versions=self.publisher.name({}, 0))
-            self._set(first=self.state.versions, league=self._league(0))
+            self._set(first=self.state.versions, league=self.rival.kept(self.state, 0))
         else:
             self.machines.learner.load(resume.folder)
             self.state = resume.state
@@ -227,10 +229,8 @@ class Training:
         for flight in self.state.flights:
             if flight.step == step:
                 return flight
-        versions = dict(self.state.versions)
-        if self.state.league:
-            versions[Policy.B] = from_league(self.state.league, self.game.seed, step)
-        flight = Flight(step=step, began=self.machines.learner.step, versions=versions)
+        seats = dict(self.rival.seats(self.state, step))
+        flight = Flight(step=step, began=self.machines.learner.step, versions=seats)
         if self.ahead:
             self._set(flights=(*self.state.flights, flight))
         return flight
@@ -239,9 +239,7 @@ class Training:
         """One step of the game by the versions of its flight, whatever is published meanwhile."""
         batch = self.batch(flight.step)
         game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
-        sampler: CompletionSource = Seated(self.machines.sampler, flight.versions, flight.step)
-        if self.machines.endpoint:
-            sampler = WithRival(sampler, self.machines.endpoint.sample)
+        sampler = self.rival.source(Seated(self.machines.sampler, flight.versions, flight.step))
         played = await play(batch, flight.step, game, sampler, masking(self.machines.verify))
         return replace(played, staleness=flight.staleness)
 
@@ -262,7 +260,8 @@ class Training:
         done, before = update.step + 1, self.state.versions
         with self.processes.phase("log") as proceed:
             self._set(versions=self.publisher.name(before, done))
-            self._set(league=self._league(done), flights=tuple(f for f in self.state.flights if f.step >= done))
+            left = tuple(flight for flight in self.state.flights if flight.step >= done)
+            self._set(league=self.rival.kept(self.state, done), flights=left)
             self.log.write(update)
             self.log.check_health()
             proceed()  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
@@ -273,12 +272,6 @@ class Training:
         with self.log.timed("publish"):
             self.publisher.publish(new, self.state.versions, self.state.first, self.state.league)
         self._show_notes()
-
-    def _league(self, done: int) -> tuple[Version, ...]:
-        """The versions of A that may play the rival after `done` steps; none where there is no league."""
-        if self.game.rival != "league":
-            return ()
-        return next_league(self.state.league, self.state.versions[Policy.A], done, self.config.rival.every)
 
     # -- problems -----------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from agon.config import Config, Model, anchored_config, load_config
 from agon.config.rival import LEARNS
 from agon.data import Splits, splits
-from agon.engine.build import base_hash
+from agon.doors import door
+from agon.engine.backend import backend_of
+from agon.engine.base import base_hash
 from agon.engine.shipped import init_hashes
 from agon.errors import LEARNER, AgonError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
@@ -27,7 +29,7 @@ from agon.training.log import Display, Silent
 from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
-from agon.training.rivals import open_endpoint
+from agon.training.rivals import Rival
 from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
@@ -53,10 +55,11 @@ def train(
     that is interrupted saves and raises KeyboardInterrupt.
     """
     target = _target(config, overrides, name, Path(out), resume)
-    if target.config.sampler.engine != "tinker":
+    backend = backend_of(target.config)
+    if backend.trains_here:
         need(*LEARNER)
     check(target.config.report_to)
-    here = own_share(target.config.sandbox.settings(), target.config.sampler)
+    here = own_share(target.config.sandbox.settings(), backend)
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
     parts = splits(target.config.data)
     schedule = Schedule.of(target.config, len(parts.train))
@@ -85,13 +88,14 @@ def is_first_process() -> bool:
 
 
 def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
+    rival: Rival = door("agon.rivals", config.rival.kind)(config)
     try:
-        with open_endpoint(config.rival, run.path) as endpoint:
+        with rival.open(run.path):
             machines = build(config, schedule.total)
             for note in machines.lost:
                 display.note(note)
             try:
-                return Training(config, run, parts, replace(machines, endpoint=endpoint), display).go()
+                return Training(config, run, parts, machines, display, rival).go()
             finally:
                 machines.close()
     finally:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agon.engine.tinker.connect import connect
 
 from agon.config import Config
-from agon.engine.build import build_sampler
+from agon.engine.base import build_sampler
 from agon.engine.shipped import folder_of
-from agon.engine.tinker.connect import connect
 from agon.errors import ConfigError, EngineError
 from agon.rundir import RunDir
 from agon.rundir.adapter import check_adapter

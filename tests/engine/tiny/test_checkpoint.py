@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from agon.data.tabletop import problems as tabletop
 from agon.data.tabletop.lessons import LessonMixture
-from agon.engine.hf import HFSampler
+from agon.engine.hf.sampler import HFSampler
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import load_tokenizer, tiny_base
 from agon.engine.tiny.pretrain import PretrainSchedule

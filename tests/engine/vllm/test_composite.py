@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from _engine import RANK, Bench, build
 from agon.config import Lora, Model, SamplerConfig
-from agon.engine.build import build_sampler
+from agon.engine.base import build_sampler
 from agon.engine.published import write_cut
 from agon.engine.vllm.canary import Canary
 from agon.errors import EngineError

@@ -13,7 +13,7 @@ import pytest
 from _engine import RANK, Bench, ask, build
 from _server import vllm_server
 from agon.config import Model, SamplerConfig
-from agon.engine.build import build_sampler
+from agon.engine.base import build_sampler
 from agon.engine.fleet import Fleet
 from agon.engine.openai import OpenAISampler
 from agon.engine.protocol import Draw

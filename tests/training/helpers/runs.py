@@ -10,6 +10,7 @@ from typing import Any
 
 from agon.config import Config
 from agon.data import Splits
+from agon.doors import door
 from agon.engine.scripted import ScriptedSampler
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir
@@ -95,6 +96,9 @@ class OneNumberLearner:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
+    def store(self) -> None:
+        pass
+
     def memory(self) -> Mapping[str, int]:
         return {}
 
@@ -106,6 +110,10 @@ class Plain:
 
     def render(self, prompt: Any) -> Any:
         return type("Rendered", (), {"ids": tuple(prompt.messages[-1].text.split())})
+
+
+BOTH: Any = dict.fromkeys(Policy, Plain())
+"""The renderer of both policies."""
 
 
 class Verifier:
@@ -170,6 +178,7 @@ def training(
     total = (len(train) // settings.train.problems_per_step) * settings.train.epochs
     total = min(total, settings.train.max_steps or total)
     learner, sampler = OneNumberLearner(total), ScriptedSampler(answer)
-    machines = machines or Machines(learner, sampler, verify or Verifier(), Plain())  # type: ignore[arg-type]
+    machines = machines or Machines(learner, sampler, verify or Verifier(), BOTH)  # type: ignore[arg-type]
     splits = Splits(tuple(train), tuple(problems(16)[12:]), tuple(problems(20)[16:]), pools={})
-    return Training(settings, run, splits, machines, Notes())
+    rival = door("agon.rivals", settings.rival.kind)(settings)
+    return Training(settings, run, splits, machines, Notes(), rival)

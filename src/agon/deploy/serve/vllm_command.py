@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from agon.deploy.serve.served_pair import ServedPair
-from agon.engine.build import PROMPT_ROOM
+from agon.engine.base import PROMPT_ROOM
 from agon.engine.vllm.local import QUIET, RANKS, longest, text_config
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.errors import InputError, install

@@ -111,30 +111,6 @@ def _draw(row: Tokens, seed: int) -> Draw:
     return Draw(row.prompt_ids, BASE, seed, Sampling(temperature=1.0, top_p=1.0, max_tokens=8))
 
 
-def refuse(config: Config) -> None:
-    """Refuse what no Tinker service can do, before anything is connected to."""
-    train, model = config.train, config.model
-    broken = {
-        "train.beta=0": train.beta > 0,
-        "train.temperature=1": train.temperature != 1,
-        "train.importance=token_truncate": train.importance == "none",
-        "model.lora.targets=all-linear": model.lora.targets != "all-linear",
-        "model.init.a=zero": model.init.a != "zero",
-        "model.init.b=noise": model.init.b != "noise",
-    }
-    reasons = {
-        "train.beta=0": "no KL term: a service holds no reference",
-        "train.temperature=1": "log-probs are those of temperature 1, whatever was drawn",
-        "train.importance=token_truncate": "the loss always corrects",
-        "model.lora.targets=all-linear": "the service chooses the layers",
-        "model.init.a=zero": "weights cannot be uploaded",
-        "model.init.b=noise": "weights cannot be uploaded",
-    }
-    if faults := [f"{key.partition('=')[0]}: {reasons[key]}" for key, found in broken.items() if found]:
-        needed = " ".join(key for key, found in broken.items() if found)
-        raise ConfigError("sampler.engine tinker cannot do what this config asks for:", f"write {needed}", faults)
-
-
 def check_alpha(config: Config, capabilities: Capabilities) -> None:
     """Refuse an alpha that the service does not have."""
     theirs, ours = capabilities.alpha, config.model.lora.alpha

@@ -153,6 +153,9 @@ class TinkerLearner:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
+    def store(self) -> None:
+        """One process meets nobody."""
+
     def memory(self) -> Mapping[str, int]:
         """Peak bytes of this process; what the service uses is not known."""
         return {"process_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}

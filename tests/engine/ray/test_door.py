@@ -1,4 +1,4 @@
-"""Which machines a config names: here, or on the nodes of a cluster."""
+"""Engines and verifiers of a config with cluster.engine ray: on nodes, or here."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from agon.cluster import connection
-from agon.config import Config
-from agon.engine import places
-from agon.engine.places import sampler_for, verifier_for
+from agon.engine.backend import backend_of
 from agon.engine.protocol import Draw
+from agon.engine.ray import door as ray_door
+from agon.engine.ray.door import Ray
+from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.on_node import NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.sandbox.settings import SandboxSettings
 from agon.types import BASE, Sampling
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
 from tests.cluster.helpers import FakeCluster
+from tests.engine.helpers.configs import config
 from tests.engine.helpers.engines import FakeEngine, save_tokenizer
 
 
@@ -46,11 +48,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Joined:
     return joined
 
 
-def config(**cluster: Any) -> Config:
-    data = {part: {"preset": "tabletop", "take": 3} for part in ("train", "dev", "held_out")}
-    values = {"arm": "agon", "model": {"name": "agon:tiny"}, "data": data, "verifier": "math"}
-    sampler = {"network": "10.0.0.0/8", "sleep": True}
-    return Config.model_validate(values | {"sampler": sampler, "cluster": cluster})
+def on_nodes(**cluster: Any) -> Ray:
+    named = {"engine": "ray", "address": "10.0.0.7:6379", **cluster}
+    made = backend_of(config(sampler={"network": "10.0.0.0/8", "sleep": True}, cluster=named))
+    assert isinstance(made, Ray)
+    return made
 
 
 def test_engines_of_a_cluster_are_members_of_a_fleet(
@@ -62,9 +64,9 @@ def test_engines_of_a_cluster_are_members_of_a_fleet(
         asked.append((settings.sleep, model.name, context, staleness))
         return FakeEngine()
 
-    monkeypatch.setattr(places, "local_engine", here)
-    told = config(engine="ray", address="10.0.0.7:6379", samplers=3, gpus=1, verifiers=2)
-    sampler = sampler_for(told, str(save_tokenizer(tmp_path)), 512)
+    monkeypatch.setattr(ray_door, "local_engine", here)
+    monkeypatch.setattr(Ray, "base", str(save_tokenizer(tmp_path)))
+    sampler = on_nodes(samplers=3, gpus=1, verifiers=2).sampler(512)
     assert isinstance(sampler, VLLMSampler)
     drawn = asyncio.run(sampler.draw(Draw((1,), BASE, 0, Sampling(1.0, 1.0, 4))))
     assert drawn.ids == (7,) * 4
@@ -75,27 +77,14 @@ def test_engines_of_a_cluster_are_members_of_a_fleet(
 
 
 def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -> None:
-    told = config(engine="ray", address="10.0.0.7:6379", verifiers=2)
-    with verifier_for(told, SandboxSettings(workers=99)) as verifier:
+    backend = on_nodes(verifiers=2)
+    with backend.verifier(SandboxSettings(workers=99)) as verifier:
         assert isinstance(verifier, NodeVerifier)
         verifier._take()
-        assert cluster.made == [(VerifierHost, "math", told.sandbox.settings())] * 2
+        assert cluster.made == [(VerifierHost, "math", backend.config.sandbox.settings())] * 2
 
 
 def test_without_actors_nothing_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "build_sampler", lambda *args, beside, staleness: (*args, beside, staleness))
-    for told in (config(), config(engine="ray", address="10.0.0.8:6379", samplers=0)):
-        assert sampler_for(told, "path", 9) == (told.sampler, told.model, "path", 9, (), 0)  # type: ignore[comparison-overlap]
-
-
-def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "build_sampler", lambda settings, *args, **more: (settings.sleep, more["staleness"]))
-    plain = config()
-    ahead = plain.model_copy(
-        update={
-            "train": plain.train.model_copy(update={"staleness": 2}),
-            "sampler": plain.sampler.model_copy(update={"sleep": "auto"}),
-        }
-    )
-    assert sampler_for(ahead, "path", 9) == (False, 2)  # type: ignore[comparison-overlap]
-    assert sampler_for(plain, "path", 9) == (True, 0)  # type: ignore[comparison-overlap]
+    monkeypatch.setattr(Vllm, "sampler", lambda self, context: (self.config.sampler, context))
+    backend = on_nodes(address="10.0.0.8:6379", samplers=0)
+    assert backend.sampler(9) == (backend.config.sampler, 9)  # type: ignore[comparison-overlap]

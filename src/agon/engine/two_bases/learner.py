@@ -78,6 +78,9 @@ class TwoBaseLearner:
     def gather(self, value: Any) -> list[Any]:
         return [value]
 
+    def store(self) -> None:
+        """One process meets nobody."""
+
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: both are in one process, and on one device."""
         return self.learners[Policy.A].memory()

@@ -7,15 +7,12 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from agon.config import Config, Model, SamplerConfig
-from agon.engine.build import PROMPT_ROOM, base_files, build_sampler, context_of
+from agon.config import Config, Model
+from agon.engine.base import PROMPT_ROOM, base_files, context_of
 from agon.engine.tiny.checkpoint import tiny_base
-from agon.engine.vllm.placement import GpuMemory
 from agon.errors import ConfigError
 
 OLD, NEW = "1" * 40, "2" * 40
@@ -39,7 +36,7 @@ SCRIPT = """
 import sys
 from transformers import AutoTokenizer
 from agon.config import Model
-from agon.engine.build import base_files
+from agon.engine.base import base_files
 for revision in sys.argv[1:]:
     path = base_files(Model(name="some/base", revision=revision if revision != "none" else None))
     print(AutoTokenizer.from_pretrained(path).chat_template)
@@ -77,27 +74,3 @@ def test_the_context_holds_every_peek_of_a_prompt_and_a_whole_completion() -> No
     assert context_of(lengths(max_model_len=20_000), peeks=2) == 20_000
     with pytest.raises(ConfigError, match="does not hold 2 peeks and a completion: 19096 tokens"):
         context_of(lengths(max_model_len=19_096), peeks=2)
-
-
-def test_a_config_names_the_engines_of_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engines themselves are not started here."""
-    monkeypatch.setattr("agon.engine.vllm.sampler.VLLMSampler", lambda path, fleet, **more: fleet)
-    monkeypatch.setattr("agon.engine.vllm.local.LocalEngine", lambda path, **settings: SimpleNamespace(**settings))
-    monkeypatch.setattr("agon.engine.build.visible_devices", lambda: ["4", "5", "6"])
-
-    def engines(*beside: GpuMemory, **sampler: object) -> list[Any]:
-        built: Any = build_sampler(SamplerConfig.model_validate(sampler), Model(name="x"), "x", 100, beside=beside)
-        return [member.engine for member in built.members]
-
-    assert [engine.device for engine in engines(replicas=2)] == ["5", "6"]
-    assert [engine.device for engine in engines()] == ["4", "5", "6"], "without a learner, all GPUs"
-    assert {engine.memory for engine in engines()} == {0.9}
-    beside, fuller = (GpuMemory(free=free * 2**30, total=80 * 2**30) for free in (60, 40))
-    [shared] = engines(beside)
-    assert (shared.device, shared.memory, shared.sleeps) == ("6", 0.9, False), "the learner is on another GPU"
-    assert [engine.sleeps for engine in engines(beside, replicas=3)] == [True, False, False]
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    unequal = [engine.memory for engine in engines(beside, fuller, replicas=3)]
-    assert unequal == pytest.approx([58 / 80, 38 / 80, 0.9]), "each takes what the learner of its own GPU leaves"
-    urls = ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
-    assert [engine.url for engine in engines(urls=urls)] == urls

@@ -1,0 +1,1 @@
+"""Completions from transformers in this process: tiny models on a CPU."""

@@ -1,0 +1,1 @@
+"""Engines and verifiers on the nodes of a Ray cluster (docs/scale.md)."""

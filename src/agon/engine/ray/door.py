@@ -1,0 +1,131 @@
+"""Engines and verifiers on the nodes of a Ray cluster, beside a learner on this machine. docs/scale.md."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agon.cluster.actor import Actor
+from agon.config import Config, Model, SamplerConfig
+from agon.config.rules import Rule
+from agon.doors import door
+from agon.engine.backend import OF_B, Backend, Values
+from agon.engine.base import base_files, quieten
+from agon.engine.protocol import Engine
+from agon.engine.versions import KEPT
+from agon.engine.vllm.door import local_engine
+from agon.protocols import Learner, Sampler, Verifier
+from agon.sandbox.settings import SandboxSettings
+
+if TYPE_CHECKING:
+    from agon.engine.vllm.canaries import Canaries
+
+
+def _is_host_and_port(text: str) -> bool:
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and "/" not in host and port.isdecimal() and 0 < int(port) < 65536)
+
+
+RULES = (
+    Rule(
+        ("cluster.address",),
+        lambda address: address is not None,
+        "belongs to cluster.engine ray, which needs it: write HOST:PORT, or local; RAY_ADDRESS is not read",
+    ),
+    Rule(
+        ("cluster.address",),
+        lambda address: address is None or address == "local" or _is_host_and_port(address),
+        "is HOST:PORT, or local to start a cluster on this machine; auto would join whatever runs here",
+    ),
+    Rule(
+        ("cluster.samplers", "sampler.engine"),
+        lambda samplers, engine: not samplers or engine == "vllm",
+        "only engine vllm runs on a cluster; write 0",
+    ),
+    Rule(
+        ("cluster.samplers", "sampler.replicas", "sampler.urls"),
+        lambda samplers, replicas, urls: not samplers or (replicas is None and not urls),
+        "engines are on the cluster, on this machine or at sampler.urls; choose one",
+    ),
+    Rule(
+        ("cluster.verifiers", "verifier"),
+        lambda verifiers, name: not verifiers or ":" not in name,
+        "a function of yours judges on the learner's machine; write 0",
+    ),
+)
+
+
+class Ray(Backend):
+    """Whatever `sampler.engine` names, with its engines or the verifiers on nodes."""
+
+    name = "ray"
+    is_engine = False
+    unused = OF_B
+    all_draw = False
+    fits_gpus = True
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._local: Backend = door("agon.backends", config.sampler.engine)(config)
+
+    @classmethod
+    def claims(cls, values: Values) -> bool:
+        return bool(values["cluster"]["engine"] == cls.name)
+
+    @classmethod
+    def rules_for(cls, values: Values) -> tuple[Rule, ...]:
+        return (*RULES, *door("agon.backends", values["sampler"]["engine"]).rules)
+
+    def learner(self, steps: int) -> Learner:
+        return self._local.learner(steps)
+
+    def draws(self) -> bool:
+        """Engines on nodes are drawn from by the first process of all."""
+        return os.environ.get("RANK", "0") == "0" if self.config.cluster.samplers else self._local.draws()
+
+    def sampler(self, context: int) -> Sampler:
+        count, gpus = self.config.cluster.samplers, self.config.cluster.gpus
+        if not count:
+            return self._local.sampler(context)
+        from agon.cluster.connection import connect
+        from agon.engine.fleet import Fleet
+        from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+        from agon.engine.vllm.sampler import VLLMSampler
+
+        config, staleness = self.config, self.config.train.staleness
+        cluster = connect(config.cluster.address, config.sampler.network)
+        cluster.check_room(count + config.cluster.verifiers, count * gpus)
+        settings = config.sampler.model_copy(update={"sleep": False})
+        make = partial(_engine_here, config.model, settings, context, staleness)
+        adapters = AdapterStore(cluster)
+        fleet = Fleet(*(NodeEngine(cluster, make, adapters, gpus) for _ in range(count)))
+        return VLLMSampler(self.base, fleet, kept=KEPT + staleness)
+
+    def verifier(self, sandbox: SandboxSettings) -> Verifier:
+        if not self.config.cluster.verifiers:
+            return self._local.verifier(sandbox)
+        from agon.cluster.connection import connect
+        from agon.verify.on_nodes import NodeVerifier, VerifierHost
+
+        def place() -> Actor:
+            cluster = connect(self.config.cluster.address, self.config.sampler.network)
+            return cluster.place(VerifierHost, self.config.verifier, self.config.sandbox.settings())
+
+        return NodeVerifier(place, self.config.cluster.verifiers)
+
+    def canary(self, sampler: Sampler, learner: Learner) -> Canaries | None:
+        return self._local.canary(sampler, learner)
+
+    def engines(self) -> int | None:
+        return self.config.cluster.samplers or self._local.engines()
+
+    def contacts(self) -> dict[str, str]:
+        return {"cluster.address": str(self.config.cluster.address), **self._local.contacts()}
+
+
+def _engine_here(model: Model, settings: SamplerConfig, context: int, staleness: int) -> Engine:
+    """On a node: an engine over the base as this node has it."""
+    path = base_files(model)
+    quieten(path)
+    return local_engine(settings, model, path, context, staleness=staleness)

@@ -1,0 +1,1 @@
+"""A pair over two bases: a sampler and a learner for each policy."""

@@ -1,0 +1,180 @@
+"""Engine vllm: engines on the GPUs of this machine, or at servers that somebody started, beside TRL's learner."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from agon.config import Config, Model, SamplerConfig
+from agon.config.rules import Rule
+from agon.engine.backend import OF_B, ON_CLUSTER, Backend
+from agon.engine.devices import engine_devices, learners_here, visible_devices
+from agon.engine.versions import KEPT
+from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
+from agon.protocols import Learner, Sampler
+
+if TYPE_CHECKING:
+    from agon.engine.vllm.canaries import Canaries
+    from agon.engine.vllm.local import LocalEngine
+
+OPTIONS = (
+    "async_scheduling",
+    "attention_backend",
+    "block_size",
+    "cpu_offload_gb",
+    "disable_cascade_attn",
+    "enable_chunked_prefill",
+    "enforce_eager",
+    "kv_cache_dtype",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "num_gpu_blocks_override",
+    "performance_mode",
+    "pipeline_parallel_size",
+    "tensor_parallel_size",
+)
+"""What `sampler.options` may name. vLLM has others that load code, files or a different model."""
+PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
+
+RULES = (
+    Rule(
+        ("sampler.replicas", "sampler.urls"),
+        lambda replicas, urls: replicas is None or not urls,
+        "a run starts engines or samples from sampler.urls; remove one of the two",
+    ),
+    Rule(
+        ("sampler.options",),
+        lambda options: set(options) <= set(OPTIONS),
+        f"may hold these arguments of vLLM: {', '.join(OPTIONS)}",
+    ),
+    Rule(
+        ("sampler.options", "sampler.urls"),
+        lambda options, urls: not options or not urls,
+        "are arguments of an engine that the run starts; give them to your servers, or leave out sampler.urls",
+    ),
+    Rule(
+        ("sampler.options", "sampler.urls"),
+        lambda options, urls: bool(urls) or all(options.get(name, 1) == 1 for name in PARALLEL),
+        f"{' and '.join(PARALLEL)} must be 1, as an engine of a run has one GPU; to split a base over several, start "
+        "`vllm serve BASE --tensor-parallel-size 2 ...` (docs/engines.md) and name it in sampler.urls",
+    ),
+    Rule(
+        ("sampler.max_loras", "game.opponent"),
+        lambda loras, opponent: loras >= 2 or opponent != "rival",
+        "must be at least 2: both policies are live at once",
+    ),
+    Rule(
+        ("train.staleness", "sampler.sleep"),
+        lambda steps, sleep: not steps or sleep is not True,
+        "plays while the learner computes, and an engine that sleeps then cannot: write sampler.sleep false",
+    ),
+)
+
+
+class Vllm(Backend):
+    """vLLM draws, TRL learns. The first process of a machine draws for all, from all engines of the machine."""
+
+    name = "vllm"
+    rules = RULES
+    unused = {**ON_CLUSTER, **OF_B}
+    all_draw = False
+    fits_gpus = True
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._beside: Sequence[GpuMemory] = ()
+
+    @classmethod
+    def open_sampler(
+        cls,
+        settings: SamplerConfig,
+        model: Model,
+        path: str,
+        context: int,
+        *,
+        staleness: int = 0,
+        beside: Sequence[GpuMemory] = (),
+    ) -> Sampler:
+        """`beside`: what the learners on the first GPUs of this machine leave free."""
+        from agon.engine.fleet import Fleet
+        from agon.engine.vllm.sampler import VLLMSampler
+        from agon.engine.vllm.server import ServerEngine
+
+        if settings.urls:
+            servers = Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls))
+            return VLLMSampler(path, servers, kept=KEPT + staleness)
+        devices, learners = visible_devices(), learners_here()
+        usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
+        chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
+        shared: dict[str | None, GpuMemory] = dict(zip(devices, beside, strict=False))  # learners have the first GPUs
+        places = [placement_of(settings, shared.get(device)) for device in chosen]
+        engines = [
+            local_engine(settings, model, path, context, place, device, staleness)
+            for device, place in zip(chosen, places, strict=True)
+        ]
+        sleeps = any(place.sleeps for place in places)
+        return VLLMSampler(path, Fleet(*engines), sleeps=sleeps, kept=KEPT + staleness)
+
+    def learner(self, steps: int) -> Learner:
+        learner = super().learner(steps)
+        # what each learner leaves free on its GPU, buffers for collectives taken; ranks of one machine are consecutive
+        free = learner.gather(GpuMemory.here())[learner.rank :][: learners_here()]
+        self._beside = [*filter(None, free)]
+        return learner
+
+    def draws(self) -> bool:
+        """The first process of all draws from servers, the first of a machine from its engines; launchers set both
+        variables."""
+        return os.environ.get("RANK" if self.config.sampler.urls else "LOCAL_RANK", "0") == "0"
+
+    def sampler(self, context: int) -> Sampler:
+        """Where steps are played ahead, no engine sleeps."""
+        settings, staleness = self.config.sampler, self.config.train.staleness
+        if staleness:
+            settings = settings.model_copy(update={"sleep": False})
+        return self.open_sampler(
+            settings, self.config.model, self.base, context, staleness=staleness, beside=self._beside
+        )
+
+    def canary(self, sampler: Sampler, learner: Learner) -> Canaries | None:
+        from agon.engine.vllm.canaries import Canaries
+        from agon.engine.vllm.sampler import VLLMSampler
+
+        if not isinstance(sampler, VLLMSampler):  # drawn by another process
+            return None
+        config = self.config
+        return Canaries(sampler, learner, config.sampler.max_loras, config.train.temperature, config.model.dtype)
+
+    def engines(self) -> int | None:
+        return len(self.config.sampler.urls) or self.config.sampler.replicas
+
+    def contacts(self) -> dict[str, str]:
+        return {"sampler.urls": f"[{','.join(self.config.sampler.urls)}]"} if self.config.sampler.urls else {}
+
+
+def local_engine(
+    settings: SamplerConfig,
+    model: Model,
+    path: str,
+    context: int,
+    place: Placement | None = None,
+    device: str | None = None,
+    staleness: int = 0,
+) -> LocalEngine:
+    """An engine that this process starts; by default alone on what the process sees."""
+    from agon.engine.vllm.local import CACHED, LocalEngine
+
+    place = place or placement_of(settings, None)
+    return LocalEngine(
+        path,
+        dtype=model.dtype,
+        context=context,
+        rank=model.lora.rank,
+        max_loras=settings.max_loras,
+        cached=CACHED + 2 * staleness,
+        memory=place.memory,
+        sleeps=place.sleeps,
+        options=settings.options,
+        device=device,
+    )

@@ -1,0 +1,61 @@
+"""Between play and update: which streams are learnt from, and whether they may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from agon.errors import EngineError, VerifierError
+from agon.game.rules import Game
+from agon.protocols import Verify
+from agon.types import Completion, Played, Policy, Problem, Reason, Stream, Verdict, Version
+
+
+def masking(verify: Verify) -> Verify:
+    """Judge completions, but not one that a machine failed to give: its verdict is `infra`, never wrong."""
+
+    async def judge(problem: Problem, completion: Completion) -> Verdict:
+        if completion.failure:
+            return Verdict(False, False, Reason.INFRA, completion.failure)
+        return await verify(problem, completion)
+
+    return judge
+
+
+def trained_streams(played: Played, game: Game) -> list[Stream]:
+    """The streams that somebody learns from."""
+    return [stream for stream in played.streams if game.learns(stream.policy)]
+
+
+def check_answered(streams: Iterable[Stream], run: Path) -> None:
+    """Stop before the update if the rival failed to answer most requests: the step is played again after a resume."""
+    rows = [row for stream in streams if stream.policy is Policy.B for row in stream.rollouts()]
+    failed = [row.completion.failure for row in rows if row.completion.failure]
+    if 2 * len(failed) > len(rows):
+        raise EngineError(
+            f"the rival gave no answer to {len(failed)} of {len(rows)} requests of this step: {failed[0]}",
+            fix=f"nothing was learnt from it; start the endpoint again, then: agon train {run} --resume",
+        )
+
+
+def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]) -> None:
+    """Refuse a row that was drawn by a different version than the one that plays its step."""
+    for stream in streams:
+        for row in stream.rollouts():
+            if row.completion.version != versions[stream.policy]:
+                raise EngineError(
+                    f"a row of problem {row.problem.id} was drawn by {row.completion.version}, "
+                    f"and {versions[stream.policy]} plays this step",
+                    fix="nothing was learnt from this step; report this, then resume with: agon train RUN --resume",
+                )
+
+
+def check_verdicts(streams: Iterable[Stream], run: Path) -> None:
+    """Stop before the update if the verifier failed on most rows: the step is then played again after a resume."""
+    verdicts = [row.verdict for stream in streams for row in stream.rollouts()]
+    failed = [verdict for verdict in verdicts if verdict.reason is Reason.INFRA]
+    if 2 * len(failed) > len(verdicts):
+        raise VerifierError(
+            f"the verifier failed on {len(failed)} of {len(verdicts)} rollouts of this step: {failed[0].detail}",
+            fix=f"nothing was learnt from it; run `agon doctor`, then: agon train {run} --resume",
+        )

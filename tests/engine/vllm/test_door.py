@@ -1,0 +1,46 @@
+"""Which engines a config names, and who draws from them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from agon.config import Model, SamplerConfig
+from agon.engine.vllm.door import Vllm
+from agon.engine.vllm.placement import GpuMemory
+from tests.engine.helpers.configs import config
+
+
+def test_a_config_names_the_engines_of_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engines themselves are not started here."""
+    monkeypatch.setattr("agon.engine.vllm.sampler.VLLMSampler", lambda path, fleet, **more: fleet)
+    monkeypatch.setattr("agon.engine.vllm.local.LocalEngine", lambda path, **settings: SimpleNamespace(**settings))
+    monkeypatch.setattr("agon.engine.vllm.door.visible_devices", lambda: ["4", "5", "6"])
+
+    def engines(*beside: GpuMemory, **sampler: object) -> list[Any]:
+        built: Any = Vllm.open_sampler(SamplerConfig.model_validate(sampler), Model(name="x"), "x", 100, beside=beside)
+        return [member.engine for member in built.members]
+
+    assert [engine.device for engine in engines(replicas=2)] == ["5", "6"]
+    assert [engine.device for engine in engines()] == ["4", "5", "6"], "without a learner, all GPUs"
+    assert {engine.memory for engine in engines()} == {0.9}
+    beside, fuller = (GpuMemory(free=free * 2**30, total=80 * 2**30) for free in (60, 40))
+    [shared] = engines(beside)
+    assert (shared.device, shared.memory, shared.sleeps) == ("6", 0.9, False), "the learner is on another GPU"
+    assert [engine.sleeps for engine in engines(beside, replicas=3)] == [True, False, False]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    unequal = [engine.memory for engine in engines(beside, fuller, replicas=3)]
+    assert unequal == pytest.approx([58 / 80, 38 / 80, 0.9]), "each takes what the learner of its own GPU leaves"
+    urls = ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
+    assert [engine.url for engine in engines(urls=urls)] == urls
+
+
+def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(settings: SamplerConfig, *args: Any, staleness: int, beside: Any) -> Any:
+        return settings.sleep, staleness
+
+    monkeypatch.setattr(Vllm, "open_sampler", opened)
+    assert Vllm(config(train={"staleness": 2})).sampler(9) == (False, 2)  # type: ignore[comparison-overlap]
+    assert Vllm(config(sampler={"sleep": True})).sampler(9) == (True, 0)  # type: ignore[comparison-overlap]
