@@ -13,9 +13,8 @@ from agon.diagnose.dead import group_causes
 from agon.diagnose.findings import findings
 from agon.diagnose.groups import Group, GroupLog, Scale, column, normalise, totals, varies
 from agon.diagnose.rollouts import GroupTexts, RolloutLog
-from agon.formatting import plural
+from agon.formatting import plural, utf8
 from agon.report.payload import compress, rounded
-from agon.rundir.bouts import utf8
 
 SCHEMA = 1
 BLOCK = 8

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from agon.diagnose.groups import Scale
 from agon.diagnose.rollouts import RolloutLog
+from agon.formatting import utf8
 from agon.report.log_payload import pack_log
 from agon.report.viewer import TEXT_SCRIPTS, asset, fill_page, write_page_file
-from agon.rundir.bouts import utf8
 
 LOG_SCRIPTS = (*TEXT_SCRIPTS, "groups.js", "group.js", "log.js")
 

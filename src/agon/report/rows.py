@@ -9,11 +9,11 @@ from typing import Any
 
 from agon.errors import InputError, RunDirError
 from agon.eval.systems import headline
-from agon.formatting import percent
+from agon.formatting import percent, utf8
 from agon.report.headline import read_headline
 from agon.report.overview import total_steps
 from agon.rundir import RunDir, read_bouts
-from agon.rundir.bouts import bout_of, files_in, utf8
+from agon.rundir.bouts import bout_of, files_in
 from agon.rundir.health import symptoms
 from agon.rundir.jsonl import parse, whole_lines
 from agon.rundir.records import read_record
