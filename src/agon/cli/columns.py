@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from agon.errors import InputError
+from agon_lens.errors import LensError
 
 if TYPE_CHECKING:
-    from agon.diagnose import Columns
+    from agon_lens import Columns
 
 REWARDS = ("total", "correct", "truncated", "opponent")
 TEXTS = ("prompt", "completion", "gold")
@@ -33,7 +33,7 @@ def column_arguments(parser: argparse.ArgumentParser, texts: bool = False) -> No
 
 def columns_of(args: argparse.Namespace) -> Columns | None:
     """The columns named on the command line; None when none is."""
-    from agon.diagnose import Columns
+    from agon_lens import Columns
 
     named = Columns(
         group=_list(args.group),
@@ -52,4 +52,4 @@ def _weights(text: str | None) -> dict[str, float]:
     try:
         return {name: float(value) for name, value in (word.split("=") for word in _list(text))}
     except ValueError as error:
-        raise InputError(f"cannot parse --weights {text}", fix="write --weights format=0.5,length=0.1") from error
+        raise LensError(f"cannot parse --weights {text}", fix="write --weights format=0.5,length=0.1") from error

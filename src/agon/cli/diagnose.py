@@ -21,14 +21,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the diagnosis of every stream in the log."""
     say_waiting(f"reading {args.logs[0]}")
-    from agon.diagnose import diagnose, read
-    from agon.diagnose.findings import findings, summary
-    from agon.diagnose.lines import without_pages
+    from agon_lens import diagnose, read
+    from agon_lens.findings import findings, summary
+    from agon_lens.lines import without_pages
 
     args.logs = without_pages(args.logs)
     diagnoses = [diagnose(log, args.scale) for log in read(args.logs, columns_of(args))]
     if args.html:
-        from agon.report.diagnose_page import write_diagnose_page
+        from agon_lens.diagnose_page import write_diagnose_page
 
         write_diagnose_page(diagnoses, args.html, args.logs[0].name)
     if args.json:

@@ -12,7 +12,7 @@ from agon.cli.parser import say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
-    from agon.report.rows import StepRange
+    from agon_lens.logs import StepRange
 
 
 NAMED = "name a run directory, a result of `agon eval` (.json), or a log: .parquet, .jsonl, or a folder of them"
@@ -43,9 +43,9 @@ def log_page(sources: Sequence[Path], steps: StepRange | None) -> Path:
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it is."""
     say_waiting(f"reading {args.sources[0]}")
-    from agon.diagnose.lines import is_foreign, without_pages
     from agon.formatting import show_hidden
-    from agon.report.rows import StepRange
+    from agon_lens.lines import is_foreign, without_pages
+    from agon_lens.logs import StepRange
 
     args.sources = without_pages(args.sources)
     steps = StepRange.parse(args.steps) if args.steps else None
@@ -55,9 +55,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _bouts(args: argparse.Namespace, steps: StepRange | None) -> Path:
-    from agon.diagnose.lines import JSON_FILES
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
+    from agon_lens.lines import JSON_FILES
 
     odd = [path for path in args.sources if path.is_file() and path.suffix not in {".parquet", *JSON_FILES}]
     if odd:
@@ -70,8 +70,7 @@ def _bouts(args: argparse.Namespace, steps: StepRange | None) -> Path:
 
 
 def _log(args: argparse.Namespace, steps: StepRange | None) -> Path:
-    from agon.diagnose.rollouts import read_rollouts
-    from agon.report.log_viewer import write_log_viewer
+    from agon_lens.log_viewer import view
 
-    rollouts = read_rollouts(args.sources, columns_of(args), steps.__contains__ if steps else None)
-    return write_log_viewer(rollouts, args.out or log_page(args.sources, steps), args.scale)
+    out = args.out or log_page(args.sources, steps)
+    return view(args.sources, out, columns_of(args), steps=steps, scale=args.scale)

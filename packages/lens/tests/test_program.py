@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from agon.report.viewer import asset
+from agon_lens.page import asset
 
 pytestmark = pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from agon.diagnose import diagnose
-from agon.diagnose.groups import GroupLog
-from agon.report.charts import LETTER, Chart
-from agon.report.diagnose_page import render_diagnoses
-from tests.diagnose.helpers import rows
+from agon_lens import diagnose
+from agon_lens.charts import LETTER, Chart
+from agon_lens.diagnose_page import render_diagnoses
+from agon_lens.groups import GroupLog
+from lens_logs import rows
 
 
 def test_names_in_a_sentence_are_code_and_have_no_backticks() -> None:

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agon.errors import DataError, to_utf8
+from agon_lens.errors import LensError
 
 LogLine = Mapping[str, Any]
 """A line of a log as it was written: a value by column."""
 
 AGON = {"problem_id", "rival", "draft_reward_correctness", "challenge_reward_correctness"}
 """Columns by which a line is one of Agon's own bouts."""
-OURS = {"system", "draft_text"}
-"""Keys of a result of `agon eval`, and of the bouts beside it."""
+RESULT, RESULT_BOUT = {"system", "settings", "records"}, {"problem_id", "draft_text"}
+"""Keys of a result of `agon eval`, and of a line of the bouts beside it."""
 JSON_FILES = {".jsonl", ".json", ".ndjson"}
 JSONL = "write one JSON object per line"
 LONG = ("_text", "_detail", "_prompt", "peek", "question")
@@ -39,7 +39,7 @@ def read_lines(paths: Sequence[Path]) -> LogLines:
     lines = [line for path in paths for file in log_files(path) for line in _lines(file, notes)]
     if not lines:
         problem = ": ".join([f"{paths[0]} holds no rows", *notes[:1]])
-        raise DataError(problem, fix="log at least one step, or name a different file")
+        raise LensError(problem, fix="log at least one step, or name a different file")
     return LogLines(_spread(lines), notes)
 
 
@@ -74,7 +74,7 @@ def log_files(path: Path) -> list[Path]:
     if files := _found(path):
         return files
     problem = "holds no .parquet or .jsonl file" if path.exists() else "does not exist"
-    raise DataError(f"{path} {problem}", fix=FIX)
+    raise LensError(f"{path} {problem}", fix=FIX)
 
 
 def _found(path: Path) -> list[Path]:
@@ -86,15 +86,23 @@ def _found(path: Path) -> list[Path]:
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a path is to be read as a log of any trainer: neither bouts of Agon nor a result of `agon eval`."""
+    """Whether a path is the log of a trainer other than Agon."""
     if path.is_dir():
-        ours = (path / "config.yaml").is_file() or (path / "bouts").is_dir()
-        return not ours and bool(files := _found(path)) and is_foreign(files[0])
+        return bool(_found(path)) and not is_agons(path)
+    named = path.suffix == ".parquet" or (path.suffix in JSON_FILES and path.is_file())
+    return named and not is_agons(path)
+
+
+def is_agons(path: Path) -> bool:
+    """Whether a path is a run of Agon, its bouts, or a result of `agon eval`: `agon view` shows these bout by bout."""
+    if path.is_dir():
+        run = all((path / name).is_file() for name in ("config.yaml", "manifest.json"))
+        return run or (bool(files := _found(path)) and is_agons(files[0]))
     if path.suffix == ".parquet":
-        return not _schema(path) >= AGON
+        return _schema(path) >= AGON
     if path.suffix in JSON_FILES and path.is_file():
-        first = (json_object(path) if path.suffix == ".json" else None) or _first_line(path)
-        return first is None or not OURS & first.keys()
+        first = (json_object(path) if path.suffix == ".json" else None) or _first_line(path) or {}
+        return first.keys() >= RESULT or first.keys() >= RESULT_BOUT
     return False
 
 
@@ -127,7 +135,7 @@ def _lines(path: Path, notes: list[str]) -> list[LogLine]:
     if path.suffix in JSON_FILES:
         return list(_json_lines(path, notes))
     if path.suffix != ".parquet":
-        raise DataError(f"{path} is not a log: neither parquet nor JSONL", fix=FIX)
+        raise LensError(f"{path} is not a log: neither parquet nor JSONL", fix=FIX)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -137,7 +145,7 @@ def _lines(path: Path, notes: list[str]) -> list[LogLine]:
         wanted = [name for name in names if not ours or not name.endswith(LONG) or name in ANSWERED]
         lines: list[LogLine] = pq.read_table(path, columns=wanted, partitioning=None).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"cannot read {path} as parquet: {error}", fix=DAMAGED) from error
+        raise LensError(f"cannot read {path} as parquet: {error}", fix=DAMAGED) from error
     return list(map(_with_echo, lines)) if ours else lines
 
 
@@ -167,12 +175,12 @@ def _table(path: Path, whole: LogLine) -> Iterable[LogLine]:
     """The rows of a table as W&B stores it: names of columns, and rows of values."""
     if "log_history" in whole:
         fix = "train with log_completions=True, then name OUTPUT_DIR/completions"
-        raise DataError(f"{path} holds means over batches, and no group can be seen in them", fix=fix)
+        raise LensError(f"{path} holds means over batches, and no group can be seen in them", fix=fix)
     names, rows = whole.get("columns"), whole.get("data")
     if not isinstance(names, list) or not isinstance(rows, list):
         return [whole]
     if not all(isinstance(row, list) and len(row) == len(names) for row in rows):
-        raise DataError(f"{path} is not a table: its rows do not fit its columns", fix=JSONL)
+        raise LensError(f"{path} is not a table: its rows do not fit its columns", fix=JSONL)
     return [dict(zip(map(str, names), row, strict=True)) for row in rows]
 
 
@@ -197,9 +205,10 @@ def _json_line(text: bytes, place: str) -> LogLine:
     try:
         line = json.loads(text)
     except UnicodeDecodeError as error:
-        raise DataError(f"{place} is not valid UTF-8", fix=to_utf8(place.rpartition(":")[0])) from error
+        fix = f"convert it: iconv -f latin1 -t utf-8 {place.rpartition(':')[0]} > NEW_FILE"
+        raise LensError(f"{place} is not valid UTF-8", fix=fix) from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{place} is not JSON: {error}", fix=JSONL) from error
+        raise LensError(f"{place} is not JSON: {error}", fix=JSONL) from error
     if not isinstance(line, dict):
-        raise DataError(f"{place} is not a JSON object", fix=JSONL)
+        raise LensError(f"{place} is not a JSON object", fix=JSONL)
     return line

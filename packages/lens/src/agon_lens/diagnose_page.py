@@ -5,34 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from agon.diagnose import Diagnosis
-from agon.diagnose.findings import COLUMNS, MEANING, findings, term_cells
-from agon.formatting import escape_html as text
-from agon.formatting import plural
-from agon.report.charts import Chart
-from agon.report.markup import prose, table
-from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
+from agon_lens.charts import Chart
+from agon_lens.diagnosis import Diagnosis
+from agon_lens.findings import COLUMNS, MEANING, findings, term_cells
+from agon_lens.formatting import escape_html as text
+from agon_lens.formatting import plural
+from agon_lens.page import plain_page, prose, table, write_page_file
+
+NOTE = "Written by agon-lens from the log alone."
 
 
-def write_diagnose_page(diagnoses: Sequence[Diagnosis], out: Path, name: str) -> Path:
-    """Write the page atomically."""
-    write_page_file(out, render_diagnoses(diagnoses, name))
-    return out
+def write_diagnose_page(diagnoses: Sequence[Diagnosis], out: str | Path, name: str) -> Path:
+    """Write the page of a log called `name`, atomically; a file that is not a page of ours is never replaced."""
+    write_page_file(Path(out), render_diagnoses(diagnoses, name))
+    return Path(out)
 
 
 def render_diagnoses(diagnoses: Sequence[Diagnosis], name: str) -> str:
     """The page of one log, or of the streams of a run."""
-    style = asset("report.css")
-    values = {
-        "title": text(f"{name} · reward diagnostics"),
-        "name": text(f"{name}: reward diagnostics"),
-        "style": style,
-        "style-hash": sha256_source(style),
-        "refresh": "",
-        "body": "\n".join(map(_section, diagnoses)),
-        "links": "",
-    }
-    return SLOT.sub(lambda match: values[match.group(1)], asset("report.html"))
+    meaning = "".join(f"<dt>{text(column)}</dt><dd>{prose(about)}</dd>" for column, about in COLUMNS.items())
+    body = [*map(_section, diagnoses), f"<details><summary>What the columns mean</summary><dl>{meaning}</dl></details>"]
+    return plain_page(f"{name} · reward diagnostics", f"{name}: reward diagnostics", "\n".join(body), NOTE)
 
 
 def _section(diagnosis: Diagnosis) -> str:

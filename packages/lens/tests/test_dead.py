@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agon.diagnose import GroupLog, RewardRow
-from agon.diagnose.dead import Cause, causes
-from agon.diagnose.groups import Group
-
-from .helpers import ALIVE, rows
+from agon_lens import GroupLog, RewardRow
+from agon_lens.dead import Cause, causes
+from agon_lens.groups import Group
+from lens_logs import ALIVE, rows
 
 
 def only(group: Group) -> dict[Cause, int]:

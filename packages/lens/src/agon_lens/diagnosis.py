@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from agon.diagnose.dead import Cause, causes
-from agon.diagnose.groups import Group, GroupLog, Reading, Scale, column, normalise, totals, varies
-from agon.diagnose.terms import Term, terms
-from agon.diagnose.trends import StepTrend, over_steps
-from agon.game.bonus import bites
+from agon_lens.agon_bouts import bites
+from agon_lens.dead import Cause, causes
+from agon_lens.groups import Group, GroupLog, Reading, Scale, column, normalise, totals, varies
+from agon_lens.terms import Term, terms
+from agon_lens.trends import StepTrend, over_steps
 
 AGREES = 0.01
 """Logged advantages this close to ours agree: trainers add an epsilon and log in float32."""

@@ -1,7 +1,7 @@
-"""Logged groups and their columns, from files, folders or a run directory.
+"""Which column of a log is what, and which of its lines are one group.
 
-Columns are recognised by name where that is safe: Agon's bouts, TRL's `log_completions` files (step, prompt,
-completion, one column per reward function, advantage), and verl's rollout dumps (step, input, output, score).
+Columns are recognised by name where that is safe: TRL's `log_completions` files (step, prompt, completion, one column
+per reward function, advantage), and verl's rollout dumps (step, input, output, score).
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from textwrap import shorten
 
-from agon.diagnose.groups import GroupLog, Reading, RewardRow
-from agon.diagnose.lines import AGON, LogLine, read_lines
-from agon.errors import DataError
-from agon.formatting import plural
-from agon.game.bonus import Context, bonus_weight
+from agon_lens.errors import LensError
+from agon_lens.formatting import plural
+from agon_lens.groups import GroupLog, RewardRow
+from agon_lens.lines import LogLine
 
 GROUP = ("group", "group_id", "problem_id", "prompt_id", "question_id", "uid", "prompt", "input", "question")
 GROUP_IDS = ("group", "group_id", "uid")
@@ -70,29 +68,12 @@ class Columns:
         return [*self.group, *self.terms, *self.weights, *(name for name in optional if name)]
 
 
-def read(paths: str | Path | Sequence[str | Path], columns: Columns | None = None) -> list[GroupLog]:
-    """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
-    given = [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))
-    lines, notes = read_lines(given)
-    if columns is None and set[str]().union(*lines) >= AGON:
-        return [replace(log, notes=tuple(notes)) for log in _agon(lines)]
-    known = recognise(lines, columns or Columns())
-    notes += guessed(lines, known, columns or Columns())
-    log = group_log(name_of(given), lines, known)
-    return [replace(log, notes=(*notes, *log.notes))]
-
-
-def name_of(paths: Sequence[Path]) -> str:
-    """What a log of several files is called."""
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
-
-
 def recognise(lines: Sequence[LogLine], given: Columns) -> Columns:
     """Fill in the columns that were not named, and refuse names that are not there."""
     present = set[str]().union(*lines)
     if unknown := [name for name in given.names() if name not in present]:
         names = ", ".join(sorted(present))
-        raise DataError(f"no column named {', '.join(unknown)}", fix=f"choose among the columns of the log: {names}")
+        raise LensError(f"no column named {', '.join(unknown)}", fix=f"choose among the columns of the log: {names}")
     texts = {name for name in present - set(given.terms) if not _numeric(name, lines)}
     columns = replace(
         given,
@@ -112,7 +93,7 @@ def recognise(lines: Sequence[LogLine], given: Columns) -> Columns:
     return replace(columns, terms=terms)
 
 
-def _unrecognised(lines: Sequence[LogLine], present: set[str]) -> DataError:
+def _unrecognised(lines: Sequence[LogLine], present: set[str]) -> LensError:
     """No reward column: say which columns could be one."""
     for name in sorted(filter(_is_paid, present)):
         for line in lines:
@@ -120,7 +101,7 @@ def _unrecognised(lines: Sequence[LogLine], present: set[str]) -> DataError:
                 return _not_a_number(name, value)
     numbers = ", ".join(sorted(name for name in present if _numeric(name, lines))) or "none"
     fix = f"name the reward columns with --terms a,b,c; columns of numbers: {numbers}"
-    return DataError("no reward column was recognised", fix=fix)
+    return LensError("no reward column was recognised", fix=fix)
 
 
 def guessed(lines: Sequence[LogLine], known: Columns, given: Columns) -> list[str]:
@@ -137,7 +118,7 @@ def _group(present: set[str]) -> tuple[str, ...]:
     """The column that names the problem, within the step where the log has steps."""
     name = _first(GROUP, present)
     if name is None:
-        raise DataError("no group column was recognised", fix="name it with --group COLUMN (or --group step,COLUMN)")
+        raise LensError("no group column was recognised", fix="name it with --group COLUMN (or --group step,COLUMN)")
     step = _first(STEP, present)
     return (step, name) if step else (name,)
 
@@ -248,13 +229,13 @@ def _number(name: str | None, value: object) -> float | None:
     if value != value:
         return None
     if abs(value) > LARGEST:
-        raise DataError(f"column {name} holds a number beyond {LARGEST:g}", fix="log finite rewards, or leave it out")
+        raise LensError(f"column {name} holds a number beyond {LARGEST:g}", fix="log finite rewards, or leave it out")
     return float(value)
 
 
-def _not_a_number(name: str | None, value: object) -> DataError:
+def _not_a_number(name: str | None, value: object) -> LensError:
     fix = PER_TERM if isinstance(value, list | dict) else "name numeric columns only"
-    return DataError(f"column {name} holds {shorten(repr(value), 80)}, which is not a number", fix=fix)
+    return LensError(f"column {name} holds {shorten(repr(value), 80)}, which is not a number", fix=fix)
 
 
 def _flag(value: object) -> bool | None:
@@ -268,87 +249,3 @@ def _truncated(value: object) -> bool | None:
 def _key(value: object) -> Hashable:
     """A value that can name a group: chat messages and other nested values by their JSON."""
     return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
-
-
-def _agon(lines: Sequence[LogLine]) -> list[GroupLog]:
-    """The standalone and the competitive stream of Agon's bouts; a challenge's opponent is the draft that pays it."""
-    drafts = {(line["step"], line["problem_id"], line["index"]): line["draft_correct"] for line in lines}
-    against = _rivals(lines)
-    logs = [group_log(f"standalone{against}", _taught(lines, "draft"), _stream("draft_", ("correctness", "format")))]
-    challenges = [
-        {**line, "opponent": drafts.get((line["step"], line["problem_id"], line["rival"]))}
-        for line in _taught(lines, "challenge")
-        if line["challenger"] is not None
-    ]
-    if challenges:
-        bonus = tuple(name for name in ("conversion", "margin", "tiebreak") if _pays(challenges, name))
-        columns = replace(_stream("challenge_", ("correctness", "format", *bonus)), opponent="opponent")
-        log = group_log(f"competitive{against}", challenges, columns)
-        reading = _reading(challenges, bonus)
-        logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:], reading=reading))
-    return logs
-
-
-def _reading(lines: Sequence[LogLine], bonus: Sequence[str]) -> Reading:
-    """Counted over the challenges whose reward is known: both verdicts are."""
-    known = [line for line in lines if line["challenge_reward"] is not None]
-    right, wrong = ([line for line in known if line["draft_correct"] is value] for value in (True, False))
-    return Reading(
-        draft_right=len(right),
-        draft_wrong=len(wrong),
-        kept=sum(line["challenge_correct"] for line in right),
-        converted=sum(line["challenge_correct"] for line in wrong),
-        echoed=sum(line["echo"] and not line["challenge_correct"] for line in wrong),
-        bonus_weight=_bonus_weight(known) if tuple(bonus) == ("conversion",) else None,
-    )
-
-
-def _bonus_weight(lines: Sequence[LogLine]) -> float | None:
-    """As the game counts it; what a right answer would be paid is what the log's right answers were."""
-    correctness, conversion = (max(line[f"challenge_reward_{name}"] for line in lines) for name in PAID_TERMS)
-    groups = defaultdict[Hashable, list[Context]](list)
-    for line in lines:
-        paid = sum(line[f"challenge_reward_{name}"] for name in PAID_TERMS)
-        if_right = correctness + conversion * (not line["opponent"])
-        context = Context(bool(line["draft_correct"]), paid, if_right, 0.0)
-        groups[line["step"], line["problem_id"]].append(context)
-    return bonus_weight(groups.values())
-
-
-PAID_TERMS = ("correctness", "conversion")
-
-
-ROLES = {"draft": "drafter", "challenge": "challenger"}
-
-
-def _guest(line: LogLine, side: str) -> str | None:
-    """The version on a side that plays B without being B, such as an endpoint: nobody learns from what it wrote."""
-    version = line.get(f"{side}_version")
-    return version if version and line.get(ROLES[side]) == "b" and not version.startswith("b@") else None
-
-
-def _taught(lines: Sequence[LogLine], side: str) -> list[LogLine]:
-    """The lines whose side somebody learns from; all of them if nobody does."""
-    return [line for line in lines if _guest(line, side) is None] or list(lines)
-
-
-def _rivals(lines: Sequence[LogLine]) -> str:
-    """Who played B without being B, to add to the name of a stream; empty where nobody did."""
-    names = sorted({guest for line in lines for side in ROLES if (guest := _guest(line, side))})
-    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f" of A against {names[0]}{more}" if names else ""
-
-
-def _stream(prefix: str, terms: tuple[str, ...]) -> Columns:
-    return Columns(
-        group=("step", "problem_id"),
-        terms=tuple(f"{prefix}reward_{term}" for term in terms),
-        total=f"{prefix}reward",
-        correct=f"{prefix}correct",
-        truncated=f"{prefix}finish",
-        advantage=f"{prefix}advantage",
-    )
-
-
-def _pays(lines: Iterable[LogLine], bonus: str) -> bool:
-    return any(line[f"challenge_reward_{bonus}"] for line in lines)

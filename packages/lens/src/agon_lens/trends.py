@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from agon.diagnose.groups import Group, GroupLog, totals, varies
+from agon_lens.groups import Group, GroupLog, totals, varies
 
 
 @dataclass(frozen=True, slots=True)

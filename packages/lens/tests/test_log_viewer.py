@@ -1,4 +1,4 @@
-"""`agon view` for logs of other trainers: the page holds what the log holds, and nothing in it is markup."""
+"""The viewer of a log: the page holds what the log holds, and nothing in it is markup."""
 
 from __future__ import annotations
 
@@ -6,24 +6,18 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from agon.cli import main
-from agon.diagnose.rollouts import read_rollouts
-from agon.formatting import significant
-from agon.report.log_viewer import LOG_SCRIPTS, render_log
-from agon.report.viewer import asset
-from tests.diagnose.test_read import jsonl, trl_rows
-from tests.diagnose.test_rollouts import trl, verl
+from agon_lens.formatting import significant
+from agon_lens.log_viewer import LOG_SCRIPTS, render_log
+from agon_lens.logs import read_rollouts
+from agon_lens.page import asset
+from lens_logs import EXAMPLE, jsonl, trl_rows
+from lens_pages import Elements, unpack
 
-from .helpers import HOSTILE
-from .test_viewer import Elements, unpack
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "grpo_log.jsonl"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)> {{script}} \u2028 \u2029 &amp; <!--"
 
 
 @pytest.fixture(scope="module")
@@ -109,45 +103,3 @@ def test_the_page_asks_for_nothing_and_its_script_writes_text_nodes_only(page: s
     assert not re.findall(r"url\(|@import|https?://(?!www\.w3\.org/1998/Math)", asset("log.css") + script)
     risky = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|Function\(|srcdoc"
     assert not re.findall(risky, script)
-
-
-@pytest.mark.parametrize(
-    ("make", "words", "written"),
-    [
-        (trl, ["trl"], "rollouts.html"),
-        (trl, ["trl/completions"], "rollouts.html"),
-        (trl, ["trl/completions/completions_00001.parquet"], "completions_00001.html"),
-        (
-            trl,
-            ["trl/completions/completions_00001.parquet", "trl/completions/completions_00002.parquet"],
-            "rollouts.html",
-        ),
-        (verl, ["verl", "--steps", "10"], "rollouts-step-10.html"),
-        (verl, ["verl", "-o", "page.html", "--gold", "gts", "--scale", "none"], "page.html"),
-    ],
-)
-def test_files_and_folders_are_shown(
-    make, words: list[str], written: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
-) -> None:  # type: ignore[no-untyped-def]
-    make(tmp_path / make.__name__)
-    monkeypatch.chdir(tmp_path)
-    logs = sorted((tmp_path / make.__name__).rglob("*"))
-    assert main(["view", *words]) == 0
-    assert capsys.readouterr().out.startswith(f"{written}  (")
-    assert (tmp_path / written).is_file()
-    assert sorted((tmp_path / make.__name__).rglob("*")) == logs, "others read the folder of a log"
-
-
-def test_bouts_of_several_runs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["view", str(tmp_path), str(tmp_path)]) == 2
-    assert "agon report RUN..." in capsys.readouterr().err
-
-
-def test_it_works_with_the_light_install(tmp_path: Path) -> None:
-    heavy = ("torch", "transformers", "peft", "trl", "accelerate", "numpy", "scipy", "safetensors", "matplotlib")
-    code = f"import sys\nfor name in {heavy}: sys.modules[name] = None\n"
-    code += "from agon.cli import main; sys.exit(main(sys.argv[1:]))"
-    words = ["view", str(EXAMPLE), "-o", str(tmp_path / "page.html")]
-    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "page.html").is_file()

@@ -1,21 +1,74 @@
-"""The texts of logged groups beside their rewards: prompt, completions, and the gold where the log has one."""
+"""A log from its files: groups of rewards (`read`), or the same with their texts (`read_rollouts`)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agon.diagnose.groups import GroupLog
-from agon.diagnose.lines import LogLine, read_lines
-from agon.diagnose.read import Columns, group_log, grouped, guessed, name_of, recognise, step_of
-from agon.errors import DataError
+from agon_lens.agon_bouts import streams
+from agon_lens.columns import Columns, group_log, grouped, guessed, recognise, step_of
+from agon_lens.errors import LensError
+from agon_lens.groups import GroupLog
+from agon_lens.lines import AGON, LogLine, is_agons, read_lines
 
 TITLE = 160
 """Characters of a prompt that name it in a list."""
 CHARACTERS = 400_000_000
 """Characters of a log that one page can hold."""
+
+
+Paths = str | Path | Sequence[str | Path]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """Steps to keep, both ends included."""
+
+    first: int = 0
+    last: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> StepRange:
+        """`40`, `0:99`, `100:` or `:99`."""
+        head, colon, tail = text.partition(":")
+        try:
+            first = int(head) if head else 0
+            return cls(first, (int(tail) if tail else None) if colon else first)
+        except ValueError as error:
+            fix = "write --steps 0:99, --steps 100: or --steps 40"
+            raise LensError(f"cannot parse --steps {text}", fix=fix) from error
+
+    @property
+    def name(self) -> str:
+        """As a part of a file name."""
+        last = "" if self.last is None else f"{self.last}"
+        return f"step-{last}" if self.first == self.last else f"steps-{self.first}-{last}"
+
+    def __contains__(self, step: float) -> bool:
+        return step >= self.first and (self.last is None or step <= self.last)
+
+
+def read(paths: Paths, columns: Columns | None = None) -> list[GroupLog]:
+    """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
+    given = _paths(paths)
+    lines, notes = read_lines(given)
+    if columns is None and set[str]().union(*lines) >= AGON:
+        return [replace(log, notes=tuple(notes)) for log in streams(lines)]
+    known = recognise(lines, columns or Columns())
+    notes += guessed(lines, known, columns or Columns())
+    log = group_log(_name(given), lines, known)
+    return [replace(log, notes=(*notes, *log.notes))]
+
+
+def _paths(paths: Paths) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))
+
+
+def _name(paths: Sequence[Path]) -> str:
+    """What a log of several files is called."""
+    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,28 +97,29 @@ class RolloutLog:
         return [title or texts.name[:TITLE] for title, texts in zip(named, self.texts, strict=True)]
 
 
-def read_rollouts(
-    paths: Sequence[Path], columns: Columns | None = None, keep: Callable[[float], bool] | None = None
-) -> RolloutLog:
-    """Read files and folders as one log; with `keep`, only the steps for which it is true."""
-    lines, notes = read_lines(paths)
+def read_rollouts(paths: Paths, columns: Columns | None = None, steps: StepRange | None = None) -> RolloutLog:
+    """Read files and folders as one log, or some of its steps."""
+    given = _paths(paths)
+    if columns is None and (bouts := next(filter(is_agons, given), None)):
+        raise LensError(f"{bouts} holds bouts of Agon, which have a viewer of their own", fix=f"agon view {bouts}")
+    lines, notes = read_lines(given)
     known = recognise(lines, columns or Columns())
     notes += guessed(lines, known, columns or Columns())
-    kept = _kept(lines, keep, paths[0]) if keep else lines
+    kept = _kept(lines, steps, given[0]) if steps else lines
     texts = tuple(_texts(group, known) for group in grouped(kept, known)[0])
-    _check_size(texts, paths[0])
-    log = group_log(name_of(paths), kept, known)
+    _check_size(texts, given[0])
+    log = group_log(_name(given), kept, known)
     return RolloutLog(replace(log, notes=(*notes, *log.notes)), texts)
 
 
-def _kept(lines: Sequence[LogLine], keep: Callable[[float], bool], path: Path) -> list[LogLine]:
+def _kept(lines: Sequence[LogLine], steps: StepRange, path: Path) -> list[LogLine]:
     known = [step for line in lines if (step := step_of(line)) is not None]
     if not known:
-        raise DataError(f"{path} has no column of steps", fix="leave --steps out")
-    if kept := [line for line in lines if (step := step_of(line)) is not None and keep(step)]:
+        raise LensError(f"{path} has no column of steps", fix="leave --steps out")
+    if kept := [line for line in lines if (step := step_of(line)) is not None and step in steps]:
         return kept
     span = f"{min(known):g}:{max(known):g}"
-    raise DataError(f"{path} has no rows of these steps", fix=f"agon view {path} --steps {span}")
+    raise LensError(f"{path} has no rows of these steps", fix=f"choose among the steps of the log: --steps {span}")
 
 
 def _check_size(texts: Sequence[GroupTexts], path: Path) -> None:
@@ -73,7 +127,7 @@ def _check_size(texts: Sequence[GroupTexts], path: Path) -> None:
     size = sum(len(group.prompt) + sum(map(len, group.completions)) for group in texts)
     if size > CHARACTERS:
         message = f"{path} holds {size / 1e6:,.0f} million characters: too many for one page"
-        raise DataError(message, fix=f"show some steps: agon view {path} --steps FIRST:LAST")
+        raise LensError(message, fix="show some of its steps: --steps FIRST:LAST")
 
 
 def _texts(group: Sequence[LogLine], columns: Columns) -> GroupTexts:

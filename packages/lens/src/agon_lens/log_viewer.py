@@ -1,41 +1,50 @@
-"""A log of any GRPO trainer in the format of its page: rewards of every row, and blocks of texts opened one at a time.
+"""The viewer of a log: groups side by side, rewards term by term, in one HTML file.
 
-As in `report/payload.py`, both are gzipped JSON in base64, so that no text of a model can become markup.
+The page holds the rewards of every row, and blocks of texts that are opened one at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 
-from agon.diagnose import Diagnosis, diagnose
-from agon.diagnose.dead import group_causes
-from agon.diagnose.findings import findings
-from agon.diagnose.groups import Group, GroupLog, Scale, column, normalise, totals, varies
-from agon.diagnose.rollouts import GroupTexts, RolloutLog
-from agon.formatting import plural, utf8
-from agon.report.payload import compress, rounded
+from agon_lens.columns import Columns
+from agon_lens.dead import group_causes
+from agon_lens.diagnosis import Diagnosis, diagnose
+from agon_lens.findings import findings
+from agon_lens.formatting import plural, utf8
+from agon_lens.groups import Group, GroupLog, Scale, column, normalise, totals, varies
+from agon_lens.logs import GroupTexts, Paths, RolloutLog, StepRange, read_rollouts
+from agon_lens.page import TEXT_SCRIPTS, asset, compress, fill_page, rounded, write_page_file
 
+LOG_SCRIPTS = (*TEXT_SCRIPTS, "groups.js", "group.js", "log.js")
 SCHEMA = 1
 BLOCK = 8
 """Groups whose texts are inflated together."""
 LIVE = "live"
 
 
-@dataclass(frozen=True, slots=True)
-class PackedLog:
-    """A log ready to embed in a page."""
+def view(
+    paths: Paths,
+    out: str | Path,
+    columns: Columns | None = None,
+    *,
+    steps: StepRange | None = None,
+    scale: Scale | None = None,
+) -> Path:
+    """Write the page of a log, or of some of its steps, atomically; a file that is not a page of ours is never
+    replaced."""
+    write_page_file(Path(out), render_log(read_rollouts(paths, columns, steps), scale))
+    return Path(out)
 
-    index: str
-    blocks: list[str]
 
-
-def pack_log(rollouts: RolloutLog, scale: Scale | None = None) -> PackedLog:
-    """A log in the format of the page."""
-    found = diagnose(rollouts.log, scale)
+def render_log(rollouts: RolloutLog, scale: Scale | None = None) -> str:
+    """The page as HTML."""
+    index = compress(log_index(rollouts, diagnose(rollouts.log, scale)))
     texts = rollouts.texts
     blocks = [compress(list(map(_block, texts[at : at + BLOCK]))) for at in range(0, len(texts), BLOCK)]
-    return PackedLog(compress(log_index(rollouts, found)), blocks)
+    title, style = f"{utf8(rollouts.log.name)} · agon-lens", asset("page.css") + asset("log.css")
+    return fill_page(asset("log.html"), title, list(map(asset, LOG_SCRIPTS)), style, index, blocks)
 
 
 def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:

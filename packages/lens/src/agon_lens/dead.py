@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
-from agon.diagnose.groups import Group, GroupLog, column, varies
+from agon_lens.groups import Group, GroupLog, column, varies
 
 
 class Cause(StrEnum):

@@ -1,10 +1,8 @@
-"""Logs of other trainers and of our own are read without naming their columns."""
+"""Logs of many trainers are read without naming their columns."""
 
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,43 +10,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agon.diagnose import Columns, Diagnosis, diagnose, read
-from agon.diagnose.findings import findings
-from agon.errors import DataError
-from agon.game.bonus import bonus_groups
-from agon.game.rules import Game
-from agon.rundir import bouts
-from agon.types import Bout, Policy, Version
-from tests.game import helpers as world
-
-ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "grpo_log.jsonl"
-
-
-def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+from agon_lens import Columns, Diagnosis, diagnose, read
+from agon_lens.errors import LensError
+from lens_logs import EXAMPLE, ROOT, jsonl, trl_rows
 
 
 def one(path: Path, columns: Columns | None = None) -> Diagnosis:
     (log,) = read(path, columns)
     return diagnose(log)
-
-
-def trl_rows(step: int, question: str, accuracy: list[float], format_: list[float]) -> list[dict[str, Any]]:
-    """Rows as TRL 1.16 writes them with log_completions: unweighted rewards, NaN where a function gave None."""
-    known = [a + f for a, f in zip(accuracy, format_, strict=True) if not math.isnan(a)]
-    mean = sum(known) / len(known)
-    std = (sum((value - mean) ** 2 for value in known) / (len(known) - 1)) ** 0.5
-    prompt = [{"role": "user", "content": question}]
-    return [
-        {
-            **{"step": step, "prompt": prompt, "completion": [{"role": "assistant", "content": f"try {i}"}]},
-            **{"accuracy_reward": a, "think_format": f},
-            "advantage": 0.0 if math.isnan(a) else (a + f - mean) / (std + 1e-4),
-        }
-        for i, (a, f) in enumerate(zip(accuracy, format_, strict=True))
-    ]
 
 
 def test_a_trl_completions_folder_is_understood(tmp_path: Path) -> None:
@@ -135,78 +104,6 @@ def test_a_verl_rollout_dump_is_understood(tmp_path: Path) -> None:
     assert found.dead == {"all wrong": 1}
 
 
-def played(folder: Path, game: Game, steps: int = 6) -> list[Diagnosis]:
-    folder.mkdir(exist_ok=True)
-    for step in range(steps):
-        bouts.write(folder / "bouts", step, world.run(world.problems(8), step, game)[0].bouts, "an arm")
-    return [diagnose(log) for log in read(folder)]
-
-
-def kinds(found: Diagnosis) -> dict[str, str]:
-    return {term.name.removeprefix("challenge_reward_"): term.kind for term in found.terms}
-
-
-def test_a_run_directory_gives_both_streams(tmp_path: Path) -> None:
-    standalone, competitive = played(tmp_path, Game(group_size=8))
-    assert (standalone.name, competitive.name) == ("standalone", "competitive")
-    assert standalone.rows == competitive.rows == 6 * 8 * 8
-    assert standalone.advantages_agree
-    assert competitive.advantages_agree
-    assert kinds(competitive) == {"correctness": "signal", "format": "signal", "conversion": "signal"}
-
-
-def test_a_rival_that_does_not_learn_is_named_and_left_out(tmp_path: Path) -> None:
-    elsewhere = Version("endpoint:big")
-
-    def guest(bout: Bout) -> Bout:
-        sides = {side: getattr(bout, side) for side in ("draft", "challenge")}
-        return replace(
-            bout,
-            **{
-                side: replace(row, completion=replace(row.completion, version=elsewhere))
-                for side, row in sides.items()
-                if row.policy is Policy.B
-            },
-        )
-
-    for step in range(6):
-        drawn = world.run(world.problems(8), step, Game(group_size=8))[0].bouts
-        bouts.write(tmp_path / "bouts", step, list(map(guest, drawn)), "an arm")
-    standalone, competitive = (diagnose(log) for log in read(tmp_path))
-    assert standalone.name == "standalone of A against endpoint:big"
-    assert competitive.name == "competitive of A against endpoint:big"
-    assert standalone.rows == competitive.rows == 3 * 8 * 8, "A drafts in half of the steps, challenges in half"
-
-
-def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Path) -> None:
-    shared = Game(group_size=8, show_draft=False, pairing="shared", format_weight=0.0)
-    _, competitive = played(tmp_path / "constant", shared)
-    assert kinds(competitive)["conversion"] == "rescaling"
-    _, varying = played(tmp_path / "varying", Game(group_size=8, show_draft=False, pairing="shared"))
-    assert kinds(varying)["conversion"] == "signal"
-    assert varying.bonus_bites == 0.0
-    assert any("normalised away nearly everywhere" in sentence for sentence in findings(varying))
-
-
-def test_the_share_of_groups_in_which_the_bonus_bites_is_the_one_that_the_game_counts(tmp_path: Path) -> None:
-    standalone, competitive = played(tmp_path, Game(group_size=8))
-    plays = [world.run(world.problems(8), step, Game(group_size=8))[0] for step in range(6)]
-    counted = sum(bonus_groups(play.competitive.groups) for play in plays if play.competitive)
-    assert 0 < counted < 48
-    assert (standalone.bonus_bites, competitive.bonus_bites) == (None, counted / 48)
-    assert played(tmp_path / "coop", Game(group_size=8, stack="coop"))[1].bonus_bites is None
-
-
-def test_the_margin_stack_echoes_correctness(tmp_path: Path) -> None:
-    _, competitive = played(tmp_path, Game(group_size=8, stack="margin"))
-    assert kinds(competitive)["margin"] == "echo"
-
-
-def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
-    (standalone,) = played(tmp_path, Game(group_size=4, opponent="none", stack="coop"))
-    assert standalone.group_sizes == (8, 8)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -227,7 +124,7 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
 def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DataError, match=message) as error:
+    with pytest.raises(LensError, match=message) as error:
         read(path)
     assert error.value.fix
 
@@ -272,7 +169,7 @@ def test_rewards_in_a_dict_are_terms(tmp_path: Path, column: str) -> None:
 def test_a_dict_of_other_numbers_is_named_by_its_parts(tmp_path: Path) -> None:
     rows = [{"group": {"id": "a"}, "metrics": {"correct": k, "words": 3}} for k in (0, 1)]
     path = jsonl(tmp_path / "log.jsonl", rows)
-    with pytest.raises(DataError, match="no reward column") as error:
+    with pytest.raises(LensError, match="no reward column") as error:
         read(path)
     assert "columns of numbers: metrics.correct, metrics.words" in error.value.fix
     assert [term.name for term in one(path, Columns(terms=("metrics.correct",))).terms] == ["metrics.correct"]
@@ -281,7 +178,7 @@ def test_a_dict_of_other_numbers_is_named_by_its_parts(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [[1.0, 0.5], {"correct": 1.0, "why": "equal"}])
 @pytest.mark.parametrize("column", ["reward", "rewards"])
 def test_rewards_without_names_are_refused_with_what_to_log(tmp_path: Path, column: str, value: object) -> None:
-    with pytest.raises(DataError, match=rf"column {column} holds .*not a number") as error:
+    with pytest.raises(LensError, match=rf"column {column} holds .*not a number") as error:
         read(jsonl(tmp_path / "log.jsonl", [{"group": 1, column: value}] * 2))
     assert '{"correct": 1.0, "format": 0.5}' in error.value.fix
 
@@ -300,7 +197,7 @@ def test_a_line_separator_inside_a_text_does_not_end_the_line(tmp_path: Path) ->
 
 
 def test_a_column_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(DataError, match="no column named reward") as error:
+    with pytest.raises(LensError, match="no column named reward") as error:
         read(EXAMPLE, Columns(terms=("reward",)))
     assert "accuracy_reward" in error.value.fix
 

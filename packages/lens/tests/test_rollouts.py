@@ -6,40 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from agon.diagnose import Columns
-from agon.diagnose.lines import is_foreign
-from agon.diagnose.rollouts import plain_text, read_rollouts
-from agon.errors import DataError
-from tests.report.helpers import make_match, make_study
-
-from .test_read import jsonl, trl_rows
-
-
-def trl(folder: Path) -> Path:
-    """A folder as TRL leaves it, with prompts as chat messages."""
-    (folder / "completions").mkdir(parents=True)
-    for step in (1, 2):
-        rows = trl_rows(step, "What is 1 + 1?", [1, 0], [1, 1]) + trl_rows(step, "What is 2 + 2?", [0, 0], [0, 0])
-        pq.write_table(pa.Table.from_pylist(rows), folder / "completions" / f"completions_{step:05d}.parquet")
-    return folder
-
-
-def verl(folder: Path, steps: tuple[int, ...] = (9, 10)) -> Path:
-    """A folder as verl leaves it: one file per step, named by its number."""
-    folder.mkdir()
-    for step in steps:
-        asked = [f"system\nBe brief.\nuser\nWhat is {n} + {n}?\nassistant\n" for n in (1, 2)]
-        rows = [
-            {"input": text, "output": f"try {k}", "gts": "2", "score": float(k), "step": step}
-            for text in asked
-            for k in range(2)
-        ]
-        jsonl(folder / f"{step}.jsonl", rows)
-    return folder
+from agon_lens import Columns
+from agon_lens.errors import LensError
+from agon_lens.lines import is_foreign
+from agon_lens.logs import StepRange, plain_text, read_rollouts
+from lens_logs import jsonl, trl, verl
 
 
 def test_a_trl_log_shows_messages_as_text(tmp_path: Path) -> None:
@@ -73,7 +46,7 @@ def test_columns_of_texts_can_be_named(tmp_path: Path) -> None:
     named = Columns(prompt="asked", completion="said", gold="truth")
     (texts,) = read_rollouts([jsonl(tmp_path / "log.jsonl", rows)], named).texts
     assert (texts.prompt, texts.gold, texts.completions) == ("why", "2", ("0", "1"))
-    with pytest.raises(DataError, match="no column named nothing"):
+    with pytest.raises(LensError, match="no column named nothing"):
         read_rollouts([tmp_path / "log.jsonl"], Columns(prompt="nothing"))
 
 
@@ -86,18 +59,18 @@ def test_a_numeric_column_named_like_a_gold_is_a_reward(tmp_path: Path) -> None:
 
 def test_steps_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path) -> None:
     folder = verl(tmp_path / "rollouts")
-    assert read_rollouts([folder], keep=lambda step: step == 10).log.steps == (10, 10)
-    with pytest.raises(DataError, match="no rows of these steps") as refused:
-        read_rollouts([folder], keep=lambda step: step > 99)
+    assert read_rollouts([folder], steps=StepRange(10, 10)).log.steps == (10, 10)
+    with pytest.raises(LensError, match="no rows of these steps") as refused:
+        read_rollouts([folder], steps=StepRange(99))
     assert refused.value.fix.endswith("--steps 9:10")
     path = jsonl(tmp_path / "log.jsonl", [{"uid": 1, "reward": 1}])
-    with pytest.raises(DataError, match="no column of steps"):
-        read_rollouts([path], keep=lambda step: True)
+    with pytest.raises(LensError, match="no column of steps"):
+        read_rollouts([path], steps=StepRange())
 
 
 def test_a_log_that_no_browser_would_open_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon.diagnose.rollouts.CHARACTERS", 50)
-    with pytest.raises(DataError, match="too many for one page") as refused:
+    monkeypatch.setattr("agon_lens.logs.CHARACTERS", 50)
+    with pytest.raises(LensError, match="too many for one page") as refused:
         read_rollouts([verl(tmp_path / "rollouts")])
     assert "--steps" in refused.value.fix
 
@@ -119,15 +92,36 @@ def test_any_value_is_a_text(value: Any, text: str) -> None:
     assert plain_text(value) == text
 
 
-def test_logs_of_others_are_told_from_our_own(tmp_path: Path) -> None:
-    run, study = make_match(tmp_path).path, make_study(tmp_path / "study", {"agon": 1})[0]
-    theirs = [trl(tmp_path / "trl"), tmp_path / "trl" / "completions", verl(tmp_path / "verl"), tmp_path / "table.json"]
-    (tmp_path / "table.json").write_text(json.dumps({"columns": ["prompt", "reward"], "data": [["p", 1.0]]}))
-    (tmp_path / "notes.md").write_text("# notes")
-    (tmp_path / "broken.parquet").write_text("no")
-    (tmp_path / "broken.jsonl").write_text("{")
-    result = study / "evals" / "held_out" / "cascade.json"
-    ours = [run, run / "bouts", next((run / "bouts").glob("*.parquet")), result, tmp_path / "nowhere"]
-    damaged = [tmp_path / name for name in ("broken.parquet", "broken.jsonl")]
-    assert all(map(is_foreign, [*theirs, *damaged])), "nothing says that a damaged file is ours"
-    assert not any(map(is_foreign, [*ours, tmp_path / "notes.md"]))
+@pytest.mark.parametrize(
+    ("text", "steps"), [("4", StepRange(4, 4)), ("2:9", StepRange(2, 9)), (":9", StepRange(0, 9)), ("3:", StepRange(3))]
+)
+def test_steps_are_parsed(text: str, steps: StepRange) -> None:
+    assert StepRange.parse(text) == steps
+
+
+def test_steps_that_cannot_be_parsed_are_refused() -> None:
+    with pytest.raises(LensError, match="cannot parse"):
+        StepRange.parse("one:two")
+
+
+def test_the_last_line_of_a_message_is_its_fix() -> None:
+    with pytest.raises(LensError) as refused:
+        read_rollouts("nowhere.jsonl")
+    assert refused.value.__notes__ == [f"fix: {refused.value.fix}"]
+
+
+def test_files_of_any_trainer_are_logs_also_damaged_ones(tmp_path: Path) -> None:
+    texts = {
+        "table.json": json.dumps({"columns": ["prompt", "reward"], "data": [["p", 1.0]]}),
+        "chat.jsonl": json.dumps({"system": "Be brief.", "prompt": "p", "reward": 1.0}),
+        "broken.parquet": "no",
+        "broken.jsonl": "{",
+        "notes.md": "# notes",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "empty").mkdir()
+    logs = [trl(tmp_path / "trl"), tmp_path / "trl" / "completions", verl(tmp_path / "verl")]
+    logs += [tmp_path / name for name in texts if name != "notes.md"]
+    assert all(map(is_foreign, logs))
+    assert not any(is_foreign(tmp_path / name) for name in ("notes.md", "empty", "nowhere", "nowhere.jsonl"))

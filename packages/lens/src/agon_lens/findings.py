@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agon.diagnose.dead import Cause
-from agon.diagnose.diagnosis import Diagnosis
-from agon.diagnose.terms import MIN_REPEATS, Term
-from agon.diagnose.trends import thirds
-from agon.formatting import plural, show_hidden, significant, table
+from agon_lens.dead import Cause
+from agon_lens.diagnosis import Diagnosis
+from agon_lens.formatting import plural, show_hidden, significant, table
+from agon_lens.terms import MIN_REPEATS, Term
+from agon_lens.trends import thirds
 
 MEANING = {
     Cause.UNGRADED: "fewer than two rows have a reward: look for errors of the verifier or reward functions",
@@ -168,7 +168,7 @@ def _level(term: Term) -> str:
     if low == high == 0.0:
         return (
             ". It is always 0: nothing ever earns it. If it pays right answers, keep it: the problems are too hard, or "
-            "the verifier does not read the answers. Take easier problems, and try some answers with `agon verify`."
+            "the verifier does not read the answers. Take easier problems, and try the verifier on some right answers."
         )
     if low == high:
         always = f". It is always {significant(high)}: everything earns it."

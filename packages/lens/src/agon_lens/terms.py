@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Literal
 
-from agon.diagnose.groups import Group, GroupLog, RewardRow, Scale, column, normalise, totals, varies
+from agon_lens.groups import Group, GroupLog, RewardRow, Scale, column, normalise, totals, varies
 
 Kind = Literal["group-constant", "action-independent", "rescaling", "echo", "signal"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agon.diagnose import GroupLog, RewardRow, diagnose
-from agon.diagnose.dead import Cause
-from agon.diagnose.findings import MEANING, findings, summary
-from agon.diagnose.groups import Group
-
-from .helpers import ALIVE, rows
+from agon_lens import GroupLog, RewardRow, diagnose
+from agon_lens.dead import Cause
+from agon_lens.findings import MEANING, findings, summary
+from agon_lens.groups import Group
+from lens_logs import ALIVE, rows
 
 
 def test_every_cause_is_explained() -> None:

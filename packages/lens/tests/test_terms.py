@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agon.diagnose import Diagnosis, GroupLog, RewardRow, Term, diagnose
-from agon.diagnose.groups import normalise, snap
-from agon.diagnose.terms import MIN_REPEATS
+from agon_lens import Diagnosis, GroupLog, RewardRow, Term, diagnose
+from agon_lens.groups import normalise, snap
+from agon_lens.terms import MIN_REPEATS
 
 FEW = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0])
 Table = list[list[tuple[float, ...]]]

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-import pytest
-
-from agon.cli import main
-from agon.diagnose import diagnose, read
-from agon.diagnose.findings import findings, summary
-from agon.diagnose.trends import over_steps, thirds
+from agon_lens import diagnose, read
+from agon_lens.findings import findings, summary
+from agon_lens.trends import over_steps, thirds
 
 
 def log(path: Path, steps: int = 9) -> Path:
@@ -64,32 +59,6 @@ def test_a_tiny_term_that_decides_groups_is_reported_where_it_is_amplified(tmp_p
 def test_thirds_of_few_values() -> None:
     assert thirds([1.0, 5.0]) == (1.0, 5.0)
     assert thirds([0.0, 2.0, 4.0, 6.0, 8.0, 10.0]) == (1.0, 9.0)
-
-
-LIGHT = """
-import sys
-for name in ("torch", "numpy", "scipy", "matplotlib", "transformers"):
-    sys.modules[name] = None
-from agon.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_the_page_has_plots_and_works_in_a_light_install(tmp_path: Path) -> None:
-    words = ["diagnose", str(log(tmp_path / "log.jsonl")), "--html", str(tmp_path / "page.html")]
-    done = subprocess.run([sys.executable, "-c", LIGHT, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "page.html").read_text()
-    assert "Dead groups rise from 25%" in page
-    assert page.count("<figure>") == 2
-    assert "<script" not in page
-
-
-def test_a_page_that_cannot_be_written_is_answered_in_two_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["diagnose", str(log(tmp_path / "log.jsonl")), "--html", str(tmp_path / "none" / "x.html")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 2
 
 
 def test_a_group_that_lives_without_the_term_is_not_decided_by_it(tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
-from agon.game.advantage import advantages
-
 Scale = Literal["group", "none"]
 """TRL's scale_rewards: divide by the group's standard deviation, or only subtract its mean."""
 
@@ -95,12 +93,17 @@ def varies(values: Sequence[float], resolution: float) -> bool:
 
 
 def normalise(values: Sequence[float], scale: Scale, resolution: float) -> list[float]:
-    """Advantages of one group with epsilon 0; zeros when the group is dead."""
+    """Advantages of one group: (value - mean) / std, the sample one (n - 1), as in TRL but with epsilon 0, so that "no
+    change" is exact. With scale "none" the mean alone is subtracted. A dead group gets zeros."""
     known = snap(values, resolution)
+    if len(known) < 2 or min(known) == max(known):
+        return [0.0] * len(known)
+    mean = fmean(known)
+    centred = [value - mean for value in known]
     if scale == "none":
-        mean = fmean(known)
-        return [value - mean for value in known]
-    return [advantage or 0.0 for advantage in advantages(known, epsilon=0.0)]
+        return centred
+    std = (sum(value**2 for value in centred) / (len(known) - 1)) ** 0.5
+    return [value / std for value in centred]
 
 
 def totals(group: Group) -> list[float]:
