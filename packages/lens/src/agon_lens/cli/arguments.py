@@ -1,11 +1,14 @@
-"""Options that name the columns of a log, for `agon diagnose` and `agon view`."""
+"""What the commands share: options that name the columns of a log, JSON on stdout, a line while one waits."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import json
+import sys
+from typing import TYPE_CHECKING, Any
 
 from agon_lens.errors import LensError
+from agon_lens.formatting import show_hidden
 
 if TYPE_CHECKING:
     from agon_lens import Columns
@@ -53,3 +56,13 @@ def _weights(text: str | None) -> dict[str, float]:
         return {name: float(value) for name, value in (word.split("=") for word in _list(text))}
     except ValueError as error:
         raise LensError(f"cannot parse --weights {text}", fix="write --weights format=0.5,length=0.1") from error
+
+
+def say_waiting(what: str) -> None:
+    """Tell a person at once what the command is doing; a log file and a pipe get the results alone."""
+    if sys.stderr.isatty():
+        print(f"{show_hidden(what)} ...", file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
