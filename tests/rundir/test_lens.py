@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from agon.rundir.bout_log import BoutLog
 from agon.rundir.bouts import COLUMNS
 from agon.types import Bout, Policy, Version
 from agon_lens import Diagnosis, agon_bouts, diagnose, read
+from agon_lens.errors import LensError
 from agon_lens.findings import findings
 from agon_lens.groups import normalise
 from agon_lens.lines import AGON, is_agons, is_foreign
@@ -124,3 +126,14 @@ def test_runs_bouts_and_results_are_told_from_logs_of_others(tmp_path: Path) -> 
     ours = [run, run / "bouts", next((run / "bouts").glob("*.parquet")), tmp_path / "ab.jsonl", result]
     assert all(map(is_agons, ours))
     assert not any(map(is_foreign, ours))
+
+
+def test_bouts_are_diagnosed_from_json_too_and_an_evaluation_is_refused(tmp_path: Path) -> None:
+    standalone, competitive = played(tmp_path, Game(group_size=8))
+    rows = bouts.read(sorted((tmp_path / "bouts").iterdir())).to_pylist()
+    log = tmp_path / "bouts.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [diagnose(stream) for stream in read(log)] == [standalone, competitive]
+    BoutLog(tmp_path / "ab.jsonl").append(play_bouts(0, BOUTS, HOSTILE), "ab")
+    with pytest.raises(LensError, match=r"they lack .*step"):
+        read(tmp_path / "ab.jsonl")

@@ -164,6 +164,11 @@ def test_normalised_groups_have_mean_zero_and_unit_deviation_or_are_dead(values:
     assert abs(sum(value * value for value in got) - (len(values) - 1) * (len(set(snap(values, 1e-6))) > 1)) < 1e-6
 
 
+def test_rewards_whose_squares_vanish_are_equal() -> None:
+    found = diagnose(log_of([[(1e-200,), (0.0,), (5e-324,)]]))
+    assert found.dead_groups == 1
+
+
 @given(st.lists(st.floats(-1, 1), min_size=1))
 def test_snapping_moves_no_value_further_than_the_resolution(values: list[float]) -> None:
     assert all(0 <= value - snapped <= 0.1 for value, snapped in zip(values, snap(values, 0.1), strict=True))

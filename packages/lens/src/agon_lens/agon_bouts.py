@@ -13,16 +13,25 @@ from statistics import fmean
 from typing import NamedTuple
 
 from agon_lens.columns import Columns, group_log
-from agon_lens.groups import GroupLog, Reading, normalise
+from agon_lens.errors import LensError
+from agon_lens.groups import SMALLEST, GroupLog, Reading, normalise
 from agon_lens.lines import LogLine
 from agon_lens.terms import UNCHANGED
 
 BONUSES = ("conversion", "margin", "tiebreak")
+NEEDED = {
+    *("step", "problem_id", "index", "rival", "challenger", "echo", "draft_correct", "challenge_correct"),
+    *("challenge_reward", *(f"challenge_reward_{name}" for name in ("correctness", *BONUSES))),
+}
+"""Columns that every line of training has; those of an evaluation have no step."""
 ROLES = {"draft": "drafter", "challenge": "challenger"}
 
 
 def streams(lines: Sequence[LogLine]) -> list[GroupLog]:
     """The standalone stream (drafts) and, where there are challenges, the competitive one."""
+    if missing := set[str]().union(*(NEEDED - line.keys() for line in lines)):
+        message = f"these bouts of Agon are not those of a training run: they lack {', '.join(sorted(missing))}"
+        raise LensError(message, fix="name a run directory, or the parquet files in its bouts/")
     drafts = {(line["step"], line["problem_id"], line["index"]): line["draft_correct"] for line in lines}
     against = _rivals(lines)
     logs = [group_log(f"standalone{against}", _taught(lines, "draft"), _columns("draft_", ("correctness", "format")))]
@@ -109,7 +118,7 @@ class Challenge(NamedTuple):
 def bites(correctness: Sequence[float], bonus: Sequence[float]) -> bool:
     """Whether the bonus changes an advantage of a group."""
     paid = [c + b for c, b in zip(correctness, bonus, strict=True)]
-    with_bonus, without = (normalise(rewards, "group", 0.0) for rewards in (paid, correctness))
+    with_bonus, without = (normalise(rewards, "group", SMALLEST) for rewards in (paid, correctness))
     return any(abs(a - b) > UNCHANGED for a, b in zip(with_bonus, without, strict=True))
 
 
@@ -132,5 +141,5 @@ def _mean_pull(group: Sequence[Challenge], draft_right: bool) -> float:
     for i, challenge in enumerate(group):
         if challenge.draft_right is draft_right:
             right, wrong = ([*paid[:i], end, *paid[i + 1 :]] for end in (challenge.if_right, 0.0))
-            pulls.append(normalise(right, "group", 0.0)[i] - normalise(wrong, "group", 0.0)[i])
+            pulls.append(normalise(right, "group", SMALLEST)[i] - normalise(wrong, "group", SMALLEST)[i])
     return fmean(pulls)

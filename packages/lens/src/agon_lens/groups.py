@@ -13,6 +13,8 @@ Scale = Literal["group", "none"]
 
 RESOLUTION = 1e-6
 """Rewards closer than this, relative to the largest in the log, are one reward: logs are often kept in float32."""
+SMALLEST = 1e-150
+"""Rewards closer than this are one reward too: the square of a smaller difference is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class GroupLog:
     def resolution(self) -> float:
         """The smallest difference between two rewards that counts."""
         sizes = [abs(value) for row in self.rows() for value in (*row.terms, row.total or 0.0)]
-        return RESOLUTION * max(sizes, default=0.0)
+        return max(RESOLUTION * max(sizes, default=0.0), SMALLEST)
 
     def rows(self) -> Iterator[RewardRow]:
         for group in self.groups:

@@ -133,7 +133,7 @@ def _by_number(path: Path) -> tuple[int, str]:
 def _lines(path: Path, notes: list[str]) -> list[LogLine]:
     """The lines of one file; what is skipped is added to the notes."""
     if path.suffix in JSON_FILES:
-        return list(_json_lines(path, notes))
+        return [_with_echo(line) if line.keys() >= AGON else line for line in _json_lines(path, notes)]
     if path.suffix != ".parquet":
         raise LensError(f"{path} is not a log: neither parquet nor JSONL", fix=FIX)
     import pyarrow as pa
