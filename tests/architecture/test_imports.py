@@ -155,7 +155,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("module", ["report.document", "diagnose", "eval.run", "training.run", "matrix.cells"])
+@pytest.mark.parametrize("module", ["report.document", "eval.run", "training.run", "matrix.cells"])
 def test_machines_are_loaded_only_when_they_are_used(module: str) -> None:
     loaded = loaded_by(f"import agon.{module}") & set(HEAVY)
     assert not loaded, f"`import agon.{module}` loads {sorted(loaded)}: import them inside the function that needs them"

@@ -26,7 +26,8 @@ def defined(body: list[ast.stmt]) -> dict[str, ast.stmt]:
 
 
 def exists(file: str, name: str) -> bool:
-    body = ast.parse((SOURCE / file).read_text()).body
+    place = SOURCE / file if (SOURCE / file).is_file() else ROOT / file
+    body = ast.parse(place.read_text()).body
     for part in name.split("."):
         node = defined(body).get(part)
         if node is None:

@@ -21,7 +21,7 @@ SHIM = ROOT / "tests" / "fixtures" / "without_linux"
 
 def without_linux(code: str, folder: Path, *words: str) -> str:
     """What a script prints where those calls are missing."""
-    path = os.pathsep.join(map(str, (SHIM, ROOT / "src", ROOT)))
+    path = os.pathsep.join([*map(str, (SHIM, ROOT / "src", ROOT)), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from agon.errors import AgonError, InputError, naming_extras
+from agon_lens.errors import LensError
 
 if TYPE_CHECKING:
     from agon.cli.parser import Parser
@@ -60,6 +61,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
 }
 
 INTERRUPTED = 130
+ERRORS = (AgonError, LensError)
+"""Errors that are answered in two lines."""
 INSTEAD = {"resume": "agon train RUN --resume"}
 """What to type for a command that does not exist but may be looked for."""
 
@@ -77,7 +80,7 @@ def reporting_errors(work: Callable[[], int]) -> int:
             code = work()
         sys.stdout.flush()
         return code
-    except AgonError as error:
+    except ERRORS as error:
         tell(error)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
@@ -147,7 +150,7 @@ def usage() -> str:
     return "\n".join([*lines, "", "`agon COMMAND --help` shows its options; `agon --version` prints the version."])
 
 
-def tell(error: AgonError) -> None:
+def tell(error: AgonError | LensError) -> None:
     """What happened, and what to type next."""
     print(_paint("error:", "31"), error.message, file=sys.stderr)
     if error.fix:
