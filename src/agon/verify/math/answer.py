@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
-from agon.game.parse import Box, boxes, parse, without
+from agon.game.parse import parse
 from agon.types import Completion, Reason
 from agon.verify.math.gate import Finding
+from agon_judge.answers import Box, boxes, without
 
 LONGEST, DEEPEST = 4_000, 3
 """Characters, and boxes in boxes, up to which an answer is taken out of its boxes; the gate refuses the rest."""
