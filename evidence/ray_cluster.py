@@ -39,10 +39,10 @@ from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, Engine
 from agon.engine.vllm.on_node import AdapterStore, NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.sandbox.settings import SandboxSettings
 from agon.types import Policy, Reason, Sampling, Version
 from agon.verify import load_verifier
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
+from agon_judge.sandbox.settings import SandboxSettings
 
 EXTRA_SOURCES = ("src/agon/cli/matrix.py", "src/agon/cli/cell.py", "configs/tabletop")
 PARTS = ("engines", "verifiers", "matrix", "cost")

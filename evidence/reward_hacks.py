@@ -21,11 +21,11 @@ import threading
 from _lib import arguments, need_bubblewrap, verdict
 from agon.data.tabletop.code_handwritten import handwritten
 from agon.data.tabletop.code_templates import problems as templated
-from agon.sandbox import HostSandbox, cgroups
-from agon.sandbox.boxes import descendants
 from agon.types import Problem, Reason, UnitTests, Verdict
 from agon.verify.code.grader import CodeVerifier
 from agon.verify.code.known import completion_of
+from agon_judge.sandbox import HostSandbox, cgroups
+from agon_judge.sandbox.boxes import descendants
 
 KILLS = 20
 

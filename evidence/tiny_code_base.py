@@ -21,9 +21,9 @@ from agon.data.tabletop.code_templates import problems as templated
 from agon.engine.hf import HFSampler
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.game.prompts import challenge_prompt, draft_prompt
-from agon.sandbox import HostSandbox, cgroups
 from agon.types import Problem, Prompt, Sampling
 from agon.verify.code.grader import CodeVerifier
+from agon_judge.sandbox import HostSandbox, cgroups
 from tiny_base import Measured, play, show
 
 SEED = 20_000

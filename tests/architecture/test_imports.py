@@ -108,11 +108,6 @@ def test_what_the_judge_shares_is_of_the_standard_library(module: str) -> None:
     assert not found, f"{module} is imported by the game and by `agon --help`: {found}"
 
 
-def test_the_http_front_stands_below_both_servers() -> None:
-    found = strays("http_front.py", "uvicorn", "starlette")
-    assert not found, "http_front.py is shared by two servers and imports nothing of ours:\n" + "\n".join(found)
-
-
 def test_protocols_know_the_nouns_only() -> None:
     found = strays("protocols.py", "agon.types")
     assert not found, "protocols.py says what the game asks of a machine; it may import agon.types:\n" + "\n".join(

@@ -14,10 +14,10 @@ from agon.errors import VerifierError
 from agon.rundir import read_bouts
 from agon.rundir.pair import read_pair
 from agon.rundir.records import StepRecord
-from agon.sandbox import HostSandbox, SandboxSettings, cgroups
 from agon.types import Completion, Policy, Problem, Request, UnitTests, Verdict
 from agon.verify import load_verifier
 from agon.verify.code.grader import CodeVerifier
+from agon_judge.sandbox import HostSandbox, SandboxSettings, cgroups
 from tests.training.helpers.runs import Verifier, config, directory, training
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agon.errors import InputError
 from agon.protocols import Verifier
-from agon.sandbox.settings import SandboxSettings
+from agon_judge.sandbox.settings import SandboxSettings
 
 __all__ = ["Verifier", "check_verifier", "load_verifier"]
 
@@ -37,9 +37,11 @@ def load_verifier(
 
         return CustomVerifier(find(name), workers=workers)
     if name == "code":
-        from agon.sandbox.leaks import checked_sandbox
         from agon.verify.code.grader import CodeVerifier
+        from agon.verify.judged import errors_of_the_judge
+        from agon_judge.sandbox.leaks import checked_sandbox
 
         settings = sandbox or SandboxSettings(workers=workers)
-        return CodeVerifier(checked_sandbox(settings), time_factor=settings.time_factor)
+        with errors_of_the_judge():
+            return CodeVerifier(checked_sandbox(settings), time_factor=settings.time_factor)
     raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math`, `code` or `FILE.py:function`")

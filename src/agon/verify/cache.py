@@ -16,7 +16,8 @@ class Cache(Generic[T]):
         self._old: dict[bytes, T] = {}
 
     def get(self, key: bytes) -> T | None:
-        return self._young.get(key) or self._old.get(key)
+        found = self._young.get(key)
+        return self._old.get(key) if found is None else found
 
     def put(self, key: bytes, value: T) -> None:
         if len(self._young) >= self._size:

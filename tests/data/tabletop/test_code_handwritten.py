@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from agon.data.tabletop.code_handwritten import handwritten, problems
-from agon.sandbox import HostSandbox, cgroups
 from agon.types import Problem, Verdict
 from agon.verify.code.grader import CodeVerifier
 from agon.verify.code.known import completion_of
+from agon_judge.sandbox import HostSandbox, cgroups
 
 SAMPLE = handwritten()[::7]
 

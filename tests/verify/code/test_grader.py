@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agon.sandbox import Ending, Execution, ProgramLimits, SandboxDown
 from agon.types import Problem, Reason, UnitTests
 from agon.verify.code import grader
 from agon.verify.code.grader import CodeVerifier, limits_of
 from agon.verify.code.known import completion_of
+from agon_judge.sandbox import Ending, Execution, ProgramLimits, SandboxDown
 
 MIB = 1 << 20
 

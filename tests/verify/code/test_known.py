@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from agon.sandbox import SandboxSettings, cgroups
 from agon.verify import load_verifier
+from agon_judge.sandbox import SandboxSettings, cgroups
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -11,19 +11,21 @@ import asyncio
 import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import chain
 
 from agon.errors import VerifierError
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
-from agon.sandbox.execution import MIB, ProgramLimits, Sandbox, SandboxDown
-from agon.sandbox.grade import Case, Grade, run, unusable
 from agon.types import SUSPICIOUS, Completion, Problem, Reason, UnitTests, Verdict
 from agon.verify.cache import Cache
 from agon.verify.code.extract import NoProgram, program_of
 from agon.verify.code.suspicion import suspicions
+from agon_judge import verdict as judge
+from agon_judge.sandbox.execution import MIB, ProgramLimits, Sandbox, SandboxDown
+from agon_judge.sandbox.grade import run
+from agon_judge.unit_tests import unusable
 
 USUAL_SECONDS = 2.0
 SHORTEST, LONGEST = 1.0, 60.0
@@ -31,8 +33,6 @@ SHORTEST, LONGEST = 1.0, 60.0
 USUAL_MEMORY, LEAST_MEMORY, MOST_MEMORY = 512 * MIB, 256 * MIB, 2048 * MIB
 """Bytes, likewise; an interpreter alone takes what some problems allow."""
 TRIES = 3
-SHOWN = 60
-"""Characters of the input of a failed test that a verdict quotes."""
 
 
 class CodeVerifier(Verifier):
@@ -41,7 +41,7 @@ class CodeVerifier(Verifier):
     def __init__(self, sandbox: Sandbox, *, time_factor: float = 2.0, threads: int = 128, cache: int = 100_000) -> None:
         self._sandbox, self._time_factor = sandbox, time_factor
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="agon-code")
-        self._grades: Cache[Grade] = Cache(cache)
+        self._grades: Cache[judge.Verdict] = Cache(cache)
         self._rows = self._cached = self._runs = self._infra = 0
 
     async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
@@ -77,12 +77,12 @@ class CodeVerifier(Verifier):
         except SandboxDown as error:
             self._infra += 1
             return Verdict(False, formed, Reason.INFRA, error.message[:200])
-        return Verdict(grade.correct, formed, Reason(grade.reason.value), grade.detail)
+        return Verdict.of(grade, formed)
 
-    def _grade(self, program: str, tests: UnitTests, limits: ProgramLimits) -> Grade:
+    def _grade(self, program: str, tests: UnitTests, limits: ProgramLimits) -> judge.Verdict:
         """The grade of a program with the detail of its verdict, remembered; tried again when the machine fails."""
         key = _key(program, tests, limits)
-        if known := self._grades.get(key):
+        if (known := self._grades.get(key)) is not None:
             self._cached += 1
             return known
         for attempt in range(TRIES):
@@ -93,7 +93,8 @@ class CodeVerifier(Verifier):
                 if attempt == TRIES - 1:
                     raise
                 continue
-            grade = replace(grade, detail=_detail(grade, program, tests)[:200])
+            if grade.correct and (found := suspicions(program, tests)):
+                grade = judge.Verdict(grade.reason, f"{SUSPICIOUS}{', '.join(found)}"[:200])
             self._grades.put(key, grade)
             return grade
         raise VerifierError("unreachable: the last try returns or raises")
@@ -106,20 +107,10 @@ def limits_of(tests: UnitTests, time_factor: float) -> ProgramLimits:
     return ProgramLimits(cpu, 2 * cpu + 1, memory)
 
 
-def _detail(grade: Grade, program: str, tests: UnitTests) -> str:
-    """Which test failed, on which input and how; of a right program, what is suspicious about it."""
-    if grade.failed is None:
-        found = suspicions(program, tests) if grade.correct else ()
-        return f"{SUSPICIOUS}{', '.join(found)}" if found else grade.detail
-    given = " ".join(tests.cases[grade.failed][0][: 4 * SHOWN].split())
-    shown = given if len(given) <= SHOWN else f"{given[: SHOWN - 3]}..."
-    return f"test {grade.failed + 1} of {len(tests.cases)}: {grade.detail}{f' (input: {shown})' if shown else ''}"
-
-
 @lru_cache(maxsize=4096)
 def flaw_of(tests: UnitTests) -> str:
     """Why tests cannot judge any program; empty if they can. Found once: tests can be large."""
-    return unusable([Case(*case) for case in tests.cases])
+    return unusable(tests.cases)
 
 
 @lru_cache(maxsize=4096)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agon.sandbox.tokens import first_difference, same_output
+from agon_judge.sandbox.tokens import first_difference, same_output
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agon.errors import InputError
-from agon.sandbox.execution import Memory, Sandbox
+from agon_judge.errors import InputError
+from agon_judge.sandbox.execution import Memory, Sandbox
 
 BackendName = Literal["bwrap", "landlock", "http", "unsafe"]
 
@@ -25,13 +25,14 @@ class SandboxSettings:
 def open_sandbox(settings: SandboxSettings) -> Sandbox:
     """Start the sandbox; InputError if it cannot work on this machine."""
     if settings.backend != "http":
-        from agon.sandbox.host import HostSandbox
+        from agon_judge.sandbox.host import HostSandbox
 
         return HostSandbox(settings.backend, memory=settings.memory, workers=settings.workers)
     if settings.url is None:
         raise InputError(
-            "sandbox.backend http needs the address of a server", fix="write sandbox.url: http://HOST:PORT"
+            "the backend http needs the address of a server",
+            fix="use --url http://HOST:PORT (in a config: sandbox.url)",
         )
-    from agon.sandbox.remote import RemoteSandbox
+    from agon_judge.sandbox.remote import RemoteSandbox
 
     return RemoteSandbox(settings.url, workers=settings.workers)

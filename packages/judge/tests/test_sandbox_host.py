@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from agon.errors import InputError
-from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
-from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants, longest_wait
-from agon.sandbox.host import Session, first_uid
-from agon.sandbox.launcher import CONTROL, NICE
-from agon.sandbox.leaks import check
-from tests.waiting import gone
+from agon_judge.errors import InputError
+from agon_judge.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, cgroups
+from agon_judge.sandbox.boxes import START_SECONDS, ProgramBox, descendants, longest_wait
+from agon_judge.sandbox.host import Session, first_uid
+from agon_judge.sandbox.launcher import CONTROL, NICE
+from agon_judge.sandbox.leaks import check
+from judge_helpers import gone
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0)
 
@@ -340,10 +340,10 @@ def test_a_module_that_a_program_writes_is_not_found_by_the_driver(sandbox: Host
 def test_nothing_outlives_a_supervisor_that_is_killed(sandbox: HostSandbox) -> None:
     code = f"""
 import sys, threading, time
-from agon.sandbox import HostSandbox, ProgramLimits
-from agon.sandbox.boxes import descendants
-from agon.sandbox.host import first_uid
-from agon.sandbox.launcher import CONTROL
+from agon_judge.sandbox import HostSandbox, ProgramLimits
+from agon_judge.sandbox.boxes import descendants
+from agon_judge.sandbox.host import first_uid
+from agon_judge.sandbox.launcher import CONTROL
 room = HostSandbox(workers=1, memory={sandbox.memory!r})
 runs = room.execute("import time; time.sleep(600)", [b""], ProgramLimits(cpu=5, wall=600))
 threading.Thread(target=next, args=(runs,), daemon=True).start()
@@ -369,7 +369,7 @@ def test_a_pool_whose_slots_cannot_be_replaced_recovers_when_they_can(
     room = HostSandbox(workers=1, memory=sandbox.memory)
     try:
         with monkeypatch.context() as broken:
-            broken.setattr("agon.sandbox.host.Slot", lambda *_: (_ for _ in ()).throw(OSError("no processes")))
+            broken.setattr("agon_judge.sandbox.host.Slot", lambda *_: (_ for _ in ()).throw(OSError("no processes")))
             for slot in room._slots:
                 slot.open()  # a box that is up dies with its launcher; one that starts ends when its slot is closed
             pids = [pid for launcher in room.processes() for pid in (*descendants(launcher), launcher)]
@@ -426,7 +426,7 @@ def test_advice_about_a_box_that_does_not_start_is_not_the_command_that_gave_it(
     sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch, reason: str
 ) -> None:
     broken = ["/bin/sh", "-c", f"echo {reason} >&2; exit 1"]
-    monkeypatch.setattr("agon.sandbox.host.command", lambda interpreter: broken)
+    monkeypatch.setattr("agon_judge.sandbox.host.command", lambda interpreter: broken)
     room = HostSandbox(workers=1, memory=sandbox.memory)
     try:
         with pytest.raises(SandboxDown, match=reason) as refused:
@@ -434,7 +434,7 @@ def test_advice_about_a_box_that_does_not_start_is_not_the_command_that_gave_it(
     finally:
         room.close()
     assert "sandbox check" not in refused.value.fix
-    assert "sandbox.backend: landlock" in refused.value.fix
+    assert "--backend landlock" in refused.value.fix
 
 
 def test_the_time_that_a_driver_waited_for_a_core_is_not_held_against_its_program(
@@ -446,7 +446,7 @@ def test_the_time_that_a_driver_waited_for_a_core_is_not_held_against_its_progra
     def waits(pids: Iterable[int]) -> float:
         return min(0.9, time.monotonic() - began) if isinstance(pids, list) else 0.0
 
-    monkeypatch.setattr("agon.sandbox.boxes.longest_wait", waits)
+    monkeypatch.setattr("agon_judge.sandbox.boxes.longest_wait", waits)
     limits = ProgramLimits(cpu=5, wall=0.2)
     (run,) = sandbox.execute("import time; time.sleep(600)", [b""], limits)
     assert run.ending is Ending.WALL
@@ -454,7 +454,7 @@ def test_the_time_that_a_driver_waited_for_a_core_is_not_held_against_its_progra
 
 
 def test_the_longest_wait_is_that_of_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon.sandbox.boxes.PROC", tmp_path)
+    monkeypatch.setattr("agon_judge.sandbox.boxes.PROC", tmp_path)
     for thread, waited in (("1/task/1", 2), ("1/task/2", 3), ("7/task/7", 1)):
         (tmp_path / thread).mkdir(parents=True)
         (tmp_path / thread / "schedstat").write_text(f"5 {waited * 10**9} 4\n")

@@ -14,13 +14,16 @@ import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from agon.sandbox.boxes import START_SECONDS, ProgramBox
-from agon.sandbox.cgroups import Cgroup
-from agon.sandbox.execution import MIB, SandboxDown
-from agon.sandbox.launcher import RLIMIT_FILES
+from agon_judge.sandbox.boxes import START_SECONDS, ProgramBox
+from agon_judge.sandbox.cgroups import Cgroup
+from agon_judge.sandbox.execution import MIB, SandboxDown
+from agon_judge.sandbox.launcher import RLIMIT_FILES
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
-NO_NAMESPACES = "allow user namespaces on this machine, or write sandbox.backend: landlock, which works without them"
+NO_NAMESPACES = (
+    "allow user namespaces on this machine, or use --backend landlock, which works without them "
+    "(in a config: sandbox.backend: landlock)"
+)
 OTHERS = {"bwrap": "landlock or http", "landlock": "bwrap or http", "unsafe": "http"}
 """What to try where a backend does not start."""
 RLIMITS = {
@@ -176,5 +179,9 @@ class Slot:
         if not self._errors.closed:
             self._errors.seek(0)
             last = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
-        fix = NO_NAMESPACES if "namespace" in last else f"write sandbox.backend: {OTHERS[self._launch.enter]}"
+        fix = (
+            NO_NAMESPACES
+            if "namespace" in last
+            else f"use --backend {OTHERS[self._launch.enter]} (in a config: sandbox.backend)"
+        )
         return SandboxDown(f"a box did not start: {last or 'no reason given'}", fix=fix)

@@ -14,8 +14,8 @@ pytest.importorskip("httptools", reason="the servers need the extra `serve` or `
 
 import uvicorn
 
-from agon import http_front
-from agon.http_front import Bodies, Unacceptable, asked_by_our_name, bearer_key, server_config, weak
+from agon_judge import http_front
+from agon_judge.http_front import Bodies, Unacceptable, asked_by_our_name, bearer_key, server_config, weak
 
 JSON = [(b"content-type", b"application/json")]
 SMALL = {"largest": 100, "seconds": 20.0, "most": 2, "total": 150}

@@ -1,4 +1,4 @@
-"""The HTTP front of `agon serve` and `agon sandbox serve`: what a client can make a server hold, and for how long.
+"""The HTTP front of `agon-judge sandbox serve` and `agon serve`: what a client can make a server hold, and how long.
 
     head    64 KiB within 10 s; a connection without a request is closed after as long
     body    JSON of a bounded size, within some seconds; bodies that arrive at once are bounded in number and in bytes
@@ -8,8 +8,6 @@
 uvicorn has no deadline for a head. With httptools it has no limit on its size either, and takes trailers for headers;
 with h11 it accepts a Content-Length beside Transfer-Encoding, and a body that turns invalid after the answer gives a
 traceback. So the limits of heads are ours, over httptools.
-
-This file imports nothing of Agon: both servers stand on it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The programs of `agon sandbox check`: each tries one thing and prints LEAK when it can. See leaks.py."""
+"""The programs of `agon-judge sandbox check`: each tries one thing and prints LEAK when it can. See leaks.py."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agon.sandbox.execution import Ending
+from agon_judge.sandbox.execution import Ending
 
 HEAD = """
 import ctypes, os, resource, socket, sys, time

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agon.sandbox import cgroups
+from agon_judge.sandbox import cgroups
 
 
 def version_2(folder: Path, controllers: str) -> None:

@@ -12,12 +12,12 @@ import httpx2
 import pytest
 import uvicorn
 
-from agon import http_front
-from agon.errors import InputError
-from agon.http_front import server_config
-from agon.sandbox import Ending, HostSandbox, ProgramLimits, SandboxDown, remote, run, service
-from agon.sandbox.remote import RemoteSandbox
-from agon.sandbox.service import application, serve
+from agon_judge import http_front
+from agon_judge.errors import InputError
+from agon_judge.http_front import server_config
+from agon_judge.sandbox import Ending, HostSandbox, ProgramLimits, SandboxDown, remote, run, service
+from agon_judge.sandbox.remote import RemoteSandbox
+from agon_judge.sandbox.service import application, serve
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0)
 HEADERS = {"Authorization": "Bearer key", "Content-Type": "application/json"}

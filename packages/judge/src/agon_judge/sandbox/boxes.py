@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from agon.sandbox.cgroups import Cgroup
-from agon.sandbox.execution import MAX_OUTPUT, Ending, Execution, ProgramLimits, SandboxDown
+from agon_judge.sandbox.cgroups import Cgroup
+from agon_judge.sandbox.execution import MAX_OUTPUT, Ending, Execution, ProgramLimits, SandboxDown
 
 SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 PROCESSES = 64
@@ -169,7 +169,7 @@ class ProgramBox:
                 if elapsed - waited >= self.limits.wall:
                     return Ending.WALL
                 if elapsed > STARVED * self.limits.wall:
-                    raise SandboxDown(STARVATION, fix="lower sandbox.workers, or run less beside it")
+                    raise SandboxDown(STARVATION, fix="let fewer programs run at once (workers), or run less beside it")
 
     def _receive(self, deadline: float) -> list[str]:
         """One message; TimeoutError after the deadline."""

@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agon.errors import InputError
-from agon.sandbox.execution import MIB, Ending, Execution, ProgramLimits, Sandbox, SandboxDown
-from agon.sandbox.leak_programs import HEAD, PLACES, PROBES, LeakProbe
-from agon.sandbox.settings import SandboxSettings, open_sandbox
+from agon_judge.errors import InputError
+from agon_judge.sandbox.execution import MIB, Ending, Execution, ProgramLimits, Sandbox, SandboxDown
+from agon_judge.sandbox.leak_programs import HEAD, PLACES, PROBES, LeakProbe
+from agon_judge.sandbox.settings import SandboxSettings, open_sandbox
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0, memory=128 * MIB)
 MEASURED = (Ending.CPU, Ending.WALL)
@@ -57,7 +57,7 @@ def checked_sandbox(settings: SandboxSettings) -> Sandbox:
     if bad:
         sandbox.close()
         listed = "; ".join(f"{result.name}: {', '.join(result.leaks)}" for result in bad)
-        raise InputError(f"the sandbox leaks: {listed}", fix="agon sandbox check shows all probes; see docs/sandbox.md")
+        raise InputError(f"the sandbox leaks: {listed}", fix="agon-judge sandbox check shows all probes")
     _held.add(settings)
     return sandbox
 

@@ -22,11 +22,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from agon.errors import InputError, install
-from agon.sandbox import cgroups
-from agon.sandbox.boxes import PROCESSES, START_SECONDS, BoxDied, ProgramBox
-from agon.sandbox.bwrap import command, find_interpreter, python_command, system_folders
-from agon.sandbox.execution import (
+from agon_judge.errors import InputError, install
+from agon_judge.sandbox import cgroups
+from agon_judge.sandbox.boxes import PROCESSES, START_SECONDS, BoxDied, ProgramBox
+from agon_judge.sandbox.bwrap import command, find_interpreter, python_command, system_folders
+from agon_judge.sandbox.execution import (
     LEAST_MEMORY,
     MAX_PROGRAM,
     MIB,
@@ -37,9 +37,9 @@ from agon.sandbox.execution import (
     ProgramLimits,
     SandboxDown,
 )
-from agon.sandbox.launcher import CONTROL
-from agon.sandbox.slots import Launch, Slot
-from agon.sandbox.syscalls import filter_code
+from agon_judge.sandbox.launcher import CONTROL
+from agon_judge.sandbox.slots import Launch, Slot
+from agon_judge.sandbox.syscalls import filter_code
 
 Backend = Literal["bwrap", "landlock", "unsafe"]
 
@@ -53,7 +53,7 @@ TRIES = 3
 NO_CGROUP = "no writable memory cgroup here: a program could take the memory of the machine with many processes"
 PER_PROCESS = (
     "start as root, or inside `systemd-run --user --scope -p Delegate=yes`; or accept a limit for each process alone: "
-    "write sandbox.memory: per_process"
+    "--memory per_process (in a config: sandbox.memory: per_process)"
 )
 
 
@@ -91,7 +91,7 @@ class HostSandbox:
             except OSError as error:
                 if self._closed:
                     raise closed() from error  # its cgroups went with it
-                raise SandboxDown(f"the sandbox failed: {error}", fix="run: agon sandbox check") from error
+                raise SandboxDown(f"the sandbox failed: {error}", fix="run: agon-judge sandbox check") from error
             finally:
                 session.close()
 
@@ -231,7 +231,7 @@ def first_uid(supervisor: int, table: Path = Path("/proc/self/uid_map")) -> int:
     if not any(start <= FEW.start and FEW.stop <= start + count for start, _, count in spans):
         raise InputError(
             "root has no other uid here, and programs must not run as root: this user namespace maps too few",
-            fix="start Agon as a user outside of this namespace, or map 65,536 uids into it (a container's default)",
+            fix="start it as a user outside of this namespace, or map 65,536 uids into it (a container's default)",
         )
     return FEW.start + supervisor % 8 * 59
 
@@ -261,7 +261,9 @@ class Session:
             if self._box is not None and not self._box.reusable:
                 self.close()
             return execution
-        raise SandboxDown("launchers of boxes are killed again and again", fix="look for what kills them, then resume")
+        raise SandboxDown(
+            "launchers of boxes are killed again and again", fix="look for what kills them, then try again"
+        )
 
     def close(self) -> None:
         """End the box and give its slot back."""
@@ -310,4 +312,4 @@ class Session:
             return Execution(Ending.NOT_COMPILED, stderr=b"the compiler crashed")
         if self._sandbox.backend != "bwrap":
             return Execution(Ending.EXITED, -9, stderr=b"the program killed its box")
-        raise SandboxDown(f"boxes died {TRIES} times in a row", fix="look for what kills them, then resume")
+        raise SandboxDown(f"boxes died {TRIES} times in a row", fix="look for what kills them, then try again")

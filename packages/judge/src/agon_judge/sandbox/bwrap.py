@@ -14,9 +14,9 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from agon.errors import InputError
-from agon.sandbox.execution import MIB
-from agon.sandbox.launcher import DEVICES, FILTER, HASH_SEED
+from agon_judge.errors import InputError
+from agon_judge.sandbox.execution import MIB
+from agon_judge.sandbox.launcher import DEVICES, FILTER, HASH_SEED
 
 DISK = 64 * MIB
 """Bytes of files that a program may write."""
@@ -25,7 +25,7 @@ ROOM = "/box"
 DRIVER = Path(__file__).with_name("driver.py")
 OLDEST = (0, 7)
 """The first version that can limit the size of a folder in memory."""
-ELSE = "write sandbox.backend: landlock or http"
+ELSE = "use --backend landlock or http (in a config: sandbox.backend)"
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 
 

@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Protocol
 
-from agon.errors import RunError
+from agon_judge.errors import SandboxDown as SandboxDown
+from agon_judge.unit_tests import MAX_OUTPUT as MAX_OUTPUT
 
 Memory = Literal["cgroup", "per_process"]
 """What a memory limit bounds: the whole box, or each of its processes."""
 MIB = 1 << 20
 LEAST_MEMORY, MOST_MEMORY = 32 * MIB, 16 * 1024 * MIB
 """Bounds of a memory limit: below them no interpreter starts, above them a program could take any machine's memory."""
-MAX_OUTPUT = 1_000_000
-"""Bytes that a program may write to standard output, and as many to standard error."""
 MAX_PROGRAM = 1_000_000
 """Bytes of a program's source."""
 
@@ -62,10 +61,6 @@ class Execution:
     def finished(self) -> bool:
         """Whether the program ended by itself, without an error."""
         return self.ending is Ending.EXITED and self.exit_code == 0
-
-
-class SandboxDown(RunError):
-    """The machine failed, not the program: a box that does not start, a server that does not answer."""
 
 
 class Sandbox(Protocol):

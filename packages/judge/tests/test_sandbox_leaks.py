@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agon.errors import InputError
-from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, SandboxSettings, leaks, run
-from agon.sandbox.leaks import PROBES, check, checked_sandbox, waivers_of
+from agon_judge.errors import InputError
+from agon_judge.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, SandboxSettings, leaks, run
+from agon_judge.sandbox.leaks import PROBES, check, checked_sandbox, waivers_of
 
 
 class Leaky:
@@ -88,7 +88,7 @@ def test_nothing_is_graded_in_a_sandbox_that_leaks(monkeypatch: pytest.MonkeyPat
     opened: list[SandboxSettings] = []
     monkeypatch.setattr(leaks, "open_sandbox", lambda settings: opened.append(settings) or Leaky())
     monkeypatch.setattr(leaks, "_held", set())
-    monkeypatch.setattr("agon.sandbox.grade._shared", [])
+    monkeypatch.setattr("agon_judge.sandbox.grade._shared", [])
     with pytest.raises(InputError, match="the sandbox leaks"):
         run("print(1)", [("", "1")])
     assert opened == [SandboxSettings()]
@@ -99,7 +99,7 @@ def test_a_sandbox_is_probed_once_and_then_grades(sandbox: HostSandbox, monkeypa
     monkeypatch.setattr(leaks, "open_sandbox", lambda settings: sandbox)
     monkeypatch.setattr(leaks, "check", lambda *given: probed.append(given) or [])
     monkeypatch.setattr(leaks, "_held", set())
-    monkeypatch.setattr("agon.sandbox.grade._shared", [])
-    monkeypatch.setattr("agon.sandbox.grade.atexit.register", lambda close: None)
+    monkeypatch.setattr("agon_judge.sandbox.grade._shared", [])
+    monkeypatch.setattr("agon_judge.sandbox.grade.atexit.register", lambda close: None)
     assert [run("print(1)", [("", "1")]).correct for _ in range(3)] == [True] * 3
     assert len(probed) == 1

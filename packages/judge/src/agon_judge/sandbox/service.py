@@ -1,4 +1,4 @@
-"""`agon sandbox serve`: the sandbox of this machine over HTTP, for a cluster.
+"""`agon-judge sandbox serve`: the sandbox of this machine over HTTP, for a cluster.
 
     GET  /healthz         no key; says that this is ours
     POST /run_code        SandboxFusion's request and reply, so that its clients work as they are
@@ -18,9 +18,9 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from agon.errors import InputError, install
-from agon.sandbox.execution import Execution, ProgramLimits, Sandbox, SandboxDown
-from agon.sandbox.wire import (
+from agon_judge.errors import InputError, install
+from agon_judge.sandbox.execution import Execution, ProgramLimits, Sandbox, SandboxDown
+from agon_judge.sandbox.wire import (
     MAX_BODY,
     BatchReply,
     BatchRequest,
@@ -39,7 +39,7 @@ try:
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    from agon.http_front import LOCAL, Bodies, Unacceptable, asked_by_our_name, bearer_key, server_config, weak
+    from agon_judge.http_front import LOCAL, Bodies, Unacceptable, asked_by_our_name, bearer_key, server_config, weak
 except ModuleNotFoundError as error:
     raise InputError(f"serving needs {error.name}", fix=install("sandbox")) from error
 

@@ -4,8 +4,8 @@ import errno
 
 import pytest
 
-from agon.sandbox import HostSandbox, ProgramLimits
-from agon.sandbox.syscalls import ALLOWED
+from agon_judge.sandbox import HostSandbox, ProgramLimits
+from agon_judge.sandbox.syscalls import ALLOWED
 
 NAMES = """socket socketpair connect bind listen accept unshare setns mount umount2 pivot_root chroot ptrace
 process_vm_readv process_vm_writev io_uring_setup bpf perf_event_open userfaultfd keyctl add_key request_key

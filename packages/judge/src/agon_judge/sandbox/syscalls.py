@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 import os
 
-from agon.errors import InputError, install
+from agon_judge.errors import InputError, install
 
 FILES = """open openat creat close close_range read write readv writev pread64 pwrite64 preadv pwritev lseek
 stat fstat lstat newfstatat statx access faccessat faccessat2 getdents getdents64 getcwd chdir fchdir mkdir mkdirat

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agon.sandbox.execution import LEAST_MEMORY, MAX_OUTPUT, MIB, MOST_MEMORY, Ending, Execution, ProgramLimits
+from agon_judge.sandbox.execution import LEAST_MEMORY, MAX_OUTPUT, MIB, MOST_MEMORY, Ending, Execution, ProgramLimits
 
 MAX_INPUTS = 256
 MAX_BODY = 64 * MIB

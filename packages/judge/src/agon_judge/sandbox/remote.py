@@ -1,4 +1,4 @@
-"""The `http` backend: a service that speaks SandboxFusion's protocol, or ours (`agon sandbox serve`).
+"""The `http` backend: a service that speaks SandboxFusion's protocol, or ours (`agon-judge sandbox serve`).
 
 Only programs and inputs are sent; outputs are compared here. Every call has a deadline. What may be temporary (no
 connection, 429, 5xx, a malformed reply, SandboxError) is tried again with longer and longer pauses, or the pause that
@@ -20,9 +20,9 @@ from typing import TypeVar
 import httpx2
 from pydantic import ValidationError
 
-from agon.errors import InputError
-from agon.sandbox.execution import MAX_PROGRAM, Ending, Execution, ProgramLimits, SandboxDown
-from agon.sandbox.wire import MAX_BODY, BatchReply, FusionReply, WireMessage, encode
+from agon_judge.errors import InputError
+from agon_judge.sandbox.execution import MAX_PROGRAM, Ending, Execution, ProgramLimits, SandboxDown
+from agon_judge.sandbox.wire import MAX_BODY, BatchReply, FusionReply, WireMessage, encode
 
 KEY = "AGON_SANDBOX_KEY"
 WORKERS = 64
@@ -43,7 +43,9 @@ class RemoteSandbox:
 
     def __init__(self, url: str, *, workers: int | None = None, grace: float = GRACE_SECONDS) -> None:
         if not url.startswith(("http://", "https://")):
-            raise InputError(f"{url!r} is not an HTTP address", fix="write sandbox.url: http://HOST:PORT")
+            raise InputError(
+                f"{url!r} is not an HTTP address", fix="use --url http://HOST:PORT (in a config: sandbox.url)"
+            )
         if "@" in url:
             raise InputError("the address holds a password, which a run would store", fix=f"put a key in {KEY} instead")
         self.url, self._grace = url.rstrip("/"), grace
@@ -198,5 +200,5 @@ class RemoteSandbox:
 
 
 R = TypeVar("R")
-SEE = "look at the service, then: agon sandbox check --backend http --url URL"
+SEE = "look at the service, then: agon-judge sandbox check --backend http --url URL"
 REFUSED = {401: f"set {KEY} to the key of the service", 403: f"set {KEY} to the key of the service"}
