@@ -1,4 +1,4 @@
-"""For all tests of the judge: one sandbox, since starting its launchers takes a moment."""
+"""For all tests of the judge: one sandbox and one math judge, since starting their processes takes a moment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+from agon_judge.math.judge import MathJudge
 from agon_judge.sandbox import HostSandbox, cgroups
 
 HERE = "cgroup" if cgroups.places() else "per_process"
@@ -24,3 +25,11 @@ def sandbox() -> Iterator[HostSandbox]:
     room = HostSandbox(workers=2, memory=HERE)  # type: ignore[arg-type]
     yield room
     room.close()
+
+
+@pytest.fixture(scope="session")
+def judge() -> Iterator[MathJudge]:
+    """It must survive everything that the tests do to it."""
+    with MathJudge(workers=2) as shared:
+        yield shared
+    assert shared.workers() == ()

@@ -3,7 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
+
+from agon_judge.math.judge import MathJudge
+from agon_judge.math.probes import Probe, row
+from agon_judge.verdict import Reason
+
+
+def reasons(judge: MathJudge, *probes: Probe) -> list[Reason]:
+    return [verdict.reason for verdict in judge.judge_many(row(*probe) for probe in probes)]
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for what happens, and never for a fixed time; AssertionError if it does not happen."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.02)
 
 
 def gone(*processes: int, seconds: float = 20.0) -> bool:

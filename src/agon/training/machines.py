@@ -23,8 +23,8 @@ from agon.rundir.records import SlopeRecord
 from agon.training.drawing import DrawnElsewhere, draws
 from agon.training.processes import Processes
 from agon.types import Policy, Reason, Stream, Version
-from agon.verify.workers.system import available_cores
 from agon_judge.sandbox.settings import SandboxSettings
+from agon_judge.workers.system import available_cores
 
 if TYPE_CHECKING:
     from agon.engine.trl.learner import TRLLearner
