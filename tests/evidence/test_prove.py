@@ -254,7 +254,9 @@ ENDINGS = {
 @pytest.fixture
 def endings(prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Scripts that end in every way."""
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'evidence'}:{ROOT / 'src'}", prepend=os.pathsep)
+    monkeypatch.setenv(
+        "PYTHONPATH", ":".join(map(str, (ROOT / "evidence", ROOT / "src", *ROOT.glob("packages/*/src"))))
+    )
     monkeypatch.setattr(prove, "measured_on", lambda script: {"commit": "0", "sources": ""})
     for helper in ("claim", "_helper"):
         (repository / "evidence" / f"{helper}.py").unlink()

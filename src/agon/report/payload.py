@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agon.game.exchange import outcome
-from agon.game.parse import Parsed, parse
+from agon.game.parse import parse
 from agon.report.rows import BoutSource, LoggedBout
 from agon.types import THINK_CLOSE, Rollout
+from agon_judge.answers import Parsed
 from agon_lens.page import compress, rounded
 
 SCHEMA = 1
