@@ -28,6 +28,7 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import numpy as np
+from agon.engine.tinker.connect import TinkerMachines, connect
 
 from _lib import ROOT, arguments, verdict
 from _tinker_server import tinker_server
@@ -37,7 +38,6 @@ from agon.engine.shipped import folder_of
 from agon.engine.synthetic import rollout, stream
 from agon.engine.tinker.archive import tensors_of, write_adapter
 from agon.engine.tinker.client import AdamStep, TinkerClient
-from agon.engine.tinker.connect import TinkerMachines, connect
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import rows_by_policy
 from agon.engine.trl.learner import TRLLearner

@@ -16,9 +16,9 @@ from agon.doors import claimed, doors
 from agon.engine.base import base_files, quieten
 from agon.engine.render import Renderer
 from agon.protocols import Learner, Sampler, Verifier
-from agon.sandbox.settings import SandboxSettings
 from agon.types import Policy
 from agon.verify import load_verifier
+from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
     from agon.engine.trl.learner import TRLLearner

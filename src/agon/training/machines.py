@@ -16,12 +16,12 @@ from agon.engine.render import Renderer
 from agon.interrupt import Interrupt
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
-from agon.sandbox.settings import SandboxSettings
 from agon.training.drawing import DrawnElsewhere
 from agon.training.processes import Processes
 from agon.training.streams import check_versions
 from agon.types import Policy, Stream, Version
-from agon.verify.workers.system import available_cores
+from agon_judge.sandbox.settings import SandboxSettings
+from agon_judge.workers.system import available_cores
 
 if TYPE_CHECKING:
     from agon.engine.vllm.canaries import Canaries

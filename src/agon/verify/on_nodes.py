@@ -20,9 +20,9 @@ from agon.cluster.actor import Actor, ActorLost
 from agon.errors import VerifierError
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
-from agon.sandbox.settings import SandboxSettings
 from agon.types import Completion, Problem, Reason, Verdict
 from agon.verify import load_verifier
+from agon_judge.sandbox.settings import SandboxSettings
 
 T = TypeVar("T")
 Pair = tuple[Problem, Completion]

@@ -16,9 +16,9 @@ from agon.engine.ray.door import Ray
 from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.on_node import NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.sandbox.settings import SandboxSettings
 from agon.types import BASE, Sampling
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
+from agon_judge.sandbox.settings import SandboxSettings
 from tests.cluster.helpers import FakeCluster
 from tests.engine.helpers.configs import config
 from tests.engine.helpers.engines import FakeEngine, save_tokenizer

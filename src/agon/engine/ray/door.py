@@ -16,7 +16,7 @@ from agon.engine.protocol import Engine
 from agon.engine.versions import KEPT
 from agon.engine.vllm.door import local_engine
 from agon.protocols import Learner, Sampler, Verifier
-from agon.sandbox.settings import SandboxSettings
+from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
     from agon.engine.vllm.canaries import Canaries
