@@ -234,7 +234,7 @@ HEAVY: list[Mutation] = [
         ("export writes the rival", "        state = self._state(policy)\n        save_file", "        state = self._state(policy.rival)\n        save_file"),
     ),
     *edits(
-        "engine/hf.py", [HF + "::test_log_probs_are_those_of_the_version_that_was_asked", HF + "::test_every_completion_says_which_version_made_it",
+        "engine/hf/sampler.py", [HF + "::test_log_probs_are_those_of_the_version_that_was_asked", HF + "::test_every_completion_says_which_version_made_it",
                          HF + "::test_the_same_seed_gives_the_same_completion_whatever_shares_the_batch", HF + "::test_top_p_draws_from_the_nucleus_only",
                          HF + "::test_a_completion_ends_at_its_stop_token_or_at_its_cap",
                          HF + "::test_drawing_leaves_the_weights_of_the_base_as_they_were_to_the_bit",

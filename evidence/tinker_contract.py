@@ -28,16 +28,17 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import numpy as np
-from agon.engine.tinker.connect import TinkerMachines, connect
 
 from _lib import ROOT, arguments, verdict
 from _tinker_server import tinker_server
 from agon.config import Config, load_config
 from agon.data import splits
+from agon.engine.base import context_of
 from agon.engine.shipped import folder_of
 from agon.engine.synthetic import rollout, stream
 from agon.engine.tinker.archive import tensors_of, write_adapter
 from agon.engine.tinker.client import AdamStep, TinkerClient
+from agon.engine.tinker.door import Tinker
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import rows_by_policy
 from agon.engine.trl.learner import TRLLearner
@@ -87,7 +88,9 @@ class Contract:
 
     def __init__(self, config: Config, folder: Path) -> None:
         self.config, self.folder = config, folder
-        self.remote: TinkerMachines = connect(config, STEPS)
+        self.backend = Tinker(config)
+        self.remote_learner = self.backend.learner(STEPS)
+        self.remote_sampler = self.backend.sampler(context_of(config))
         self.client = TinkerClient(next(iter(config.sampler.urls), None))
         self.problems = splits(config.data).train
         self.held: dict[str, bool] = {}
@@ -96,7 +99,7 @@ class Contract:
         """The largest difference between the log-probs of B and A, in nats."""
 
     def publish(self) -> dict[Policy, Version]:
-        learner, sampler = self.remote.learner, self.remote.sampler
+        learner, sampler = self.remote_learner, self.remote_sampler
         versions = {policy: Version.of(policy, learner.step, learner.hash(policy)[:8]) for policy in Policy}
         for policy, version in versions.items():
             learner.export(policy, self.folder / version)
@@ -111,7 +114,7 @@ class Contract:
 
         async def together() -> list[Any]:
             requests = [Request(prompt, seat, seed + i, sampling) for i, prompt in enumerate(prompts)]
-            return await asyncio.gather(*map(self.remote.sampler.sample, requests))
+            return await asyncio.gather(*map(self.remote_sampler.sample, requests))
 
         drawn = asyncio.run(together())
         rows = [rollout(policy or Policy.A, i, c.tokens, (-1.0) ** i * (1 + i / 4)) for i, c in enumerate(drawn)]
@@ -119,7 +122,7 @@ class Contract:
 
     def gap(self, policy: Policy, rows: Sequence[Rollout]) -> float:
         """The largest difference between the sampler's log-probs and the learner's."""
-        scores = self.remote.learner.score(policy, [row.completion.tokens for row in rows])
+        scores = self.remote_learner.score(policy, [row.completion.tokens for row in rows])
         pairs = [
             zip(score, row.completion.tokens.logprobs, strict=True) for score, row in zip(scores, rows, strict=True)
         ]
@@ -147,7 +150,7 @@ class Contract:
 
     def learner(self, rows: Mapping[Policy, Sequence[Rollout]]) -> None:
         """An update moves one policy, and is sampled from after publication; pinned versions do not disturb it."""
-        learner, sampler = self.remote.learner, self.remote.sampler
+        learner, sampler = self.remote_learner, self.remote_sampler
         first = {policy: Version.of(policy, 0, learner.hash(policy)[:8]) for policy in Policy}
         for version in first.values():
             sampler.pin(version, self.folder / version)
@@ -172,7 +175,7 @@ class Contract:
         streams = [stream(policy, [rows[policy]]) for policy in Policy]
         service: dict[Policy, Gradient] = {}
         shared: dict[Policy, list[list[str]]] = {}
-        for policy, batch in rows_by_policy(streams, self.config.train, self.remote.capabilities.averaging).items():
+        for policy, batch in rows_by_policy(streams, self.config.train, self.backend.capabilities.averaging).items():
             version = next(path for path in self.folder.iterdir() if path.name.startswith(f"{policy.value}@000000"))
             adapter = self.client.restore(str(SavedWeights.read(version).state))
             start = self.client.archive(adapter.save_for_sampler("start"))
@@ -271,7 +274,7 @@ def main() -> None:
             base = TinkerClient(url).bases()[0]
             path = write_config(folder / "run.yaml", base, url)
             contract = Contract(load_config(path), folder / "published")
-            found = contract.remote.capabilities
+            found = contract.backend.capabilities
             print(found, flush=True)
             rows = contract.sampler()
             cosines = contract.cosines(rows)

@@ -2,11 +2,12 @@
 
     agon.backends     what draws and learns          agon.engine.backend.Backend
     agon.rivals       who plays policy B             agon.training.rivals.Rival
-    agon.verifiers    what judges completions        a function (sandbox, workers) -> Verifier
-    agon.commands     commands of `agon`             a module with HELP, GROUP, add_arguments and run
+    agon.verifiers    what judges completions        a function like `agon.verify.math` that opens a Verifier
+    agon.presets      problem sets on the Hub        agon.data.presets.Preset
 
 A package adds an entry point of the group with a value like `package.module:NAME`. A door is imported when its name is
-used, also to check a config: it imports nothing heavy before it is opened. The kernel knows no name.
+used, also to check a config: it imports nothing heavy before it is opened. The kernel knows no name. Commands enter in
+the same way (`agon.cli`).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any, Literal
 
 from agon.errors import ConfigError
 
-Group = Literal["agon.backends", "agon.rivals", "agon.verifiers", "agon.commands"]
+Group = Literal["agon.backends", "agon.rivals", "agon.verifiers", "agon.presets"]
 
 OURS: Mapping[str, Mapping[str, str]] = {
     "agon.backends": {

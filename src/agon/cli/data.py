@@ -248,8 +248,9 @@ def _unknown(name: str) -> InputError:
 def _is_preset(name: str) -> bool:
     from agon.data import PRESETS
     from agon.data.generated import is_generated
+    from agon.doors import places
 
-    return name in PRESETS or is_generated(name)
+    return name in PRESETS or name in places("agon.presets") or is_generated(name)
 
 
 def _set(fields: dict[str, Any], word: str) -> None:

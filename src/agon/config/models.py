@@ -7,6 +7,7 @@ written come from the arm. `read.py` and `validate.py` read files; `rules.py` ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ from agon.config.nodes import ClusterConfig
 from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
 from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
-from agon.doors import claimed, door, doors
+from agon.doors import claimed, door, doors, places
 from agon.game.rules import Game
 from agon.types import Sampling
 from agon_judge.sandbox.settings import SandboxSettings
@@ -46,9 +47,16 @@ def _known_engine(name: str) -> str:
     return name
 
 
+def _known_verifier(name: str) -> str:
+    if name not in places("agon.verifiers") and not re.fullmatch(r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", name):
+        known = ", ".join(places("agon.verifiers"))
+        raise ValueError(f"there is no verifier {name!r}; choose from {known}, or write FILE.py:function")
+    return name
+
+
 EngineName = Annotated[str, AfterValidator(_known_engine)]
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
-VerifierName = Annotated[str, Field(pattern=r"^(math|code|(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*)$")]
+VerifierName = Annotated[str, AfterValidator(_known_verifier)]
 
 
 class Source(Frozen):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agon.doors import claimed, door
+from agon.doors import claimed, door, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,12 @@ RULES = (
     ),
     Rule(
         ("verifier", "data.train.preset"),
-        lambda name, preset: preset is None or ":" in name or (preset in CODE_PRESETS) == (name == "code"),
+        lambda name, preset: (
+            preset is None
+            or name not in {"math", "code"}
+            or preset in places("agon.presets")
+            or (preset in CODE_PRESETS) == (name == "code")
+        ),
         "programs are judged by code, everything else by math; a mismatch would reject every answer",
     ),
     *(rule for split in SPLITS for rule in _source_rules(split)),

@@ -16,6 +16,7 @@ from agon.config.models import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, anchored, merge, parse, read
 from agon.config.rules import broken_rules
 from agon.config.trl_names import trl_hint
+from agon.doors import places
 from agon.errors import ConfigError, InputError
 
 COMMAND_LINE = Place("command line")
@@ -141,11 +142,12 @@ def _validate(written: Written, file: str) -> Config | None:
 
 def _check_presets(written: Written) -> None:
     """Refuse a misspelt preset now, not when the data is read."""
+    known = (*PRESETS, *places("agon.presets"))
     for key, place in written.places.items():
         if len(key) == 3 and (key[0], key[2]) == ("data", "preset"):
             name = written.values["data"][key[1]]["preset"]
-            if isinstance(name, str) and name not in PRESETS and not name.startswith("reasoning-gym:"):
-                written.report(place, f"{'.'.join(key)}: there is no preset {name!r}{did_you_mean(name, PRESETS)}")
+            if isinstance(name, str) and name not in known and not name.startswith("reasoning-gym:"):
+                written.report(place, f"{'.'.join(key)}: there is no preset {name!r}{did_you_mean(name, known)}")
 
 
 def _check_paths(written: Written) -> None:

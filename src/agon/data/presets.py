@@ -24,6 +24,7 @@ from agon.data.code_contests import COLUMNS, EASY, code_problem
 from agon.data.local import LeftOut, Numbered, RawRow, collect, files, rows
 from agon.data.normalise import gold_text, make_problem, question_text
 from agon.data.split import ProblemPool
+from agon.doors import door, places
 from agon.errors import DataError, install
 from agon.types import Problem
 
@@ -137,11 +138,14 @@ def read_preset(name: str, path: str | None, options: Mapping[str, Scalar]) -> P
 
 
 def _known(name: str) -> Preset:
-    if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        known = ", ".join([*PRESETS, "tabletop", "tabletop-code", "reasoning-gym:TASK"])
-        raise DataError(f"unknown preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}")
-    return PRESETS[name]
+    if preset := PRESETS.get(name):
+        return preset
+    if name in (added := places("agon.presets")):
+        preset = door("agon.presets", name)
+        return preset
+    near = difflib.get_close_matches(name, [*PRESETS, *added], n=1)
+    known = ", ".join([*PRESETS, *added, "tabletop", "tabletop-code", "reasoning-gym:TASK"])
+    raise DataError(f"unknown preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}")
 
 
 def _commit(revision: str) -> str:

@@ -1,12 +1,13 @@
 """Verifiers: c(y) and phi(y) of a completion, with a reason and without a float.
 
-`load_verifier("math")` and `load_verifier("code")` are built in; `load_verifier("package.module:function")` is yours.
+`load_verifier("math")` and `load_verifier("code")` are built in; `load_verifier("package.module:function")` is yours. A
+package adds one by name with an entry point of the group `agon.verifiers`.
 See docs/verifiers.md.
 """
 
 from __future__ import annotations
 
-from agon.errors import InputError
+from agon.doors import door
 from agon.protocols import Verifier
 from agon_judge.sandbox.settings import SandboxSettings
 
@@ -28,22 +29,27 @@ def load_verifier(
     `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block. `sandbox` is where the code
     verifier runs programs; it is opened, probed, and refused if a probe leaks.
     """
-    if name == "math":
-        from agon.verify.judged import MathVerifier, errors_of_the_judge
-        from agon_judge.math.judge import MathJudge
-
-        with errors_of_the_judge():
-            return MathVerifier(MathJudge(workers=workers), boxed_answers=boxed_answers)
     if ":" in name:
         from agon.verify.custom import CustomVerifier, find
 
         return CustomVerifier(find(name), workers=workers)
-    if name == "code":
-        from agon.verify.judged import CodeVerifier, errors_of_the_judge
-        from agon_judge.code.judge import CodeJudge
-        from agon_judge.sandbox.leaks import checked_sandbox
+    opened: Verifier = door("agon.verifiers", name)(workers=workers, boxed_answers=boxed_answers, sandbox=sandbox)
+    return opened
 
-        settings = sandbox or SandboxSettings(workers=workers)
-        with errors_of_the_judge():
-            return CodeVerifier(CodeJudge(checked_sandbox(settings), time_factor=settings.time_factor))
-    raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math`, `code` or `FILE.py:function`")
+
+def math(*, workers: int | None, boxed_answers: bool, sandbox: SandboxSettings | None) -> Verifier:
+    from agon.verify.judged import MathVerifier, errors_of_the_judge
+    from agon_judge.math.judge import MathJudge
+
+    with errors_of_the_judge():
+        return MathVerifier(MathJudge(workers=workers), boxed_answers=boxed_answers)
+
+
+def code(*, workers: int | None, boxed_answers: bool, sandbox: SandboxSettings | None) -> Verifier:
+    from agon.verify.judged import CodeVerifier, errors_of_the_judge
+    from agon_judge.code.judge import CodeJudge
+    from agon_judge.sandbox.leaks import checked_sandbox
+
+    settings = sandbox or SandboxSettings(workers=workers)
+    with errors_of_the_judge():
+        return CodeVerifier(CodeJudge(checked_sandbox(settings), time_factor=settings.time_factor))

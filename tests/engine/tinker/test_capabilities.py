@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from agon.config import Config
-from agon.engine.tinker.capabilities import Capabilities, check_alpha, lost, probe, refuse
+from agon.engine.tinker.capabilities import Capabilities, check_alpha, lost, probe
 from agon.engine.tinker.client import TinkerClient
 from agon.engine.tinker.token_weights import Averaging
 from agon.errors import ConfigError, EngineError
@@ -67,15 +68,17 @@ def _tripled(slot: Any, calls: list[int]) -> None:
 
 
 def test_everything_that_no_service_can_do_is_refused_at_once() -> None:
-    asked = config(
-        model={"name": BASE, "lora": {"targets": ["q_proj"]}, "init": {"a": "some/folder", "b": "some/folder"}},
-        train={"beta": 0.1, "temperature": 0.7, "importance": "none"},
-    )
-    with pytest.raises(ConfigError) as caught:
-        refuse(asked)
-    assert len(caught.value.faults) == 6
-    assert caught.value.fix.startswith("write train.beta=0 train.temperature=1 ")
-    refuse(config())
+    asked: dict[str, Any] = {
+        "model": {"name": BASE, "lora": {"targets": ["q_proj"]}, "init": {"a": "some/folder", "b": "some/folder"}},
+        "train": {"beta": 0.1, "temperature": 0.7, "importance": "none"},
+    }
+    config(**asked)
+    with pytest.raises(ValidationError) as caught:
+        config(**asked, sampler={"engine": "tinker"})
+    text = str(caught.value)
+    for key in ("train.beta", "train.temperature", "train.importance", "lora.targets", "init.a", "init.b"):
+        assert key in text
+    config(sampler={"engine": "tinker"})
 
 
 def test_a_different_alpha_is_refused_with_the_one_to_write() -> None:

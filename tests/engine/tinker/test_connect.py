@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agon.engine.tinker.connect import connect
 
 from agon.config import Config
-from agon.engine.base import build_sampler
+from agon.engine.backend import backend_of
 from agon.engine.shipped import folder_of
 from agon.errors import ConfigError, EngineError
 from agon.rundir import RunDir
@@ -75,17 +74,16 @@ def test_a_run_that_a_service_failed_resumes_and_ends_with_a_pair(
 def test_a_base_that_the_service_does_not_train_is_bad_input(service: FakeService, tmp_path: Path) -> None:
     service.base = "other/base"
     with pytest.raises(ConfigError, match="does not train") as caught:
-        connect(config(tmp_path), STEPS)
+        backend_of(config(tmp_path)).learner(STEPS)
     assert "other/base" in caught.value.fix
 
 
 def test_several_processes_are_refused(service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="one process"):
-        connect(config(tmp_path), STEPS)
+        backend_of(config(tmp_path)).learner(STEPS)
 
 
 def test_adapters_on_disk_are_not_for_a_service(tmp_path: Path) -> None:
-    asked = config(tmp_path)
     with pytest.raises(ConfigError, match="cannot load adapters from disk"):
-        build_sampler(asked.sampler, asked.model, "base", 100)
+        backend_of(config(tmp_path)).sampler(100)
