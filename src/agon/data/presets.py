@@ -141,8 +141,8 @@ def _known(name: str) -> Preset:
     if preset := PRESETS.get(name):
         return preset
     if name in (added := places("agon.presets")):
-        preset = door("agon.presets", name)
-        return preset
+        found: Preset = door("agon.presets", name)
+        return found
     near = difflib.get_close_matches(name, [*PRESETS, *added], n=1)
     known = ", ".join([*PRESETS, *added, "tabletop", "tabletop-code", "reasoning-gym:TASK"])
     raise DataError(f"unknown preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}")

@@ -60,6 +60,7 @@ class Ray(Backend):
     """Whatever `sampler.engine` names, with its engines or the verifiers on nodes."""
 
     name = "ray"
+    rules = RULES
     is_engine = False
     unused = OF_B
     all_draw = False
@@ -75,7 +76,7 @@ class Ray(Backend):
 
     @classmethod
     def rules_for(cls, values: Values) -> tuple[Rule, ...]:
-        return (*RULES, *door("agon.backends", values["sampler"]["engine"]).rules)
+        return (*cls.rules, *door("agon.backends", values["sampler"]["engine"]).rules)
 
     def learner(self, steps: int) -> Learner:
         return self._local.learner(steps)
