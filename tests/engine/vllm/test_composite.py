@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from _engine import RANK, Bench, build
 from agon.config import Lora, Model, SamplerConfig
-from agon.engine.base import build_sampler
 from agon.engine.published import write_cut
 from agon.engine.vllm.canary import Canary
+from agon.engine.vllm.door import Vllm
 from agon.errors import EngineError
 from agon.types import Policy, Version
 from tests.engine.helpers.families import qwen3_5
@@ -26,7 +26,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     root = tmp_path_factory.mktemp("composite")
     base = str(write_cut("Qwen/Qwen3.5-2B", root / "base", qwen3_5()))
     model = Model(name=base, dtype="bfloat16", lora=Lora(rank=RANK, alpha=2 * RANK))  # the CPU kernel has no float32
-    sampler = build_sampler(SamplerConfig(max_loras=2), model, base, 512)
+    sampler = Vllm.open_sampler(SamplerConfig(max_loras=2), model, base, 512)
     yield Bench(sampler, build(Path(base)), root)
     sampler.close()
 

@@ -13,11 +13,11 @@ import pytest
 from _engine import RANK, Bench, ask, build
 from _server import vllm_server
 from agon.config import Model, SamplerConfig
-from agon.engine.base import build_sampler
 from agon.engine.fleet import Fleet
 from agon.engine.openai import OpenAISampler
 from agon.engine.protocol import Draw
 from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.local import LocalEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
@@ -142,4 +142,4 @@ def test_an_address_elsewhere_is_refused_before_anything_is_sent(server: str) ->
 
 def sampler_at(url: str) -> Any:
     settings, model = SamplerConfig(engine="vllm", urls=[url]), Model(name="agon:tiny", dtype="float32")
-    return build_sampler(settings, model, str(tiny_base()), CONTEXT)
+    return Vllm.open_sampler(settings, model, str(tiny_base()), CONTEXT)
