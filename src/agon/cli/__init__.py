@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agon.errors import Explained, InputError, naming_extras
@@ -80,7 +81,7 @@ INSTEAD = {"resume": "agon train RUN --resume"}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    return reporting_errors(lambda: _dispatch(words))
+    return reporting_errors(partial(_run, words))
 
 
 def reporting_errors(work: Callable[[], int]) -> int:
@@ -105,7 +106,7 @@ def reporting_errors(work: Callable[[], int]) -> int:
         return error.exit_code
 
 
-def _dispatch(words: list[str]) -> int:
+def _run(words: list[str]) -> int:
     if not words or words[0] in {"-h", "--help"}:
         print(usage())
         return 0
@@ -114,17 +115,13 @@ def _dispatch(words: list[str]) -> int:
 
         print(f"agon {version('agon-rl')}")
         return 0
-    return _run(words[0], words[1:])
-
-
-def _run(name: str, words: list[str]) -> int:
     # pydantic looks through every installed package for plugins, which takes longer than reading a config
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
-        args = parser_of(name).parse(words)
+        args = parser_of(words[0]).parse(words[1:])
     except SystemExit as end:  # --help
         return int(end.code or 0)
-    code: int = find(name).load().run(args)
+    code: int = find(words[0]).load().run(args)
     return code
 
 

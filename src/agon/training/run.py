@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -70,7 +71,11 @@ def train(
         display = _display(show, schedule.total, target.config, run) if first else Silent()
         for change in changes:
             display.note(change)
-        finished = _run(target.config, run, parts, schedule, display)
+        rival: Rival = door("agon.rivals", target.config.rival.kind)(target.config)
+        with closing(display), rival.open(run.path), closing(build(target.config, schedule.total)) as machines:
+            for note in machines.lost:
+                display.note(note)
+            finished = Training(target.config, run, parts, machines, display, rival).go()
     except Exception as error:
         if isinstance(error, PeerError) and not first:
             raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
@@ -85,21 +90,6 @@ def train(
 def is_first_process() -> bool:
     """Whether this process writes and prints; torchrun and `accelerate launch` set its rank."""
     return os.environ.get("RANK", "0") == "0"
-
-
-def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display: Display) -> bool:
-    rival: Rival = door("agon.rivals", config.rival.kind)(config)
-    try:
-        with rival.open(run.path):
-            machines = build(config, schedule.total)
-            for note in machines.lost:
-                display.note(note)
-            try:
-                return Training(config, run, parts, machines, display, rival).go()
-            finally:
-                machines.close()
-    finally:
-        display.close()
 
 
 def _remove(run: RunDir, error: Exception) -> None:
