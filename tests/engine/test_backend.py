@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agon.config.explain import names
-from agon.doors import door, doors
+from agon.data.presets import read_preset
+from agon.doors import door, doors, places
 from agon.engine.backend import Backend, backend_of, engines_here
+from agon.errors import DataError
+from agon.verify import load_verifier
 from tests.engine.helpers.configs import config
 
 RAY = {"engine": "ray", "address": "local"}
@@ -37,21 +43,70 @@ def test_a_backend_speaks_of_keys_that_exist_and_says_what_it_is(kind: type[Back
     assert kind.__doc__
 
 
-def test_a_backend_of_another_package_enters_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Echo(Backend):
-        """Draws what it is asked."""
-
-        name = "echo"
-
-    places = {"echo": f"{__name__}:Echo"}
-    monkeypatch.setattr("agon.doors.places", lambda group: places if group == "agon.backends" else ORIGINAL(group))
-    monkeypatch.setattr(f"{__name__}.Echo", Echo, raising=False)
-    assert backend_of(config(sampler={"engine": "echo"})).name == "echo"
-    with pytest.raises(ValueError, match="there is no engine 'vllm'; choose one of: echo"):
-        config()
+ELSEWHERE = """
+from agon.engine.backend import Backend
+from agon.data.presets import GSM8K
+from agon.training.rivals.frozen import Frozen
 
 
-ORIGINAL = __import__("agon.doors", fromlist=["places"]).places
+class Echo(Backend):
+    \"\"\"Draws what it is asked.\"\"\"
+
+    name = "echo"
+    unused = {"sampler.replicas": "sampler.engine vllm"}
+
+
+class Stubborn(Frozen):
+    \"\"\"Never learns.\"\"\"
+
+    kind = "stubborn"
+
+
+def nod(workers, boxed_answers, sandbox):
+    return "a verifier"
+"""
+ENTRIES = """
+[agon.backends]
+echo = elsewhere:Echo
+[agon.rivals]
+stubborn = elsewhere:Stubborn
+[agon.verifiers]
+nod = elsewhere:nod
+[agon.presets]
+grade-school = elsewhere:GSM8K
+"""
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Somebody else's package is installed."""
+    (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
+    installed = tmp_path / "elsewhere-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: elsewhere\nVersion: 1.0\n")
+    (installed / "entry_points.txt").write_text(ENTRIES)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    places.cache_clear()
+    yield
+    places.cache_clear()
+    sys.modules.pop("elsewhere", None)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_what_another_package_brings_is_chosen_by_name_in_a_config() -> None:
+    asked = config(sampler={"engine": "echo"}, rival={"kind": "stubborn"}, verifier="nod")
+    assert type(backend_of(asked)).__module__ == "elsewhere"
+    assert door("agon.rivals", asked.rival.kind)(asked).kind == "stubborn"
+    assert load_verifier(asked.verifier) == "a verifier"  # type: ignore[comparison-overlap]
+    with pytest.raises(ValueError, match=r"sampler\.replicas"):
+        config(sampler={"engine": "echo", "replicas": 2})
+    with pytest.raises(DataError, match="no option family"):
+        read_preset("grade-school", None, {"family": "chain"})
+
+
+def test_a_name_that_no_package_brings_is_answered_with_those_that_are_here() -> None:
+    with pytest.raises(ValueError, match="there is no engine 'echo'; choose one of: vllm, hf, tinker"):
+        config(sampler={"engine": "echo"})
 
 
 def test_engines_that_ask_a_pair_open_a_sampler_from_disk() -> None:

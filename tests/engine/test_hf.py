@@ -14,7 +14,7 @@ from peft import LoraConfig, get_peft_model
 from scipy.stats import chisquare
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from agon.engine import hf
+from agon.engine.hf import sampler as hf
 from agon.engine.hf.sampler import NUCLEUS, HFSampler
 from agon.engine.safe_load import base_digest
 from agon.engine.synthetic import random_base

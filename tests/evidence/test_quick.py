@@ -16,6 +16,7 @@ import _lib
 ROOT = _lib.ROOT
 HERE = {
     "adapter_isolation": 13,
+    "competition": 10,
     "crash_points": 8,
     "cross_family": 18,
     "fleet": 12,

@@ -139,7 +139,7 @@ def test_what_two_bases_cannot_do_is_refused_by_name(
         (["sampler.engine=vllm"], "canary"),
         (["sampler.engine=tinker"], "tinker"),
         (["arm=grpo"], "model.b.name"),
-        (["rival.kind=league"], "league"),
+        (["rival.kind=league"], "model.b.name"),
         (["model.name=agon:relay"], "A's base already"),
     ],
 )

@@ -50,7 +50,7 @@ def _known_engine(name: str) -> str:
 def _known_verifier(name: str) -> str:
     if name not in places("agon.verifiers") and not re.fullmatch(r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", name):
         known = ", ".join(places("agon.verifiers"))
-        raise ValueError(f"there is no verifier {name!r}; choose from {known}, or write FILE.py:function")
+        raise ValueError(f"should be {known}, FILE.py:function or package.module:function, not {name!r}")
     return name
 
 

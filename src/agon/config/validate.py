@@ -222,10 +222,8 @@ def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     if kind == "missing":
         return "is required"
     if kind == "value_error":
-        return str(detail["ctx"]["error"]) + (did_you_mean(value, ARMS) if key == ("arm",) else "")
-    if kind == "string_pattern_mismatch":
-        known = "math, code, FILE.py:function or package.module:function"
-        return f"should be {known}, not {_shown(value)}" + did_you_mean(value, ("math", "code"))
+        near = {("arm",): ARMS, ("verifier",): places("agon.verifiers")}.get(key, ())
+        return str(detail["ctx"]["error"]) + did_you_mean(value, near)
     if kind in {"model_type", "dict_type", "model_attributes_type"}:
         return f"should be a section of keys and values, not {_shown(value)}"
     text = detail["msg"].replace("Input should", "should") + f", not {_shown(value)}"

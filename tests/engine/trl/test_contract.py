@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 import trl
-from transformers import Trainer, TrainerCallback
+from transformers import Trainer
 from transformers.modeling_flash_attention_utils import FlashAttentionKwargs
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer import grpo_trainer, utils
@@ -125,20 +125,6 @@ def test_the_optimizer_is_the_one_that_stock_would_make() -> None:
     assert settings == {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "fused": True}
     assert GRPOConfig.__dataclass_fields__["optim"].default == args.optim
     assert GRPOConfig.__dataclass_fields__["weight_decay"].default == args.weight_decay == 0.0
-
-
-def test_callbacks_may_set_the_step_at_which_training_begins() -> None:
-    learner = make_learner(total_steps=3)
-    seen: list[int] = []
-
-    class Look(TrainerCallback):
-        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            seen.append(state.global_step)
-
-    learner.step = 2
-    learner.trainer.add_callback(Look())
-    assert [update.step for update in train(learner)] == [2]
-    assert seen == [2]
 
 
 def test_trl_is_imported_without_vllm() -> None:

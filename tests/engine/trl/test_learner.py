@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import TrainerCallback
 
 from agon.engine import linear_attention
 from agon.engine.synthetic import random_base, rollout, stream, worst_case
@@ -36,16 +35,17 @@ from .helpers import (
 )
 
 
-class Gradients(TrainerCallback):
+class Gradients:
     """What the optimizer finds, before it steps."""
 
     def __init__(self, learner: TRLLearner) -> None:
-        self.learner, self.found = learner, {}
-        learner.trainer.add_callback(self)
+        self.found: dict[Policy, list[torch.Tensor | None]] = {}
+        learner.optimizer.register_step_pre_hook(lambda *_: self.look(learner))
 
-    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
-        self.found = {p: [x.grad for x in self.learner.pair.parameters(p)] for p in Policy}
-        self.found = {p: [None if g is None else g.clone() for g in found] for p, found in self.found.items()}
+    def look(self, learner: TRLLearner) -> None:
+        for policy in Policy:
+            gradients = [p.grad for p in learner.pair.parameters(policy)]
+            self.found[policy] = [None if g is None else g.clone() for g in gradients]
 
 
 def token_logps(model: Any, tokens: Tokens) -> torch.Tensor:

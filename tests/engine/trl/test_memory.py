@@ -113,7 +113,7 @@ def test_a_learner_releases_memory_after_its_rehearsal_and_after_every_step(monk
     learner.rehearse(8, 8)
     assert released == ["cpu"]
     train(learner)
-    assert released == ["cpu"] * (1 + 2 * 3)
+    assert released == ["cpu"] * (1 + 3)
 
 
 def lengths(monkeypatch: pytest.MonkeyPatch, dtype: str) -> set[int]:

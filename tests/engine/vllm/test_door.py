@@ -38,9 +38,9 @@ def test_a_config_names_the_engines_of_a_fleet(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(settings: SamplerConfig, *args: Any, staleness: int, beside: Any) -> Any:
+    def opened(cls: type, settings: SamplerConfig, *args: Any, staleness: int, beside: Any) -> Any:
         return settings.sleep, staleness
 
-    monkeypatch.setattr(Vllm, "open_sampler", opened)
+    monkeypatch.setattr(Vllm, "open_sampler", classmethod(opened))
     assert Vllm(config(train={"staleness": 2})).sampler(9) == (False, 2)  # type: ignore[comparison-overlap]
     assert Vllm(config(sampler={"sleep": True})).sampler(9) == (True, 0)  # type: ignore[comparison-overlap]

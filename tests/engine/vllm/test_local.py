@@ -341,11 +341,11 @@ def test_an_engine_that_is_stopped_does_not_hold_up_the_others(base: str) -> Non
 
 def test_options_of_a_config_reach_the_engine() -> None:
     """They replace what we would choose by the device; what a run depends on cannot be named in a config."""
-    from agon.config.rules import ENGINE_OPTIONS
     from agon.engine.tiny.checkpoint import tiny_base
+    from agon.engine.vllm.door import OPTIONS
 
     settings: dict[str, Any] = {"dtype": "float32", "context": 64, "rank": 4, "max_loras": 2, "memory": 0.4}
     engine = LocalEngine(str(tiny_base()), **settings, options={"max_num_seqs": 3, "kv_cache_dtype": "fp8"})
     assert engine._arguments["max_num_seqs"] == 3
     assert engine._arguments["kv_cache_dtype"] == "fp8"
-    assert not set(ENGINE_OPTIONS) & {*local.FIXED, "model", "dtype", "max_model_len", "max_loras", "max_lora_rank"}
+    assert not set(OPTIONS) & {*local.FIXED, "model", "dtype", "max_model_len", "max_loras", "max_lora_rank"}

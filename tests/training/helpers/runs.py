@@ -38,7 +38,7 @@ def config(**changes: Any) -> Config:
     }
     for key, value in changes.items():
         section, name = key.split("__")
-        raw[section][name] = value
+        raw.setdefault(section, {})[name] = value
     return Config.model_validate(raw)
 
 
