@@ -52,6 +52,9 @@ LIGHT: list[Mutation] = [
         "training/streams.py", [MACHINES, CHECKS],
         ("rows of the version before are learnt from", "if row.completion.version != versions[stream.policy]:",
          "if row.completion.version.policy != stream.policy:"),
+    ),
+    *edits(
+        "training/machines.py", [MACHINES, CHECKS],
         ("versions of rows are not compared", "        check_versions(streams, versions)\n", ""),
         ("samples of a step are not checked", "self.canary.check_samples(streams, versions) if self.canary else []", "[]"),
         ("a restart is not checked", "(self.canary.attend(work, versions) if self.canary else work)", "work"),

@@ -73,7 +73,8 @@ def test_another_python_makes_the_same_splits(tmp_path: Path) -> None:
     here = splits(one_file(path, train=None, dev=20, held_out=30, seed=7))
     versions = set()
     for python in OTHERS:
-        command = [python, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r})\n{OTHER_PYTHON}", path]
+        sources = [str(ROOT / "src"), str(ROOT / "packages" / "judge" / "src")]
+        command = [python, "-I", "-c", f"import sys; sys.path[:0] = {sources!r}\n{OTHER_PYTHON}", path]
         there = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         assert (there["ids"], there["hashes"]) == (ids(here), here.hashes)
         versions.add(tuple(there["python"]))

@@ -222,7 +222,7 @@ def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     if kind == "missing":
         return "is required"
     if kind == "value_error":
-        near = {("arm",): ARMS, ("verifier",): places("agon.verifiers")}.get(key, ())
+        near = {"arm": ARMS, "verifier": places("agon.verifiers")}.get(".".join(key), {})
         return str(detail["ctx"]["error"]) + did_you_mean(value, near)
     if kind in {"model_type", "dict_type", "model_attributes_type"}:
         return f"should be a section of keys and values, not {_shown(value)}"
