@@ -77,9 +77,9 @@ game.stack
   type: `coop`, `adv` or `margin`
   default: "adv" (from the arm)
   rules:
+    game.stack: adv and margin pay on a rival's outcome, so they need game.opponent rival; write coop
     rival.kind: leaves only A to learn, and A neither reads the rival's drafts nor is paid against them: \
 write game.show_draft true, or choose the arm agon
-    game.stack: adv and margin pay on a rival's outcome, so they need game.opponent rival; write coop
 """
 
 SAVE = """\

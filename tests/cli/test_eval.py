@@ -155,11 +155,11 @@ def test_the_engine_has_room_for_what_the_systems_read(
 ) -> None:
     contexts: list[int] = []
 
-    def build(config: object, path: str, context: int) -> None:
+    def opened(backend: object, context: int) -> None:
         contexts.append(context)
         raise InputError("enough")
 
-    monkeypatch.setattr("agon.eval.engines.sampler_for", build)
+    monkeypatch.setattr("agon.engine.backend.Backend.sampler", opened)
     assert main(["eval", str(run), "--system", system]) == 2
     assert contexts == [PROMPT_ROOM + 64 * peeks + 96], "64 tokens of a peek, 96 of a completion"
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from agon.config.arms import ARMS, ROOT
 from agon.config.models import Config, json_schema
 from agon.config.rules import RULES
+from agon.doors import doors
 
 
 def sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
@@ -63,7 +64,9 @@ def explain(name: str) -> dict[str, Any]:
         entry["values"] = [f"{arm.name}: {arm.about}" for arm in ARMS.values()]
     elif name.removeprefix("game.") in ROOT:
         entry["default"] += " (from the arm)"
-    entry["rules"] = [f"{rule.keys[0]}: {rule.reason}" for rule in RULES if name in rule.keys]
+    brought = (rule for group in ("agon.backends", "agon.rivals") for kind in doors(group) for rule in kind.rules)
+    told = (f"{rule.keys[0]}: {rule.reason}" for rule in (*RULES, *brought) if name in rule.keys)
+    entry["rules"] = [*dict.fromkeys(told)]  # rivals share some
     return entry
 
 
