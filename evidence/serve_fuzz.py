@@ -2,8 +2,8 @@
 
 No client may cause a 5xx or a traceback, nobody is answered without a key, and slow clients keep nobody out. By hand:
 keys, bodies, JSON, limits, control tokens, connections that break or crawl or are too many, request ids and labels that
-inject, URLs to other hosts; to `agon sandbox serve` also limits that no program can run in, and bodies that would take
-all memory. `--part` runs one of the two servers.
+inject, URLs to other hosts; to `agon-judge sandbox serve` also limits that no program can run in, and bodies that would
+take all memory. `--part` runs one of the two servers.
 """
 
 from __future__ import annotations
@@ -283,9 +283,9 @@ def starved(up: Process) -> list[str]:
 
 @contextmanager
 def sandbox_service(folder: Path, key: str) -> Iterator[Process]:
-    """`agon sandbox serve`, ended at the end."""
+    """`agon-judge sandbox serve`, ended at the end."""
     port = free_port()
-    command = [sys.executable, "-m", "agon", "sandbox", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "agon_judge", "sandbox", "serve", "--port", str(port)]
     command += ["--memory", "cgroup" if cgroups.places() else "per_process"]
     up = Process(command, f"http://127.0.0.1:{port}", folder / f"sandbox-{port}.log", {"AGON_SANDBOX_KEY": key})
     try:

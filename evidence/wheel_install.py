@@ -1,8 +1,9 @@
-"""What users will install: the wheels, in an empty environment, away from the repository; and agon-lens alone.
+"""What users will install: the wheels, in an empty environment, away from the repository; judge and lens also alone.
 
 In full: the wheels are built, a new virtual environment installs them with their dependencies from the package index,
-and the commands of the light install run in an empty folder. A second one installs a sibling of agon alone. With
---quick wheels are unpacked beside the dependencies that are installed here.
+and the commands of the light install run in an empty folder. One more for each of agon-judge and agon-lens installs it
+alone. With --quick wheels are unpacked beside the dependencies that are installed here. Programs are judged where
+bubblewrap is installed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,21 +22,37 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from _lib import ROOT, arguments, verdict
+from agon_judge.sandbox import cgroups
 
-EXTRA_SOURCES = ("pyproject.toml", "src/agon/cli/__init__.py", "packages/lens/pyproject.toml", "packages/lens/src")
+EXTRA_SOURCES = (
+    "pyproject.toml", "src/agon/cli/__init__.py",
+    "packages/judge/pyproject.toml", "packages/judge/src", "packages/lens/pyproject.toml", "packages/lens/src",
+)  # fmt: skip
 CLAIM = (
-    "the wheels install without torch in an empty environment, the light commands run, and agon-lens runs without agon"
+    "the wheels install without torch in an empty environment, the light commands run, "
+    "and agon-judge and agon-lens run without agon"
 )
 HEAVY = ("torch", "transformers", "vllm", "trl", "peft", "datasets", "scipy", "ray", "tinker")
 COMMANDS = (
     "--version", "init tabletop", "plan tabletop.yaml", "config show tabletop.yaml", "data check tabletop.yaml",
     "verify math --gold x+1 '<answer>1+x</answer>'", "diagnose log.jsonl", "view log.jsonl", "explain peek", "runs",
+    "sandbox --help",
 )  # fmt: skip
 REFUSED = {"demo": "pip install", "eval tabletop.yaml": "fix:"}
 """Commands that need more than the light install: two lines, no traceback."""
 WRITTEN = ("tabletop.yaml", "log.html")
-ALONE = {"agon_lens": ("--version", "diagnose log.jsonl --html page.html", "view log.jsonl")}
-"""Siblings of agon, and what they do where neither agon nor anything heavy can be imported."""
+MEMORY = "cgroup" if cgroups.places() else "per_process"
+PROGRAM = f"code add.py --tests tests.json --memory {MEMORY}"
+ALONE = {
+    "agon_judge": ("--version", "math --gold x+1 --answer 1+x", *([PROGRAM] if shutil.which("bwrap") else [])),
+    "agon_lens": ("--version", "diagnose log.jsonl --html page.html", "view log.jsonl"),
+}
+"""The other packages, and what they do where neither agon nor anything heavy can be imported."""
+EXTRAS = {"agon_judge": "[sandbox]"}
+DESK = {
+    "add.py": "a, b = map(int, input().split())\nprint(a + b)\n",
+    "tests.json": '[["1 2", "3"], ["40 2", "42"]]',
+}
 BLOCKED = """
 import sys
 for name in ("agon", {heavy}):
@@ -52,8 +70,8 @@ def build(folder: Path) -> dict[str, Path]:
     return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
 
 
-def environment(wheels: Iterable[Path], folder: Path, quick: bool) -> tuple[Path, dict[str, str]]:
-    """A Python that has these wheels, and its variables."""
+def environment(wheels: Iterable[Path], folder: Path, quick: bool, extras: str = "") -> tuple[Path, dict[str, str]]:
+    """A Python that has these wheels with these extras, and its variables."""
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if quick:
         for wheel in wheels:
@@ -62,13 +80,13 @@ def environment(wheels: Iterable[Path], folder: Path, quick: bool) -> tuple[Path
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "-q"]
-    subprocess.run([*pip, "install", *map(str, wheels)], check=True)
-    subprocess.run([*pip, "check"], check=True)
+    subprocess.run([*pip, "install", *(f"{wheel}{extras}" for wheel in wheels)], env=bare, check=True)
+    subprocess.run([*pip, "check"], env=bare, check=True)
     return python, bare
 
 
 def failures_alone(package: str, python: Path, variables: dict[str, str], desk: Path, quick: bool) -> list[str]:
-    """The commands of a sibling that do not answer without agon, or packages that came with it."""
+    """The commands of a package that do not answer without agon, or packages that came with it."""
     code = BLOCKED.format(package=package, heavy=", ".join(map(repr, HEAVY)))
     found = []
     for words in ALONE[package]:
@@ -115,6 +133,8 @@ def main() -> None:
         desk = folder / "desk"
         desk.mkdir()
         (desk / "log.jsonl").write_bytes((ROOT / "examples" / "grpo_log.jsonl").read_bytes())
+        for file, text in DESK.items():
+            (desk / file).write_text(text)
         wheels, began = build(folder), time.monotonic()
         python, variables = environment(wheels.values(), folder / "all", quick)
         installed = time.monotonic() - began
@@ -122,7 +142,7 @@ def main() -> None:
             REFUSED.pop("demo")  # what it needs is installed here
         failed = failures(python, variables, desk)
         for package in ALONE:
-            alone_in = environment([wheels[package]], folder / package, quick)
+            alone_in = environment([wheels[package]], folder / package, quick, EXTRAS.get(package, ""))
             failed += failures_alone(package, *alone_in, desk, quick)
         place, heavy, packages = facts(python, variables, desk)
         alone = place.is_relative_to(folder)

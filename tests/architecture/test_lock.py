@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,25 @@ def locked(name: str) -> dict[str, str]:
     return versions | {"torch": pins("cpu")["torch"]} if name in ("cpu", "image-cpu") else versions
 
 
-OWN = ("agon-judge", "agon-lens")
-"""Packages of this repository: the lock files leave them out."""
+OWN = {
+    project["name"]: project
+    for path in (ROOT / "packages").glob("*/pyproject.toml")
+    for project in [tomllib.loads(path.read_text())["project"]]
+}
+"""Packages of this repository: the lock files leave them out, and hold what they need."""
+
+
+def needs(project: dict, extras: Iterable[str]) -> Iterator[Requirement]:
+    """What a package needs with these extras, and what its own packages need."""
+    for text in [
+        *project["dependencies"],
+        *(need for extra in extras for need in project["optional-dependencies"][extra]),
+    ]:
+        need = Requirement(text)
+        if need.name in OWN:
+            yield from needs(OWN[need.name], need.extras)
+        else:
+            yield need
 
 
 def pins(name: str) -> dict[str, str]:
@@ -48,12 +66,9 @@ def test_every_package_has_a_hash(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXTRAS)
 def test_the_lock_satisfies_pyproject_and_the_pins(name: str) -> None:
-    versions, extras = locked(name), PROJECT["optional-dependencies"]
-    for text in [*PROJECT["dependencies"], *(need for extra in EXTRAS[name] for need in extras[extra])]:
-        need = Requirement(text)
-        if need.name in OWN:
-            continue
-        assert need.specifier.contains(versions[canonicalize_name(need.name)]), text
+    versions = locked(name)
+    for need in needs(PROJECT, EXTRAS[name]):
+        assert need.specifier.contains(versions[canonicalize_name(need.name)]), need
     for package, version in pins(name).items() if name in ("cpu", "gpu") else ():
         assert versions[package] == version, package
 

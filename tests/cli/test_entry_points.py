@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from agon import cli
 
+ROOT = Path(__file__).resolve().parents[2]
 GREET = """
 HELP = "greet somebody"
 GROUP = "deploy"
@@ -92,3 +94,22 @@ def test_a_command_of_ours_is_never_replaced(add_package, module) -> None:  # ty
     add_package(f"train = {module}")
     assert cli.find("train").module == "train"
     assert "note: greeting names a command train, which is one of ours" in cli.usage()
+
+
+def test_commands_of_our_other_packages_come_by_entry_point() -> None:
+    projects = [tomllib.loads(path.read_text())["project"] for path in (ROOT / "packages").glob("*/pyproject.toml")]
+    declared = {name: place for project in projects for name, place in project["entry-points"]["agon.commands"].items()}
+    assert set(declared) == {"sandbox", "diagnose"}
+    groups, notes = cli.commands()
+    assert not notes
+    found = {name: command for group in groups.values() for name, command in group.items()}
+    for name, place in declared.items():
+        assert name in found, "run scripts/setup: it installs the packages with their entry points"
+        assert found[name].package + found[name].module == place
+
+
+def test_an_error_of_the_judge_is_answered_in_two_lines(capsys) -> None:  # type: ignore[no-untyped-def]
+    assert cli.main(["sandbox", "check", "--backend", "http"]) == 2
+    error, fix = capsys.readouterr().err.splitlines()
+    assert error == "error: the backend http needs the address of a server"
+    assert "--url" in fix

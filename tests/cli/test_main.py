@@ -56,7 +56,7 @@ def test_help_loads_nothing_heavy() -> None:
     code = "import sys; from agon.cli import main; main(['--help']); print(*sys.modules, sep='\\n', file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = {name.split(".")[0] for name in done.stderr.split()}
-    assert not loaded & {"pydantic", "rich", "yaml", "argparse", "asyncio", "pyarrow", "torch", "transformers"}
+    assert not loaded & {"pydantic", "rich", "yaml", "asyncio", "pyarrow", "torch", "transformers"}
 
 
 def test_the_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,8 +29,8 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def started(*_: object, **__: object) -> None:
         raise AssertionError("something was started")
 
-    monkeypatch.setattr("agon.data.splits", started)
-    monkeypatch.setattr("agon.training.run.build", started)
+    for name in ("agon.training.run.splits", "agon.training.run.build", "agon.eval.target.splits"):
+        monkeypatch.setattr(name, started)
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

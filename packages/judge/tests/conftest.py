@@ -9,10 +9,9 @@ import pytest
 from hypothesis import settings
 
 from agon_judge.math.judge import MathJudge
-from agon_judge.sandbox import HostSandbox, cgroups
+from agon_judge.sandbox import HostSandbox
+from judge_helpers import HERE
 
-HERE = "cgroup" if cgroups.places() else "per_process"
-"""How memory can be limited on this machine."""
 settings.register_profile("judge", deadline=None)
 """An example may take as long as a busy machine needs."""
 settings.load_profile("judge")

@@ -8,7 +8,11 @@ from pathlib import Path
 
 from agon_judge.math.judge import MathJudge
 from agon_judge.math.probes import Probe, row
+from agon_judge.sandbox import cgroups
 from agon_judge.verdict import Reason
+
+HERE = "cgroup" if cgroups.places() else "per_process"
+"""How memory can be limited on this machine."""
 
 
 def reasons(judge: MathJudge, *probes: Probe) -> list[Reason]:

@@ -1,7 +1,8 @@
 """The command line. A command is a line of COMMANDS and a module with `add_arguments(parser)` and `run(args) -> int`.
 
 Other packages add commands by entry points of the group `agon.commands`: the name is the command, the value a module
-with the same two functions, HELP (one line) and GROUP (a heading of `agon --help`). A name of ours is never replaced.
+with the same two functions, HELP (one line) and GROUP (a heading of `agon --help`). `agon sandbox` of agon-judge and
+`agon diagnose` of agon-lens come so. A name of ours is never replaced.
 
 Exit codes: 0 fine; 1 the run failed; 2 bad input, nothing started; 130 interrupted. Bad input is answered in two lines,
 what happened and what to type next, never with a traceback. A command's module is imported only when it is used.
@@ -43,7 +44,6 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "config": Command("config", "show, explain and compare configs; print their JSON Schema"),
         "data": Command("data", "show problems, check their golds, split them, probe them with the base"),
         "verify": Command("verify", "try a verifier on pasted answers"),
-        "sandbox": Command("sandbox", "prove the sandbox for programs on this machine, or serve it to a cluster"),
         "plan": Command("plan", "resolve and validate a config, estimate its budget; writes nothing"),
     },
     "run": {
@@ -59,7 +59,6 @@ COMMANDS: dict[str, dict[str, Command]] = {
         "watch": Command("watch", "serve the report of a run on this machine, live while it trains"),
         "view": Command("view", "show bouts of a run, or groups of any GRPO log, in one HTML file"),
         "compare": Command("compare", "compare results with paired tests"),
-        "diagnose": Command("diagnose", "find reward terms that teach nothing and dead groups, in any GRPO log"),
         "explain": Command("explain", "say what a metric, config key, symptom, error or word means; offline"),
     },
     "deploy": {

@@ -15,8 +15,8 @@ from typing import Any
 
 from agon.data.local import LeftOut, RawRow
 from agon.data.normalise import make_problem, question_text
-from agon.data.unit_tests import checked
 from agon.types import Problem, UnitTests
+from agon_judge.unit_tests import checked
 
 EASY = 1
 """The data set's own number for its difficulty EASY."""

@@ -18,9 +18,9 @@ from typing import Any
 
 from agon.data.normalise import gold_text, is_chat, make_problem, question_text
 from agon.data.split import ProblemPool, unique
-from agon.data.unit_tests import unit_tests
 from agon.errors import DataError, to_utf8
 from agon.types import Problem
+from agon_judge.unit_tests import unit_tests
 
 RawRow = Mapping[str, Any]
 """A row as it stands in a file: a value by column."""

@@ -16,32 +16,31 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from typing import TypeVar
 
-from pydantic import ValidationError
-
 from agon_judge.errors import InputError, install
 from agon_judge.sandbox.execution import Execution, ProgramLimits, Sandbox, SandboxDown
-from agon_judge.sandbox.wire import (
-    MAX_BODY,
-    BatchReply,
-    BatchRequest,
-    FusionReply,
-    FusionRequest,
-    RunReply,
-    WireMessage,
-    decode,
-)
 
 try:
     import uvicorn
     from anyio import CapacityLimiter, to_thread
+    from pydantic import ValidationError
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
     from agon_judge.http_front import LOCAL, Bodies, Unacceptable, asked_by_our_name, bearer_key, server_config, weak
+    from agon_judge.sandbox.wire import (
+        MAX_BODY,
+        BatchReply,
+        BatchRequest,
+        FusionReply,
+        FusionRequest,
+        RunReply,
+        WireMessage,
+        decode,
+    )
 except ModuleNotFoundError as error:
-    raise InputError(f"serving needs {error.name}", fix=install("sandbox")) from error
+    raise InputError(f"serving needs {error.name}", fix=install("sandbox", "serve")) from error
 
 WAITING = 8
 BODY_SECONDS = 30.0

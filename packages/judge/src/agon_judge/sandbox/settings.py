@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agon_judge.errors import InputError
+from agon_judge.errors import InputError, install
 from agon_judge.sandbox.execution import Memory, Sandbox
 
 BackendName = Literal["bwrap", "landlock", "http", "unsafe"]
@@ -33,6 +33,8 @@ def open_sandbox(settings: SandboxSettings) -> Sandbox:
             "the backend http needs the address of a server",
             fix="use --url http://HOST:PORT (in a config: sandbox.url)",
         )
-    from agon_judge.sandbox.remote import RemoteSandbox
-
+    try:
+        from agon_judge.sandbox.remote import RemoteSandbox
+    except ModuleNotFoundError as error:
+        raise InputError(f"the backend http needs {error.name}", fix=install("serve")) from error
     return RemoteSandbox(settings.url, workers=settings.workers)

@@ -1,40 +1,38 @@
-"""`agon sandbox`: prove the sandbox for programs on this machine, or serve it to others."""
+"""`agon-judge sandbox`: prove the sandbox for programs on this machine, or serve it to others."""
 
 from __future__ import annotations
 
 import argparse
 import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from agon.cli.parser import json_argument, print_json, say_waiting
-from agon_judge.sandbox.execution import Memory
-from agon_judge.sandbox.settings import BackendName, SandboxSettings
+from agon_judge.cli.arguments import BACKENDS, json_argument, print_json, sandbox_arguments, say_waiting, whole_number
+from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
     from agon_judge.sandbox.leaks import ProbeResult
 
+HELP = "prove the sandbox for programs on this machine, or serve it to a cluster"
+GROUP = "prepare"
 KEY = "AGON_SANDBOX_KEY"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The two actions and their options."""
     parts: Any = parser.add_subparsers(dest="action", metavar="check|serve", required=True)
     help = "run small hostile programs and say what is stopped; exits with 1 if one leaks"
     check = parts.add_parser("check", help=help, description=f"{help[0].upper()}{help[1:]}.")
     help = f"offer the sandbox over HTTP (SandboxFusion's routes, and a batch); the key is read from {KEY}"
     serve = parts.add_parser("serve", help=help, description=f"{help[0].upper()}{help[1:]}.")
+    sandbox_arguments(check)
+    sandbox_arguments(serve, [name for name in BACKENDS if name != "http"])
     for each in (check, serve):
-        backends = (
-            get_args(BackendName) if each is check else [name for name in get_args(BackendName) if name != "http"]
-        )
-        each.add_argument("--backend", choices=backends, default="bwrap", help="see docs/sandbox.md (default: bwrap)")
-        help = "cgroup bounds a whole program (default); per_process each of its processes"
-        each.add_argument("--memory", choices=get_args(Memory), default="cgroup", help=help)
-        each.add_argument("--workers", type=int, metavar="N", help="programs at once (default: one per core)")
-    check.add_argument("--url", metavar="URL", help="the service of backend http")
+        help = "programs at once (default: one per core)"
+        each.add_argument("--workers", type=whole_number(1, 4096), metavar="N", help=help)
     json_argument(check)
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    serve.add_argument("--port", type=int, default=8080, help="port to listen on (default: 8080)")
+    serve.add_argument("--port", type=whole_number(1, 65535), default=8080, help="port to listen on (default: 8080)")
 
 
 def run(args: argparse.Namespace) -> int:
