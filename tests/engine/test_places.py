@@ -17,6 +17,7 @@ from agon.engine.vllm.on_node import NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.sandbox.settings import SandboxSettings
 from agon.types import BASE, Sampling
+from agon.verify.math.probes import row
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
 from tests.cluster.helpers import FakeCluster
 from tests.engine.helpers.engines import FakeEngine, save_tokenizer
@@ -78,7 +79,9 @@ def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -
     told = config(engine="ray", address="10.0.0.7:6379", verifiers=2)
     with verifier_for(told, SandboxSettings(workers=99)) as verifier:
         assert isinstance(verifier, NodeVerifier)
-        verifier._take()
+        verifier.verify_many([row("", "7", "7")] * 2)
+        for handle in cluster.handles:
+            handle.shell._object._verifier.close()
         assert cluster.made == [(VerifierHost, "math", told.sandbox.settings())] * 2
 
 
