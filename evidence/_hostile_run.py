@@ -25,8 +25,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from _hostile_programs import PROGRAMS, fill
-from agon.sandbox import Case, Execution, Grade, GradeReason, HostSandbox, ProgramLimits, SandboxDown, run
-from agon.sandbox.grade import judge
+from agon_judge.errors import SandboxDown
+from agon_judge.sandbox.execution import Execution, ProgramLimits
+from agon_judge.sandbox.grade import compare, run
+from agon_judge.sandbox.host import HostSandbox
+from agon_judge.verdict import Verdict
 
 LIMITS = ProgramLimits(cpu=0.5, wall=1.5, memory=256 << 20)
 HANG_SECONDS = 60.0
@@ -107,16 +110,16 @@ def start_victim(sandbox: HostSandbox) -> subprocess.Popen[bytes]:
 
 def attack(sandbox: HostSandbox, name: str, outside: World) -> Record:
     """Run one program on two inputs whose outputs nobody can know."""
-    cases = [Case(f"{secrets.randbits(64)}\n", str(secrets.randbits(64))) for _ in range(2)]
+    cases = [(f"{secrets.randbits(64)}\n", str(secrets.randbits(64))) for _ in range(2)]
     program = fill(PROGRAMS[name], outside.facts())
     started = time.monotonic()
     try:
-        runs = list(sandbox.execute(program, [case.stdin.encode() for case in cases], LIMITS))
+        runs = list(sandbox.execute(program, [given.encode() for given, _ in cases], LIMITS))
     except SandboxDown:
         return Record(["infra"], seconds=time.monotonic() - started)
     record = Record([str(one.ending) for one in runs], seconds=time.monotonic() - started)
-    for case, one in zip(cases, runs, strict=False):
-        record.paid |= judge(case, one, None)[0] is GradeReason.CORRECT
+    for (_, expected), one in zip(cases, runs, strict=False):
+        record.paid |= compare(expected, one).correct
         record.escaped += reports(one)
         record.cpu = max(record.cpu, one.cpu)
         record.late = max(record.late, one.wall - LIMITS.wall)
@@ -166,7 +169,7 @@ def mix(sandbox: HostSandbox, count: int, outside: World) -> dict[str, int]:
     names = sorted(set(PROGRAMS) - {name for name in PROGRAMS if name.startswith(("P7", "P8", "P9"))})
     rng = random.Random(0)
 
-    def graded(program: str, tests: list[tuple[str, str]]) -> Grade | None:
+    def graded(program: str, tests: list[tuple[str, str]]) -> Verdict | None:
         try:
             return run(program, tests, limits=LIMITS, sandbox=sandbox)
         except SandboxDown:
@@ -176,14 +179,14 @@ def mix(sandbox: HostSandbox, count: int, outside: World) -> dict[str, int]:
         a, b = rng.randrange(10**9), rng.randrange(10**9)
         if index % 10 == 0:
             program = fill(PROGRAMS[names[index // 10 % len(names)]], outside.facts())
-            grade = graded(program, [("1", outside.secret)])
-            return "hostile paid" if grade and grade.correct else "hostile refused"
+            verdict = graded(program, [("1", outside.secret)])
+            return "hostile paid" if verdict is not None and verdict.correct else "hostile refused"
         wrong = index % 10 == 1
         program = f"a, b = map(int, input().split())\nprint(a {'+' if wrong else '*'} b)"
-        grade = graded(program, [(f"{a} {b}", str(a * b))])
-        if grade is None:
+        verdict = graded(program, [(f"{a} {b}", str(a * b))])
+        if verdict is None:
             return "machine failed"
-        return f"{'wrong' if wrong else 'right'} judged {'right' if grade.correct else 'wrong'}"
+        return f"{'wrong' if wrong else 'right'} judged {'right' if verdict.correct else 'wrong'}"
 
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(one, range(count)))

@@ -1,6 +1,6 @@
 """Would the tests notice? Edits of the source, each of which must make a test fail.
 
-A mutation replaces one piece of text, which must occur exactly once, in a copy of the package. Tests then run on the
+A mutation replaces one piece of text, which must occur exactly once, in a copy of the packages. Tests then run on the
 copy in a fork of this process, which has imported the heavy packages once for all. Only failing tests count as caught:
 tests that cannot run, or hang, are an error of the script.
 """
@@ -87,12 +87,13 @@ def _outcomes(scratch: Path, mutations: Sequence[Mutation]) -> Iterator[tuple[Mu
 
 
 def _copy(folder: Path) -> Path:
-    shutil.copytree(ROOT / "src" / "agon", folder / "agon", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in (ROOT / "src" / "agon", ROOT / "packages" / "judge" / "src" / "agon_judge"):
+        shutil.copytree(package, folder / package.name, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
 def _apply(mutation: Mutation, folder: Path) -> None:
-    target = folder / "agon" / mutation.file
+    target = folder / ("" if mutation.file.startswith("agon_judge/") else "agon") / mutation.file
     source = target.read_text()
     if (count := source.count(mutation.old)) != 1 or mutation.old == mutation.new:
         sys.exit(f"mutation {mutation.name!r}: its text occurs {count} times in {mutation.file}")
@@ -121,7 +122,7 @@ def _run(folder: Path, tests: Sequence[str]) -> int:
     os.chdir(ROOT)
     os.environ |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     sys.dont_write_bytecode = True
-    for name in [name for name in sys.modules if name.partition(".")[0] == "agon"]:
+    for name in [name for name in sys.modules if name.partition(".")[0] in ("agon", "agon_judge")]:
         del sys.modules[name]
     sys.path.insert(0, str(folder))
     code = int(pytest.main([*PYTEST, *tests]))

@@ -23,10 +23,10 @@ from pathlib import Path
 
 from _lib import arguments, cannot_run, data_dir, verdict
 from agon.types import Reason
-from agon.verify import Verifier, load_verifier
-from agon.verify.math.notation import plain_words
-from agon.verify.math.probes import Probe, row
-from agon.verify.math.spelling import canonical
+from agon_judge.math.judge import MathJudge
+from agon_judge.math.notation import plain_words
+from agon_judge.math.probes import Probe, row
+from agon_judge.math.spelling import canonical
 
 EXTRA_SOURCES = ("evidence/math_forms.jsonl",)
 LEAST = 0.95
@@ -155,9 +155,9 @@ def respellings(text: str) -> Iterator[str]:
     yield from (f"{text}+1-1", rf"\frac12({text})+\frac12({text})", f"2({text})-({text})", f"-(-({text}))")
 
 
-def paid(verifier: Verifier, probes: list[Probe]) -> list[Probe]:
+def paid(judge: MathJudge, probes: list[Probe]) -> list[Probe]:
     """The answers that are paid; a row that could not be graded is an error of the measurement."""
-    verdicts = verifier.verify_many(row(*probe) for probe in probes)
+    verdicts = judge.judge_many(row(*probe) for probe in probes)
     ungraded = [probe for probe, v in zip(probes, verdicts, strict=True) if v.reason in (Reason.INFRA, Reason.BAD_GOLD)]
     if ungraded:
         sys.exit(f"{len(ungraded)} rows could not be graded, the first: {ungraded[0]}")
@@ -184,10 +184,10 @@ def main() -> None:
     sample = everything[::50] if args.quick else everything
     again = {name: restated(question, gold) for name, question, gold in sample}
     anything = universal(golds[::30] if args.quick else golds)
-    with load_verifier("math", workers=2) as verifier:
-        payments = set(paid(verifier, [form.probe for form in table]))
-        anything_paid = paid(verifier, anything)
-        again_paid = {name: found for name, probes in again.items() if (found := paid(verifier, probes))}
+    with MathJudge(workers=2) as judge:
+        payments = set(paid(judge, [form.probe for form in table]))
+        anything_paid = paid(judge, anything)
+        again_paid = {name: found for name, probes in again.items() if (found := paid(judge, probes))}
 
     right, wrong = ([form for form in table if form.kind == kind] for kind in ("right", "wrong"))
     excluded, harmless = (

@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from _lib import arguments, cannot_run, data_dir, verdict
-from agon.types import Reason, Verdict
-from agon.verify import Verifier, load_verifier
-from agon.verify.math.notation import as_words
-from agon.verify.math.probes import forbidden, paid, row
-from agon.verify.math.spelling import canonical
-from agon.verify.workers.messages import Limits
-from agon.verify.workers.pool import WorkerPool
+from agon_judge.math.judge import MathJudge
+from agon_judge.math.notation import as_words
+from agon_judge.math.probes import forbidden, paid, row
+from agon_judge.math.spelling import canonical
+from agon_judge.verdict import Reason, Verdict
+from agon_judge.workers.messages import Limits
+from agon_judge.workers.pool import WorkerPool
 
 Row = tuple[str, str]
 """Question and gold."""
@@ -45,9 +45,9 @@ def _rows(record: dict[str, str]) -> Iterator[Row]:
         yield record["question"], record["answer"].rpartition("####")[2].strip()
 
 
-def verdicts_on(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[Verdict]:
+def verdicts_on(judge: MathJudge, triples: list[tuple[str, str, str]]) -> list[Verdict]:
     """Verdicts on (question, gold, answer)."""
-    return verifier.verify_many(row(*triple) for triple in triples)
+    return judge.judge_many(row(*triple) for triple in triples)
 
 
 def retypeset(gold: str) -> str:
@@ -56,29 +56,29 @@ def retypeset(gold: str) -> str:
     return rf"$\boxed{{\displaystyle {text} }}$."
 
 
-def refused(verifier: Verifier, triples: list[tuple[str, str, str]]) -> list[str]:
+def refused(judge: MathJudge, triples: list[tuple[str, str, str]]) -> list[str]:
     """The answers that are not accepted, with the verdict."""
     return [
         f"gold {gold!r}, answer {answer!r}: {result.reason.value} {result.detail}"
-        for (_, gold, answer), result in zip(triples, verdicts_on(verifier, triples), strict=True)
+        for (_, gold, answer), result in zip(triples, verdicts_on(judge, triples), strict=True)
         if not result.correct
     ]
 
 
 def by_comparison_alone(golds: list[str]) -> list[str]:
     """Golds that the comparison itself does not find equal to themselves."""
-    pool = WorkerPool("agon.verify.math.equality:compare", Limits(workers=2))
+    pool = WorkerPool("agon_judge.math.equality:compare", Limits(workers=2))
     outcomes = [(gold, pool.submit(gold, gold)) for gold in golds if as_words(gold) is None]
     lines = [f"comparison alone, gold {gold!r}: {future.result()}" for gold, future in outcomes]
     pool.close()
     return [line for line in lines if "'correct'" not in line]
 
 
-def self_acceptance(verifier: Verifier, problems: list[Row]) -> list[str]:
+def self_acceptance(judge: MathJudge, problems: list[Row]) -> list[str]:
     """Golds that their own verifier does not accept, in any of three ways."""
     return [
-        *refused(verifier, [(question, gold, gold) for question, gold in problems]),
-        *refused(verifier, [(question, gold, retypeset(gold)) for question, gold in problems]),
+        *refused(judge, [(question, gold, gold) for question, gold in problems]),
+        *refused(judge, [(question, gold, retypeset(gold)) for question, gold in problems]),
         *by_comparison_alone(sorted({gold for _, gold in problems})),
     ]
 
@@ -121,12 +121,12 @@ def main() -> None:
     problems = rows()
     golds = problems[:1500] if args.quick else problems
     pairs = different(problems, 2_000 if args.quick else 20_000, seed=0)
-    with load_verifier("math", workers=2) as verifier:
-        unaccepted = self_acceptance(verifier, golds)
-        verdicts = verdicts_on(verifier, pairs)
+    with MathJudge(workers=2) as judge:
+        unaccepted = self_acceptance(judge, golds)
+        verdicts = verdicts_on(judge, pairs)
         bad, good = forbidden(), paid()
-        overpaid = [probe for probe, v in zip(bad, verdicts_on(verifier, bad), strict=True) if v.correct]
-        unpaid = refused(verifier, good)
+        overpaid = [probe for probe, v in zip(bad, verdicts_on(judge, bad), strict=True) if v.correct]
+        unpaid = refused(judge, good)
 
     accepted = 1 - len(unaccepted) / (3 * len(golds))
     equal = Counter((gold, other) for (_, gold, other), v in zip(pairs, verdicts, strict=True) if v.correct)

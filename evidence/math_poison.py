@@ -23,9 +23,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from _lib import arguments, ratio_interval, verdict
-from agon.types import Reason, Verdict
-from agon.verify.math.probes import row
-from agon.verify.math.verifier import MathVerifier, decide
+from agon_judge.math.judge import MathJudge, decide
+from agon_judge.math.probes import row
+from agon_judge.verdict import Reason, Verdict
 from math_gold import retypeset, rows
 
 Triple = tuple[str, str, str]
@@ -162,7 +162,7 @@ def poisoned(clean: list[Triple], share: float, seed: int) -> tuple[list[Triple]
 
 @dataclass(frozen=True)
 class Run:
-    """The results and costs of one pass over the rows; `left` are processes that outlived the verifier."""
+    """The results and costs of one pass over the rows; `left` are processes that outlived the judge."""
 
     verdicts: list[Verdict]
     wall: float
@@ -173,13 +173,13 @@ class Run:
 
 
 def run(triples: list[Triple]) -> Run:
-    """One pass with a new verifier, while memory and processes are watched."""
-    with watched(MathVerifier(workers=2)) as (verifier, usage):
-        verifier.verify_many([row("", "1+x", "x+1")])
-        wall, cpu = time.perf_counter(), time.process_time() + tree_cpu(verifier)
-        verdicts = verifier.verify_many(row(*triple) for triple in triples)
-        wall, cpu = time.perf_counter() - wall, time.process_time() + tree_cpu(verifier) - cpu
-        counters = verifier.counters
+    """One pass with a new judge, while memory and processes are watched."""
+    with watched(MathJudge(workers=2)) as (judge, usage):
+        judge.judge_many([row("", "1+x", "x+1")])
+        wall, cpu = time.perf_counter(), time.process_time() + tree_cpu(judge)
+        verdicts = judge.judge_many(row(*triple) for triple in triples)
+        wall, cpu = time.perf_counter() - wall, time.process_time() + tree_cpu(judge) - cpu
+        counters = judge.counters
     left = [pid for pid in usage.pids if stat(pid)[0] not in "0ZX"]
     return Run(verdicts, wall, cpu, counters, usage.peak, left)
 
@@ -193,23 +193,23 @@ class Usage:
 
 
 @contextmanager
-def watched(verifier: MathVerifier) -> Iterator[tuple[MathVerifier, Usage]]:
+def watched(judge: MathJudge) -> Iterator[tuple[MathJudge, Usage]]:
     """Sample the memory and the process ids of a verifier until it is closed."""
     usage = Usage()
     over = threading.Event()
 
     def sample() -> None:
         while not over.wait(0.1):
-            pids = verifier.workers()
+            pids = judge.workers()
             usage.pids.update(pids)
             usage.peak = max(usage.peak, sum(map(resident, pids)))
 
     thread = threading.Thread(target=sample)
     thread.start()
     try:
-        yield verifier, usage
+        yield judge, usage
     finally:
-        verifier.close()
+        judge.close()
         over.set()
         thread.join()
 
@@ -224,21 +224,21 @@ def resident(pid: int) -> int:
     return int(stat(pid)[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
-def tree_cpu(verifier: MathVerifier) -> float:
+def tree_cpu(judge: MathJudge) -> float:
     """CPU seconds of the fork server, its dead children and its living ones."""
-    server, *workers = [stat(pid) for pid in verifier.workers()]
+    server, *workers = [stat(pid) for pid in judge.workers()]
     ticks = sum(int(server[place]) for place in (11, 12, 13, 14)) + sum(int(w[11]) + int(w[12]) for w in workers)
     return ticks / TICK
 
 
-def kill_times(verifier: MathVerifier, count: int) -> list[float]:
+def kill_times(judge: MathJudge, count: int) -> list[float]:
     """CPU seconds that armed answers used before their worker was killed."""
     times = []
     for gold, answer in armed()[:count]:
-        before = tree_cpu(verifier)
-        result = verifier.verify_many([row("", gold, answer)])[0]
+        before = tree_cpu(judge)
+        result = judge.judge_many([row("", gold, answer)])[0]
         if result.reason is Reason.TIMEOUT:
-            times.append(round(tree_cpu(verifier) - before, 2))
+            times.append(round(tree_cpu(judge) - before, 2))
     return times
 
 
@@ -252,22 +252,22 @@ def bare(triples: list[Triple]) -> float:
     return time.process_time() - start
 
 
-def ours(verifier: MathVerifier, triples: list[Triple]) -> float:
+def ours(judge: MathJudge, triples: list[Triple]) -> float:
     """CPU seconds of all processes for the same rows."""
-    start = time.process_time() + tree_cpu(verifier)
-    verifier.verify_many([row(*triple) for triple in triples])
-    return time.process_time() + tree_cpu(verifier) - start
+    start = time.process_time() + tree_cpu(judge)
+    judge.judge_many([row(*triple) for triple in triples])
+    return time.process_time() + tree_cpu(judge) - start
 
 
-def throughput(verifier: MathVerifier, triples: list[Triple], pairs: int, size: int) -> tuple[float, float, float]:
+def throughput(judge: MathJudge, triples: list[Triple], pairs: int, size: int) -> tuple[float, float, float]:
     """Rows per CPU second, ours over bare, with an interval over interleaved pairs of chunks."""
     theirs, mine = [], []
-    ours(verifier, triples[-size:])
+    ours(judge, triples[-size:])
     bare(triples[-size:])
     for index in range(pairs):
         chunk = triples[index * size : (index + 1) * size]
         theirs.append(bare(chunk))
-        mine.append(ours(verifier, chunk))
+        mine.append(ours(judge, chunk))
     return ratio_interval(theirs, mine)
 
 
@@ -278,17 +278,17 @@ def under_fire(triples: list[Triple], seed: int) -> tuple[list[Verdict], int]:
     def kill_at_random() -> None:
         nonlocal kills
         while not over.wait(rng.expovariate(3)) and kills < len(triples) / 10:
-            server, *workers = verifier.workers() or (0,)
+            server, *workers = judge.workers() or (0,)
             target = rng.choice(workers) if workers and rng.random() < 0.97 else server if workers else 0
             if target:
                 with suppress(ProcessLookupError):
                     os.kill(target, signal.SIGKILL)
                     kills += 1
 
-    with MathVerifier(workers=2) as verifier:
+    with MathJudge(workers=2) as judge:
         killer = threading.Thread(target=kill_at_random)
         killer.start()
-        verdicts = verifier.verify_many(row(*triple) for triple in triples)
+        verdicts = judge.judge_many(row(*triple) for triple in triples)
         over.set()
         killer.join()
     return verdicts, kills
@@ -360,12 +360,12 @@ class Speed:
     pairs: int
 
 
-def speed(verifier: MathVerifier, clean: list[Triple], pairs: int, size: int) -> Speed:
+def speed(judge: MathJudge, clean: list[Triple], pairs: int, size: int) -> Speed:
     """Part 3: throughput per core, over all rows and over those that need a worker."""
     unsettled = [triple for triple in dict.fromkeys(clean) if decide(triple[1], triple[2], triple[0]) is None]
     share = sum(decide(gold, answer, question) is None for question, gold, answer in clean) / len(clean)
-    worked = throughput(verifier, unsettled, pairs, size // 4)
-    everything = throughput(verifier, list(reversed(clean)), pairs, size)
+    worked = throughput(judge, unsettled, pairs, size // 4)
+    everything = throughput(judge, list(reversed(clean)), pairs, size)
     for (middle, low, high), which in ((everything, "all rows"), (worked, f"rows that need a worker ({share:.0%})")):
         print(f"throughput per core, ours over bare math-verify, {which}: {middle:.2f} [{low:.2f}, {high:.2f}]")
     return Speed([round(x, 3) for x in everything], [round(x, 3) for x in worked], pairs)
@@ -376,9 +376,9 @@ def main() -> None:
     count, rounds, pairs, size, armed_ones = (400, 1, 4, 32, 1) if args.quick else (20_000, 2, 20, 200, len(armed()))
     clean, truth = clean_rows(count, seed=1)
     reference, figures = contrast(clean, truth, rounds)
-    with MathVerifier(workers=1) as verifier:
-        ratios = speed(verifier, clean, pairs, size)
-        killed_at = kill_times(verifier, armed_ones)
+    with MathJudge(workers=1) as judge:
+        ratios = speed(judge, clean, pairs, size)
+        killed_at = kill_times(judge, armed_ones)
     print(f"CPU seconds of rows that were killed: {killed_at}")
     fired, kills = under_fire(clean[:100] if args.quick else clean, seed=3)
     disturbed = differing(reference[: len(fired)], fired)

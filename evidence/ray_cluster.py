@@ -39,10 +39,10 @@ from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, Engine
 from agon.engine.vllm.on_node import AdapterStore, NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.sandbox.settings import SandboxSettings
-from agon.types import Policy, Reason, Sampling, Version
+from agon.types import BASE, Completion, Policy, Problem, Reason, Sampling, Version
 from agon.verify import load_verifier
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
+from agon_judge.sandbox.settings import SandboxSettings
 
 EXTRA_SOURCES = ("src/agon/cli/matrix.py", "src/agon/cli/cell.py", "configs/tabletop")
 PARTS = ("engines", "verifiers", "matrix", "cost")
@@ -158,13 +158,15 @@ def engines_hold(found: dict[str, Any]) -> bool:
 
 def verifiers(quick: bool) -> dict[str, Any]:
     """Verdicts of actors against those of a verifier in this process, and against how the rows were made."""
-    from agon.verify.math.probes import row
     from math_poison import SAFE, clean_rows, poisoned
 
     count = ROWS // 10 if quick else ROWS
     clean, truth = clean_rows(count, seed=0)
     toxic, places = poisoned(clean, POISON, seed=1)
-    rows = [row(*triple) for triple in toxic]
+    rows = [
+        (Problem("row", question, gold), Completion(f"<think>so</think>\n<answer>{answer}</answer>", BASE, 0, 0))
+        for question, gold, answer in toxic
+    ]
     with load_verifier("math", workers=2) as here:
         expected = here.verify_many(rows)
     with ray_nodes(2) as nodes:

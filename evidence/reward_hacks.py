@@ -21,11 +21,11 @@ import threading
 from _lib import arguments, need_bubblewrap, verdict
 from agon.data.tabletop.code_handwritten import handwritten
 from agon.data.tabletop.code_templates import problems as templated
-from agon.sandbox import HostSandbox, cgroups
-from agon.sandbox.boxes import descendants
-from agon.types import Problem, Reason, UnitTests, Verdict
-from agon.verify.code.grader import CodeVerifier
-from agon.verify.code.known import completion_of
+from agon.types import BASE, Completion, Problem, Reason, UnitTests, Verdict
+from agon.verify.judged import CodeVerifier
+from agon_judge.code.judge import CodeJudge
+from agon_judge.sandbox import HostSandbox, cgroups
+from agon_judge.sandbox.boxes import descendants
 
 KILLS = 20
 
@@ -192,6 +192,11 @@ def tabletop_code(verifier: CodeVerifier, *, quick: bool) -> tuple[int, list[str
     ]
 
 
+def completion_of(answer: str) -> Completion:
+    """A completion that gives an answer."""
+    return Completion(f"<think>\n\n</think>\n<answer>{answer}</answer>", BASE, prompt_tokens=1, generated_tokens=1)
+
+
 def disturbed(sandbox: HostSandbox, rows: int) -> tuple[int, int]:
     """Verdicts that changed while the sandbox was being killed, and how often it was."""
     made = random.Random(0)
@@ -220,7 +225,7 @@ def disturbed(sandbox: HostSandbox, rows: int) -> tuple[int, int]:
 
     thread = threading.Thread(target=kill)
     thread.start()
-    verifier = CodeVerifier(sandbox, threads=4)
+    verifier = CodeVerifier(CodeJudge(sandbox, threads=4))
     try:
         changed = 0
         while True:
@@ -228,7 +233,7 @@ def disturbed(sandbox: HostSandbox, rows: int) -> tuple[int, int]:
             changed += sum(one.correct != right for one, (_, _, right) in zip(verdicts, pairs, strict=True))
             if kills[0] >= KILLS or rows < 40:
                 return changed, kills[0]
-            verifier = CodeVerifier(sandbox, threads=4)  # forgets its verdicts
+            verifier = CodeVerifier(CodeJudge(sandbox, threads=4))  # forgets its verdicts
     finally:
         over.set()
         thread.join()
@@ -238,7 +243,7 @@ def main() -> None:
     quick = arguments(__doc__ or "").quick
     need_bubblewrap()
     sandbox = HostSandbox(workers=2, memory="cgroup" if cgroups.places() else "per_process")
-    verifier = CodeVerifier(sandbox, threads=4)
+    verifier = CodeVerifier(CodeJudge(sandbox, threads=4))
     try:
         hacks = judged(verifier, unguessable(), HACKS)
         right, near = judged(verifier, triple(), RIGHT), judged(verifier, triple(), NEAR)

@@ -16,8 +16,8 @@ import sys
 import time
 
 from _lib import arguments, median, need_bubblewrap, ratio_interval, verdict
-from agon.sandbox import HostSandbox, ProgramLimits
-from agon.sandbox.bwrap import find_interpreter
+from agon_judge.sandbox import HostSandbox, ProgramLimits
+from agon_judge.sandbox.bwrap import find_interpreter
 
 GOAL = 0.5
 TESTS, STEP_TESTS = 20, 25_600

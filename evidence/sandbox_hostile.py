@@ -27,7 +27,7 @@ from pathlib import Path
 from _hostile_programs import PROGRAMS, QUICK
 from _lib import ROOT, arguments, need_bubblewrap, verdict
 
-EXTRA_SOURCES = ("evidence/_hostile_run.py", "evidence/_hostile_programs.py", "src/agon/sandbox")
+EXTRA_SOURCES = ("evidence/_hostile_run.py", "evidence/_hostile_programs.py", "packages/judge/src/agon_judge/sandbox")
 USER = 60699
 """The uid of the unprivileged start: one that nobody has."""
 CPU_LIMIT, NOTICE, BUSY = 0.5, 0.5, 1.5
@@ -84,13 +84,11 @@ def attack(start: Start, names: list[str], at_once: int, mixed: int) -> dict[str
 
 
 def copy_code(folder: Path) -> Path:
-    """The sandbox and its one dependency, where every uid can read them."""
+    """The judge, whose sandbox needs one package, where every uid can read it."""
     import pyseccomp
 
     folder.chmod(0o755)
-    shutil.copytree(ROOT / "src" / "agon" / "sandbox", folder / "agon" / "sandbox")
-    for path in (ROOT / "src" / "agon" / "__init__.py", ROOT / "src" / "agon" / "errors.py"):
-        shutil.copy(path, folder / "agon")
+    shutil.copytree(ROOT / "packages" / "judge" / "src" / "agon_judge", folder / "agon_judge")
     for path in (Path(pyseccomp.__file__), *(ROOT / "evidence").glob("_hostile_*.py")):
         shutil.copy(path, folder)
     for path in folder.rglob("*"):

@@ -30,9 +30,9 @@ import httpx2
 from _lib import arguments, verdict
 from _serve import KEY, Process, recording, serving, stubs, write_halves
 from _server import free_port
-from agon.sandbox import cgroups
+from agon_judge.sandbox import cgroups
 
-EXTRA_SOURCES = ["src/agon/http_front.py", "src/agon/sandbox"]
+EXTRA_SOURCES = ["packages/judge/src/agon_judge/http_front.py", "packages/judge/src/agon_judge/sandbox"]
 PARTS = ("gateway", "sandbox")
 CHAT = "/v1/chat/completions"
 AUTH = {"Authorization": f"Bearer {KEY}"}

@@ -63,7 +63,8 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
     file.write_text(SETTINGS.format(host=host, folder=folder, ports=free_ports(2), cores=os.cpu_count()))
     environment = {**os.environ, "SLURM_CONF": str(file), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     environment["PATH"] = f"{folder}:{environment['PATH']}"
-    (folder / "agon").write_text(f'#!/bin/bash\nPYTHONPATH={ROOT / "src"} exec {sys.executable} -m agon "$@"\n')
+    paths = ":".join(map(str, (ROOT / "src", *ROOT.glob("packages/*/src"))))
+    (folder / "agon").write_text(f'#!/bin/bash\nPYTHONPATH={paths} exec {sys.executable} -m agon "$@"\n')
     (folder / "agon").chmod(0o755)
     Path("/run/munge").mkdir(exist_ok=True)
     shutil.chown("/run/munge", "munge", "munge")

@@ -21,9 +21,10 @@ from agon.data.tabletop.code_templates import problems as templated
 from agon.engine.hf import HFSampler
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.game.prompts import challenge_prompt, draft_prompt
-from agon.sandbox import HostSandbox, cgroups
 from agon.types import Problem, Prompt, Sampling
-from agon.verify.code.grader import CodeVerifier
+from agon.verify.judged import CodeVerifier
+from agon_judge.code.judge import CodeJudge
+from agon_judge.sandbox import HostSandbox, cgroups
 from tiny_base import Measured, play, show
 
 SEED = 20_000
@@ -45,7 +46,7 @@ def measure(folder: Path, problems: list[Problem], group: int) -> dict[str, Meas
     def run(name: str, prompt: Callable[[Problem], Prompt], samples: int) -> Measured:
         return asyncio.run(play(sampler, verifier, problems, name, prompt, samples, PLAIN))
 
-    with CodeVerifier(sandbox, threads=4) as verifier:
+    with CodeVerifier(CodeJudge(sandbox, threads=4)) as verifier:
         found = {
             "draft": run("draft", draft_prompt, group),
             "challenge, right recap": run("right", lambda x: challenge_prompt(x, right_recap(x)), 2),

@@ -15,11 +15,10 @@ from typing import Any
 from _chromium import INSTALL, Browser, chromium
 from _lib import arguments, cannot_run, median, verdict
 from _scripted_run import answer, make_run
-from agon.diagnose.rollouts import read_rollouts
-from agon.report.log_viewer import write_log_viewer
 from agon.report.rows import open_source
 from agon.report.viewer import write_viewer
 from agon.types import Request
+from agon_lens.log_viewer import view
 
 CLAIM = (
     "5,000 bouts open in under 3 s and filter in under 200 ms; a script in a draft, or in the log of any trainer, "
@@ -125,7 +124,7 @@ def hostile_log(browser: Browser, folder: Path) -> dict[str, int]:
     ]
     log = folder / "<img src=x onerror=alert(1)>.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    page = write_log_viewer(read_rollouts([log]), folder / "log.html")
+    page = view(log, folder / "log.html")
     browser.open(page, READY)
     counts = dict.fromkeys(("views", "elements_made", "hidden_characters", "overflows"), 0)
     browser.press("t")

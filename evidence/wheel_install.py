@@ -1,8 +1,8 @@
-"""What users will install: the wheel alone, in an empty environment, away from the repository.
+"""What users will install: the wheels, in an empty environment, away from the repository; and agon-lens alone.
 
-In full: the wheel is built, a new virtual environment installs it with its dependencies from the package index, and the
-commands of the light install run in an empty folder. With --quick the wheel is unpacked beside the dependencies that
-are installed here.
+In full: the wheels are built, a new virtual environment installs them with their dependencies from the package index,
+and the commands of the light install run in an empty folder. A second one installs a sibling of agon alone. With
+--quick wheels are unpacked beside the dependencies that are installed here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import tempfile
 import time
 import venv
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from _lib import ROOT, arguments, verdict
 
-EXTRA_SOURCES = ("pyproject.toml", "src/agon/cli/__init__.py")
-CLAIM = "the wheel installs without torch in an empty environment, and the light commands run from it alone"
+EXTRA_SOURCES = ("pyproject.toml", "src/agon/cli/__init__.py", "packages/lens/pyproject.toml", "packages/lens/src")
+CLAIM = (
+    "the wheels install without torch in an empty environment, the light commands run, and agon-lens runs without agon"
+)
 HEAVY = ("torch", "transformers", "vllm", "trl", "peft", "datasets", "scipy", "ray", "tinker")
 COMMANDS = (
     "--version", "init tabletop", "plan tabletop.yaml", "config show tabletop.yaml", "data check tabletop.yaml",
@@ -30,27 +33,54 @@ COMMANDS = (
 REFUSED = {"demo": "pip install", "eval tabletop.yaml": "fix:"}
 """Commands that need more than the light install: two lines, no traceback."""
 WRITTEN = ("tabletop.yaml", "log.html")
+ALONE = {"agon_lens": ("--version", "diagnose log.jsonl --html page.html", "view log.jsonl")}
+"""Siblings of agon, and what they do where neither agon nor anything heavy can be imported."""
+BLOCKED = """
+import sys
+for name in ("agon", {heavy}):
+    sys.modules[name] = None
+from {package}.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 
 
-def build(folder: Path) -> Path:
-    """The wheel of this tree."""
+def build(folder: Path) -> dict[str, Path]:
+    """The wheels of this tree, by the name of their package."""
     code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
-    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    (wheel,) = folder.glob("*.whl")
-    return wheel
+    for place in (ROOT, *sorted((ROOT / "packages").iterdir())):
+        subprocess.run([sys.executable, "-c", code, str(folder)], cwd=place, check=True, stdout=subprocess.DEVNULL)
+    return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
 
 
-def environment(wheel: Path, folder: Path, quick: bool) -> tuple[Path, dict[str, str]]:
-    """A Python that has the wheel, and its variables."""
+def environment(wheels: Iterable[Path], folder: Path, quick: bool) -> tuple[Path, dict[str, str]]:
+    """A Python that has these wheels, and its variables."""
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if quick:
-        zipfile.ZipFile(wheel).extractall(folder / "site")
-        return Path(sys.executable), {**bare, "PYTHONPATH": str(folder / "site")}
-    venv.create(folder / "env", with_pip=True)
-    python = folder / "env" / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", str(wheel)], check=True)
-    subprocess.run([python, "-m", "pip", "check", "-q", "--disable-pip-version-check"], check=True)
+        for wheel in wheels:
+            zipfile.ZipFile(wheel).extractall(folder)
+        return Path(sys.executable), {**bare, "PYTHONPATH": str(folder)}
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "-q"]
+    subprocess.run([*pip, "install", *map(str, wheels)], check=True)
+    subprocess.run([*pip, "check"], check=True)
     return python, bare
+
+
+def failures_alone(package: str, python: Path, variables: dict[str, str], desk: Path, quick: bool) -> list[str]:
+    """The commands of a sibling that do not answer without agon, or packages that came with it."""
+    code = BLOCKED.format(package=package, heavy=", ".join(map(repr, HEAVY)))
+    found = []
+    for words in ALONE[package]:
+        command = [python, "-c", code, *shlex.split(words)]
+        done = subprocess.run(command, cwd=desk, env=variables, capture_output=True, text=True)
+        if done.returncode or done.stderr:
+            print(f"{package} {words}: {done.returncode}\n{done.stderr[-1000:]}", flush=True)
+            found.append(f"{package} {words}")
+    for name in () if quick else ("agon", *HEAVY):
+        if not subprocess.run([python, "-c", f"import {name}"], env=variables, capture_output=True).returncode:
+            found.append(f"{package} brings {name}")
+    return found
 
 
 def failures(python: Path, variables: dict[str, str], desk: Path) -> list[str]:
@@ -85,17 +115,25 @@ def main() -> None:
         desk = folder / "desk"
         desk.mkdir()
         (desk / "log.jsonl").write_bytes((ROOT / "examples" / "grpo_log.jsonl").read_bytes())
-        wheel, began = build(folder), time.monotonic()
-        python, variables = environment(wheel, folder, quick)
+        wheels, began = build(folder), time.monotonic()
+        python, variables = environment(wheels.values(), folder / "all", quick)
         installed = time.monotonic() - began
         if quick:
             REFUSED.pop("demo")  # what it needs is installed here
         failed = failures(python, variables, desk)
+        for package in ALONE:
+            alone_in = environment([wheels[package]], folder / package, quick)
+            failed += failures_alone(package, *alone_in, desk, quick)
         place, heavy, packages = facts(python, variables, desk)
         alone = place.is_relative_to(folder)
-        size = wheel.stat().st_size
+        size = wheels["agon_rl"].stat().st_size
     heavy = [] if quick else heavy
-    value = {"failed": failed, "heavy": heavy, "from the wheel": alone, "commands": len(COMMANDS) + len(REFUSED)}
+    value = {
+        "failed": failed,
+        "heavy": heavy,
+        "from the wheel": alone,
+        "commands": len(COMMANDS) + len(REFUSED) + sum(map(len, ALONE.values())),
+    }
     goal = {**value, "failed": [], "heavy": [], "from the wheel": True}
     more = {"wheel_mb": round(size / 1e6, 1), "packages": packages, "install_s": round(installed)}
     verdict(CLAIM, value, goal, not failed and not heavy and alone, **({} if quick else more))

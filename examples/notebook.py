@@ -95,8 +95,8 @@ print(f"the bonus changed an advantage in {len(moved)} of {len(problems)} groups
 # log teach nothing.
 
 # %%
-from agon.diagnose import diagnose, read  # noqa: E402
-from agon.diagnose.findings import summary  # noqa: E402
+from agon_lens import diagnose, read  # noqa: E402
+from agon_lens.findings import summary  # noqa: E402
 
 log = Path(__file__).parent / "grpo_log.jsonl" if "__file__" in globals() else Path("grpo_log.jsonl")
 for found in map(diagnose, read(log)):

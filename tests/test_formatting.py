@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agon import formatting as f
 from agon.rundir.results import Interval, Share
+from agon_lens.formatting import HIDDEN
 
 HALF = Interval(0.5, 0.25, 0.754)
 HOSTILE = st.text(st.sampled_from("ab|<>&`[]()!\\*_#/:\"' \n\u202e\x1b\u2028\ud800x"), max_size=30)
@@ -25,15 +26,6 @@ HOSTILE = st.text(st.sampled_from("ab|<>&`[]()!\\*_#/:\"' \n\u202e\x1b\u2028\ud8
         (f.size(2**30), "1.00 GiB"),
         (f.size(2**20), "1.0 MiB"),
         (f.rate(0.614), "0.61"),
-        (f.significant(0.012345), "0.0123"),
-        (f.significant(0.1 + 0.2), "0.3"),
-        (f.significant(0.0004), "0.0004"),
-        (f.significant(12345.6), "12,346"),
-        (f.significant(999.9), "1,000"),
-        (f.significant(1.234e50), "1.23e+50"),
-        (f.significant(100, 2), "100"),
-        (f.plural(1, "group"), "1 group"),
-        (f.plural(0, "group"), "0 groups"),
         (f.percent(0.614), "61%"),
         (f.percent(0.614, 1), "61.4%"),
         (f.interval(HALF), "50.0% [25.0, 75.4]"),
@@ -57,15 +49,9 @@ def test_a_number_is_written_as_its_docstring_shows(text: str, wanted: str) -> N
     assert text == wanted
 
 
-@pytest.mark.parametrize("write", [f.count, f.kilo, f.rate, f.significant, f.percent, f.interval, f.points, f.share])
+@pytest.mark.parametrize("write", [f.count, f.kilo, f.rate, f.percent, f.interval, f.points, f.share])
 def test_what_is_not_known_is_a_dash(write) -> None:  # type: ignore[no-untyped-def]
     assert write(None) == f.UNKNOWN
-
-
-def test_a_terminal_table_aligns_its_columns() -> None:
-    lines = f.table(["name", "n"], [["a", "1"], ["a longer name", "1,000"]]).splitlines()
-    assert len({len(line) for line in lines}) == 1
-    assert lines[1].startswith("a ")
 
 
 def test_columns_of_numbers_stand_to_the_right() -> None:
@@ -86,10 +72,9 @@ def test_no_text_breaks_out_of_a_markdown_table(rows: list[tuple[str, str]]) -> 
 
 @given(st.text())
 def test_no_hidden_character_is_left(text: str) -> None:
-    assert all(unicodedata.category(letter) not in f.HIDDEN for letter in f.show_hidden(text) + f.escape_markdown(text))
+    assert all(unicodedata.category(letter) not in HIDDEN for letter in f.escape_markdown(text))
 
 
 def test_plain_text_stays_as_it_is() -> None:
     plain = "plain α → 4, [1, 2] (x)"
-    assert f.show_hidden(plain) == f.escape_markdown(plain) == plain
-    assert f.table(["x"], [["\x1b[2J"]]).splitlines()[1] == "<U+001B>[2J"
+    assert f.escape_markdown(plain) == plain

@@ -1,4 +1,4 @@
-"""A version is a value with one grammar."""
+"""A version is a value with one grammar; a verdict of a judge becomes one of the game."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 
-from agon.types import BASE, Policy, Version
+from agon.types import BASE, Policy, Reason, Verdict, Version
+from agon_judge import verdict as judge
 
 
 def test_a_version_says_whose_weights_and_which() -> None:
@@ -37,3 +38,10 @@ def test_an_endpoint_is_a_version_without_weights() -> None:
     for name in ("endpoint:", "endpoint:a b", "endpoint:a\nb", f"endpoint:{'x' * 201}"):
         with pytest.raises(ValueError, match="is not a version"):
             Version(name)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_judges_verdict_gets_the_form_of_its_completion(reason: Reason) -> None:
+    verdict = Verdict.of(judge.Verdict(reason, "so"), well_formed=False)
+    assert verdict == Verdict(reason is Reason.CORRECT, False, reason, "so")
+    assert verdict.graded is judge.Verdict(reason).graded

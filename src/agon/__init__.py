@@ -79,8 +79,10 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"diagnose", "sandbox"}:  # rooms of their own, for those who only diagnose logs or grade programs
-        return import_module(f"agon.{name}")
+    if name == "diagnose":  # a distribution of its own, for those who only diagnose logs
+        return import_module("agon_lens")
+    if name == "sandbox":  # likewise, for those who only grade programs
+        return import_module("agon_judge.sandbox")
     if name not in __all__:
         raise AttributeError(f"module 'agon' has no attribute {name!r}")
     return getattr(import_module(f"agon.{_HOMES.get(name, 'types')}"), name)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol, runtime_checkable
 
 LEARNER = ("torch", "transformers", "peft", "trl", "accelerate")
 """The packages of the learner that trains on this machine."""
@@ -25,6 +26,15 @@ EXTRA_OF = {
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
 }
 """The extra that installs a package which the light install leaves out."""
+
+
+@runtime_checkable
+class Explained(Protocol):
+    """An error for a user: ours, or that of a package whose command runs here. The CLI prints it in two lines."""
+
+    message: str
+    fix: str
+    exit_code: int
 
 
 class AgonError(Exception):

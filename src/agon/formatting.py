@@ -1,20 +1,27 @@
-"""Numbers, tables and escapes for terminals, Markdown and notebooks: the only copy.
+"""Numbers, tables and escapes for terminals, Markdown and notebooks: the only copy, with `agon_lens.formatting`.
 
 A value that is not known is a dash. Text from files (names of bases, arms, paths) is shown and never obeyed.
 """
 
 from __future__ import annotations
 
-import html
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from agon.rundir.results import Interval, Measures, Share
+from agon_lens.formatting import UNKNOWN as UNKNOWN
+from agon_lens.formatting import escape_html as escape_html
+from agon_lens.formatting import plural as plural
+from agon_lens.formatting import show_hidden as show_hidden
+from agon_lens.formatting import significant as significant
+from agon_lens.formatting import table as table
+from agon_lens.formatting import utf8 as utf8
 
-UNKNOWN, MISSING = "-", "missing"
-"""A value that is not known; a number that nobody has measured."""
-HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+if TYPE_CHECKING:
+    from agon.rundir.results import Interval, Measures, Share
+
+MISSING = "missing"
+"""A number that nobody has measured."""
 MARKUP = re.compile(r"[|<&`\\]|\](?=[(\[])")
 NUMERIC = re.compile(rf"[-+–\d]|$|none|{MISSING}")
 
@@ -42,18 +49,6 @@ def size(number: float) -> str:
 def rate(value: float | None) -> str:
     """`0.61`."""
     return UNKNOWN if value is None else f"{value:.2f}"
-
-
-def significant(value: float | None, digits: int = 3) -> str:
-    """`0.0123`, `1,235`, `2.1e+06`."""
-    if value is None:
-        return UNKNOWN
-    return f"{value:,.0f}" if 10**digits - 0.5 <= abs(value) < 1e6 else f"{value:.{digits}g}"
-
-
-def plural(number: int, noun: str) -> str:
-    """`1 group`, `2 groups`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def percent(value: float | None, digits: int = 0) -> str:
@@ -116,26 +111,15 @@ def duration(seconds: float) -> str:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns for a terminal, the first aligned to the left and the others to the right."""
-    lines = [[show_hidden(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(row[i]) for row in lines) for i in range(len(head))]
-    aligned = [
-        "  ".join([row[0].ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True))])
-        for row in lines
-    ]
-    return "\n".join(line.rstrip() for line in aligned)
-
-
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """The same in Markdown; columns of numbers are aligned to the right."""
+    """A table in Markdown; columns of numbers are aligned to the right."""
     cells = [[escape_markdown(str(value)) for value in row] for row in rows]
     ruler = ["---:" if k and all(NUMERIC.match(row[k]) for row in cells) else "---" for k in range(len(head))]
     return "\n".join(f"| {' | '.join(line)} |" for line in [[escape_markdown(word) for word in head], ruler, *cells])
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """The same for a notebook: text is escaped, and a cell keeps its lines."""
+    """A table for a notebook: text is escaped, and a cell keeps its lines."""
     left = 'style="text-align: left; vertical-align: top"'
     titles = "".join(f"<th {left}>{escape_html(word)}</th>" for word in head)
     body = "".join(f"<tr>{''.join(f'<td {left}>{html_lines(cell)}</td>' for cell in row)}</tr>" for row in rows)
@@ -150,20 +134,6 @@ def html_lines(text: str) -> str:
 # -- text from files --------------------------------------------------------------------------------------------------
 
 
-def show_hidden(text: str) -> str:
-    """One line without a character that moves a cursor, turns the direction of text or cannot be seen."""
-    return "".join(_spelled(letter) if unicodedata.category(letter) in HIDDEN else letter for letter in text)
-
-
-def escape_html(value: object) -> str:
-    """One line of HTML that reads as the text: hidden characters are shown, markup is escaped."""
-    return html.escape(show_hidden(str(value)))
-
-
 def escape_markdown(text: str) -> str:
     """One line of Markdown that reads as the text and makes no cell, no element, no link and no picture."""
     return MARKUP.sub(lambda match: "&lt;" if match[0] == "<" else f"\\{match[0]}", show_hidden(" ".join(text.split())))
-
-
-def _spelled(letter: str) -> str:
-    return f"<U+{ord(letter):04X}>"

@@ -2,7 +2,8 @@
 
 Everything here is a frozen value of the standard library: no torch, no strings with two meanings. What an engine
 needs to remember about a completion (token ids, log-probabilities) travels in `Completion.tokens` and is opaque to
-the game.
+the game. `Reason`, `UnitTests` and the markers of reasoning, into which those of every family are turned, are the
+judge's own.
 """
 
 from __future__ import annotations
@@ -14,13 +15,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
 
+from agon_judge import verdict as judge
+from agon_judge.answers import THINK_CLOSE as THINK_CLOSE
+from agon_judge.answers import THINK_OPEN as THINK_OPEN
+from agon_judge.unit_tests import UnitTests as UnitTests
+from agon_judge.verdict import SUSPICIOUS as SUSPICIOUS
+from agon_judge.verdict import UNGRADED as UNGRADED
+from agon_judge.verdict import Reason as Reason
+
 Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length"]
 StreamName = Literal["standalone", "competitive"]
-
-THINK_OPEN, THINK_CLOSE = "<think>", "</think>"
-"""The reasoning markers that every family's own are turned into."""
-
 
 ENDPOINT = "endpoint:"
 """How the version of a completion begins that a server drew whose weights are not ours."""
@@ -89,24 +94,6 @@ class Direction(StrEnum):
     @property
     def challenger(self) -> Policy:
         return Policy(self.value[1])
-
-
-@dataclass(frozen=True, slots=True)
-class UnitTests:
-    """What judges a program: inputs with the outputs that they must give, run in this order, and limits per test.
-
-    The first `public` tests are those that the question shows. None leaves a limit to the verifier, and compares
-    numbers as text.
-    """
-
-    cases: tuple[tuple[str, str], ...] = ()
-    public: int = 0
-    time_limit: float | None = None
-    """Seconds."""
-    memory_limit: int | None = None
-    """Bytes."""
-    tolerance: float | None = None
-    """How far a number in the output may be off, absolutely or relative to the expected one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,32 +180,6 @@ class Completion:
     failure: str = ""
 
 
-class Reason(StrEnum):
-    """Why a verdict is what it is."""
-
-    CORRECT = "correct"
-    WRONG = "wrong"
-    NO_ANSWER = "no_answer"
-    AMBIGUOUS = "ambiguous"
-    UNPARSABLE = "unparsable"
-    TIMEOUT = "timeout"
-    NO_PROGRAM = "no_program"
-    COMPILE_ERROR = "compile_error"
-    RUNTIME_ERROR = "runtime_error"
-    WRONG_OUTPUT = "wrong_output"
-    TIME_LIMIT = "time_limit"
-    MEMORY_LIMIT = "memory_limit"
-    OUTPUT_LIMIT = "output_limit"
-    BAD_GOLD = "bad_gold"
-    INFRA = "infra"
-
-
-SUSPICIOUS = "suspicious: "
-"""How the detail of a right verdict begins when the answer looks as if it had not been earned."""
-UNGRADED = frozenset({Reason.BAD_GOLD, Reason.INFRA})
-"""Reasons that say nothing about the completion: such a row is masked, never scored as wrong."""
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """c(y) and phi(y) of one completion, with the reason."""
@@ -231,6 +192,11 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.correct != (self.reason is Reason.CORRECT):
             raise ValueError(f"correct={self.correct} contradicts reason={self.reason.value}")
+
+    @classmethod
+    def of(cls, judged: judge.Verdict, well_formed: bool) -> Verdict:
+        """A judge's verdict on the answer, with the form of the completion."""
+        return cls(judged.correct, well_formed, judged.reason, judged.detail)
 
     def __bool__(self) -> bool:
         raise TypeError("a Verdict is not a truth value; read .correct, .well_formed or .graded")

@@ -10,15 +10,15 @@ from types import ModuleType
 
 import pytest
 
-from agon.cli import COMMANDS
+from agon.cli import commands
 
 from .tree import ROOT, tracked
 
 PAGES = [path for path in tracked() if path.suffix == ".md" and path.parts[-2] != "fixtures"]
-NAMES = {name for group in COMMANDS.values() for name in group}
+NAMES = {name for group in commands()[0].values() for name in group}
 COMMAND = re.compile(r"(?:^|[`$] ?)agon ([a-z][\w-]*)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)#\s]+)[^)]*\)")
-FILE = re.compile(r"`((?:evidence|scripts|configs|docs|tests|examples|src|constraints)/[\w./-]*\w)`")
+FILE = re.compile(r"`((?:evidence|scripts|configs|docs|tests|examples|src|packages|constraints)/[\w./-]*\w)`")
 
 
 def name_of(page: Path) -> str:

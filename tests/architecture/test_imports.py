@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .tree import ROOT, SOURCE, imports, modules, name_of, within
+from .tree import ROOT, SOURCE, file_of, imports, modules, name_of, within
 
 HEAVY = ("torch", "transformers", "peft", "trl", "vllm", "accelerate", "tokenizers", "safetensors", "tinker")
 SLOW_TO_IMPORT = (
@@ -78,21 +78,34 @@ def test_the_contracts_hold() -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_the_game_imports_the_standard_library_and_types_only() -> None:
-    found = strays("game", "agon.types", "agon.game")
+def test_the_game_imports_the_standard_library_types_and_the_reading_of_answers() -> None:
+    found = strays("game", "agon.types", "agon.game", "agon_judge.answers")
     assert not found, "game/ is arithmetic on verdicts and strings; hand it what it needs as values:\n" + "\n".join(
         found
     )
 
 
-def test_types_and_errors_stand_on_nothing() -> None:
-    found = strays("types.py") + strays("errors.py")
-    assert not found, "types.py and errors.py import the standard library only:\n" + "\n".join(found)
+NOUNS = ("agon_judge.answers", "agon_judge.unit_tests", "agon_judge.verdict")
+"""What the judge and the game share."""
 
 
-def test_the_http_front_stands_below_both_servers() -> None:
-    found = strays("http_front.py", "uvicorn", "starlette")
-    assert not found, "http_front.py is shared by two servers and imports nothing of ours:\n" + "\n".join(found)
+def test_types_and_errors_stand_on_the_nouns_of_the_judge() -> None:
+    found = strays("types.py", *NOUNS) + strays("errors.py")
+    assert not found, "types.py imports the standard library and NOUNS, errors.py the standard library:\n" + "\n".join(
+        found
+    )
+
+
+@pytest.mark.parametrize("module", NOUNS)
+def test_what_the_judge_shares_is_of_the_standard_library(module: str) -> None:
+    path = file_of(module)
+    assert path is not None
+    found = [
+        imported.module
+        for imported in imports(path)
+        if imported.module.split(".")[0] not in sys.stdlib_module_names and imported.module not in NOUNS
+    ]
+    assert not found, f"{module} is imported by the game and by `agon --help`: {found}"
 
 
 def test_protocols_know_the_nouns_only() -> None:
@@ -155,7 +168,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("module", ["report.document", "diagnose", "eval.run", "training.run", "matrix.cells"])
+@pytest.mark.parametrize("module", ["report.document", "eval.run", "training.run", "matrix.cells"])
 def test_machines_are_loaded_only_when_they_are_used(module: str) -> None:
     loaded = loaded_by(f"import agon.{module}") & set(HEAVY)
     assert not loaded, f"`import agon.{module}` loads {sorted(loaded)}: import them inside the function that needs them"

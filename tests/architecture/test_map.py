@@ -15,18 +15,25 @@ FILES = sorted(set(re.findall(r"`((?:\w+/)*\w+\.py)[`:]", PAGE)))
 
 def defined(body: list[ast.stmt]) -> dict[str, ast.stmt]:
     """What a module or a class defines, by name."""
-    found: dict[str, ast.stmt] = {}
+    names: dict[str, ast.stmt] = {}
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found[node.name] = node
+            names[node.name] = node
         elif isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            found |= {target.id: node for target in targets if isinstance(target, ast.Name)}
-    return found
+            names |= {target.id: node for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def found(file: str) -> Path | None:
+    """A file by its path in `agon`, in the repository, or in the source of another package."""
+    places = (SOURCE, ROOT, *(ROOT / "packages").glob("*/src"))
+    return next((place / file for place in places if (place / file).is_file()), None)
 
 
 def exists(file: str, name: str) -> bool:
-    body = ast.parse((SOURCE / file).read_text()).body
+    path = found(file)
+    body = ast.parse(path.read_text()).body if path else []
     for part in name.split("."):
         node = defined(body).get(part)
         if node is None:
@@ -36,7 +43,7 @@ def exists(file: str, name: str) -> bool:
 
 
 def test_every_file_on_the_page_exists() -> None:
-    assert not [file for file in FILES if not (SOURCE / file).is_file() and not (ROOT / file).is_file()]
+    assert not [file for file in FILES if not found(file)]
 
 
 def test_every_name_on_the_page_exists() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import agon
-import agon.diagnose
 
 from .tree import ROOT, SOURCE
 

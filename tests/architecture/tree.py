@@ -53,8 +53,8 @@ def file_of(module: str) -> Path | None:
 
 
 def _roots() -> tuple[Path, ...]:
-    """Where modules are imported from: the package, the evidence scripts and their helpers, the tests."""
-    return SOURCE.parent, ROOT / "evidence", ROOT
+    """Where modules are imported from: the packages, the evidence scripts and their helpers, the tests."""
+    return SOURCE.parent, *sorted((ROOT / "packages").glob("*/src")), ROOT / "evidence", ROOT
 
 
 def neighbours(path: Path) -> frozenset[Path]:

@@ -12,8 +12,8 @@ import pytest
 
 from agon.cli import main
 from agon.rundir import RunDir, read_bouts
-from agon.sandbox import cgroups
 from agon.types import Policy
+from agon_judge.sandbox import cgroups
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
 

@@ -1,34 +1,37 @@
-"""`agon diagnose`: what it prints, and that its page shows the same."""
+"""`agon diagnose` is the command of agon-lens: it reads runs of ours, and its errors are answered as ours are."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from agon.cli.diagnose import add_arguments, run
-from agon.cli.parser import Parser
+from agon.cli import main
+from tests.report.helpers import make_match
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLE = ROOT / "examples" / "grpo_log.jsonl"
 
 
-def command(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    parser = Parser(prog="agon diagnose")
-    add_arguments(parser)
-    assert run(parser.parse([str(EXAMPLE), *words])) == 0
-    return capsys.readouterr().out
-
-
-def test_the_page_shows_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_shows_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert main(["diagnose", "examples/grpo_log.jsonl"]) == 0
     page = (ROOT / "docs" / "diagnose.md").read_text()
-    assert command(capsys) in page, "docs/diagnose.md: paste the output of `agon diagnose examples/grpo_log.jsonl`"
+    assert capsys.readouterr().out in page, "paste the output of `agon-lens diagnose examples/grpo_log.jsonl`"
 
 
-def test_json_holds_everything_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    (found,) = json.loads(command(capsys, "--json", "--terms", "accuracy_reward,format_reward"))
-    assert [term["name"] for term in found["terms"]] == ["accuracy_reward", "format_reward"]
-    assert found["terms"][1]["inert"] is True
-    assert found["dead_groups"] == sum(found["dead"].values()) > 0
-    assert found["findings"]
+def test_a_run_is_diagnosed_stream_by_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(make_match(tmp_path).path)]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith("standalone: 2 groups of 8, 16 rows")
+    assert "\n\ncompetitive: 2 groups of 8, 16 rows" in told
+    assert "Challenges kept" in told
+
+
+def test_an_error_of_the_lens_is_answered_in_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(ROOT / "examples" / "grpo_log.jsonl")
+    assert main(["diagnose", log, "--html", str(tmp_path / "none" / "x.html")]) == 2
+    error, fix = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert fix.startswith("fix: ")

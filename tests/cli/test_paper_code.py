@@ -13,8 +13,8 @@ import pytest
 import agon
 from agon.data.tabletop.code_templates import problems
 from agon.rundir.pair import read_pair
-from agon.sandbox import cgroups
 from agon.types import Policy, Problem
+from agon_judge.sandbox import cgroups
 from tests.data.helpers import code_row, write_parquet
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from agon.cli import main
-from agon.sandbox import cgroups
+from agon_judge.sandbox import cgroups
 
 MEMORY = "cgroup" if cgroups.places() else "per_process"
 
@@ -23,7 +23,7 @@ def test_check_prints_what_is_stopped(capsys: pytest.CaptureFixture[str]) -> Non
 def test_a_machine_without_bubblewrap_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from agon.sandbox import bwrap
+    from agon_judge.sandbox import bwrap
 
     bwrap.find_bwrap.cache_clear()
     monkeypatch.setattr(bwrap.shutil, "which", lambda *_, **__: None)
@@ -43,7 +43,7 @@ def test_a_bubblewrap_that_is_too_old_is_refused(
 ) -> None:
     from subprocess import CompletedProcess
 
-    from agon.sandbox import bwrap
+    from agon_judge.sandbox import bwrap
 
     bwrap.find_bwrap.cache_clear()
     monkeypatch.setattr(bwrap.shutil, "which", lambda *_, **__: "/usr/bin/bwrap")

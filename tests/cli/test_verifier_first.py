@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from agon.cli import main
-from agon.sandbox import leaks
-from tests.sandbox.test_leaks import Leaky
+from agon_judge.sandbox import leaks
+from agon_judge.sandbox.execution import Ending, Execution, ProgramLimits
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 CODE = [str(CONFIGS / "paper" / "code" / "agon.yaml")]
@@ -36,6 +37,15 @@ def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+class Leaky:
+    """A fake sandbox in which every program does what it likes."""
+
+    def execute(self, program: str, inputs: Sequence[bytes], limits: ProgramLimits) -> Iterator[Execution]:
+        yield Execution(Ending.EXITED, stdout=b"LEAK everything\n")
+
+    def close(self) -> None: ...
+
+
 def typed(command: str, config: list[str]) -> int:
     words = COMMANDS[command]
     place = words.index("CONFIG")
@@ -51,7 +61,7 @@ def test_a_sandbox_that_leaks_is_refused_first(
     assert typed(command, CODE) == 2
     told = capsys.readouterr().err.splitlines()
     assert told[0].startswith("error: the sandbox leaks: environment: everything")
-    assert told[1].startswith("fix: agon sandbox check")
+    assert told[1].startswith("fix: agon-judge sandbox check")
     assert list(empty_folder.iterdir()) == []
 
 

@@ -15,10 +15,10 @@ from agon.engine.places import sampler_for, verifier_for
 from agon.engine.protocol import Draw
 from agon.engine.vllm.on_node import NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.sandbox.settings import SandboxSettings
 from agon.types import BASE, Sampling
 from agon.verify.math.probes import row
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
+from agon_judge.sandbox.settings import SandboxSettings
 from tests.cluster.helpers import FakeCluster
 from tests.engine.helpers.engines import FakeEngine, save_tokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -253,7 +254,9 @@ ENDINGS = {
 @pytest.fixture
 def endings(prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Scripts that end in every way."""
-    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'evidence'}:{ROOT / 'src'}")
+    monkeypatch.setenv(
+        "PYTHONPATH", ":".join(map(str, (ROOT / "evidence", ROOT / "src", *ROOT.glob("packages/*/src"))))
+    )
     monkeypatch.setattr(prove, "measured_on", lambda script: {"commit": "0", "sources": ""})
     for helper in ("claim", "_helper"):
         (repository / "evidence" / f"{helper}.py").unlink()
@@ -320,7 +323,7 @@ def test_parts_are_kept_one_by_one_and_the_result_holds_with_the_last(
     prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = repository / "evidence" / "results" / "claim.json"
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "evidence"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "evidence"), prepend=os.pathsep)
     (repository / "evidence" / "claim.py").write_text(PARTS)
     monkeypatch.setattr(prove, "measured_on", lambda script: measured)
     measured = {"commit": "1", "dirty": False, "hardware": {}, "sources": "new"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ TRAIN = "agon.train('configs/tabletop/agon.yaml', *small, 'train.{}', 'eval.poin
 def test_a_notebook_trains_evaluates_compares_asks_and_interrupts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT / "src"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT / "src", *ROOT.glob("packages/*/src")))))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     cells = [
         f"import agon\n{SMALL}\nrun = " + TRAIN.format("max_steps=1", 1, str(tmp_path), "pair"),

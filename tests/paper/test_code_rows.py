@@ -15,9 +15,9 @@ from agon import evaluate, train
 from agon.config import Config, load_config
 from agon.data import splits
 from agon.rundir import read_bouts
-from agon.sandbox import cgroups
 from agon.types import Request
 from agon.verify import load_verifier
+from agon_judge.sandbox import cgroups
 from tests.data.helpers import code_row, write_parquet
 from tests.training.helpers.runs import directory, training
 

@@ -11,16 +11,15 @@ from typing import get_args
 import pytest
 
 from agon.cli import main
-from agon.diagnose import GroupLog, diagnose
-from agon.diagnose.dead import Cause
-from agon.diagnose.findings import COLUMNS, TREND
-from agon.diagnose.terms import Kind
 from agon.errors import InputError
-from agon.report.diagnose_page import render_diagnoses
 from agon.report.glossary import explain_word
 from agon.report.html_page import render_page
 from agon.report.run_story import RunStory
-from tests.diagnose.helpers import rows
+from agon_lens import GroupLog, RewardRow, diagnose
+from agon_lens.dead import Cause
+from agon_lens.diagnose_page import render_diagnoses
+from agon_lens.findings import COLUMNS, TREND
+from agon_lens.terms import Kind
 from tests.training.helpers.records import POINT, record, timing
 from tests.training.test_display import board, shown
 
@@ -60,10 +59,11 @@ def page_labels(page: str) -> set[str]:
 
 def test_the_words_of_diagnose_are_explained() -> None:
     assert not unexplained({*COLUMNS, *TREND, *get_args(Kind), *Cause, "dead groups", "share", "bites"})
-    log = GroupLog("log", ("a",), tuple(rows((k // 2,), (0,)) for k in range(4)), steps=(0, 0, 1, 1))
+    groups = tuple((RewardRow((k // 2,), k // 2), RewardRow((0,), 0)) for k in range(4))
+    log = GroupLog("log", ("a",), groups, steps=(0, 0, 1, 1))
     assert not unexplained(page_labels(render_diagnoses([diagnose(log)], "log")) - {"a"}), ADVICE
     kinds = {name for name in get_args(Kind) if any(entry.kind.startswith("kind") for entry in explain_word(name))}
-    assert kinds == set(get_args(Kind)), "name every kind in the docstring of diagnose/terms.py"
+    assert kinds == set(get_args(Kind)), "name every kind in the docstring of agon_lens/terms.py"
 
 
 def test_the_words_of_a_report_are_explained(paths: list[Path], tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agon.errors import InputError, RunDirError
+from agon.errors import RunDirError
 from agon.report.payload import MARKS, OUTCOMES
-from agon.report.rows import StepRange, open_source
+from agon.report.rows import open_source
 from agon.report.viewer import render
 from agon.rundir import RunDir
 from agon.rundir.bout_log import BoutLog
 from agon.rundir.records import write_record
 from agon.rundir.results import RunFacts
+from agon_lens.logs import StepRange
 
 from .helpers import BOUTS, HOSTILE, make_match, play_bouts, result
 from .test_viewer import names, unpack
@@ -81,18 +82,6 @@ def test_a_torn_last_line_is_not_a_bout(evaluation: Path) -> None:
 
 def test_only_the_steps_asked_for(run: RunDir) -> None:
     assert {logged.row["step"] for logged in open_source(run.path, StepRange.parse("1:")).bouts} == {1}
-
-
-@pytest.mark.parametrize(
-    ("text", "steps"), [("4", StepRange(4, 4)), ("2:9", StepRange(2, 9)), (":9", StepRange(0, 9)), ("3:", StepRange(3))]
-)
-def test_steps_are_parsed(text: str, steps: StepRange) -> None:
-    assert StepRange.parse(text) == steps
-
-
-def test_steps_that_are_not_numbers_are_refused() -> None:
-    with pytest.raises(InputError, match="cannot parse --steps"):
-        StepRange.parse("one:two")
 
 
 def test_a_run_without_bouts_is_refused(tmp_path: Path) -> None:

@@ -18,9 +18,10 @@ import pytest
 from agon.cli import main
 from agon.report.payload import BLOCK, MARKS, OUTCOMES, outcomes
 from agon.report.rows import BoutSource, LoggedBout, open_source
-from agon.report.viewer import SCRIPTS, asset, render
+from agon.report.viewer import PACKAGE, render, scripts
 from agon.rundir import read_bouts
 from agon.types import Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
+from agon_lens.page import asset
 
 from .helpers import BOUTS, HOSTILE, make_match
 
@@ -133,16 +134,16 @@ def test_the_policy_allows_this_script_and_this_style_alone(page: str) -> None:
 def test_the_page_asks_for_nothing(page: str) -> None:
     for tag, attributes in Elements(page).found:
         assert not {"src", "href", "action", "srcset", "style"} & attributes.keys(), (tag, attributes)
-    assert not re.findall(r"url\(|@import|https?://(?!www\.w3\.org/1998/Math)", asset("page.css") + scripts())
+    assert not re.findall(r"url\(|@import|https?://(?!www\.w3\.org/1998/Math)", asset("page.css") + script())
 
 
 def test_the_script_writes_text_nodes_only() -> None:
     risky = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\b|Function\(|srcdoc"
-    assert not re.findall(risky, scripts())
+    assert not re.findall(risky, script())
 
 
-def scripts() -> str:
-    return "\n".join(asset(name) for name in SCRIPTS)
+def script() -> str:
+    return "\n".join(scripts())
 
 
 def test_the_page_is_the_same_every_time(page: str, run: Path) -> None:
@@ -150,8 +151,8 @@ def test_the_page_is_the_same_every_time(page: str, run: Path) -> None:
 
 
 def test_the_script_names_outcomes_and_marks_in_the_same_order() -> None:
-    assert f"const OUTCOMES = {json.dumps(OUTCOMES)};" in asset("store.js")
-    assert f"const MARKS = {json.dumps(MARKS)};" in asset("store.js")
+    assert f"const OUTCOMES = {json.dumps(OUTCOMES)};" in asset("store.js", PACKAGE)
+    assert f"const MARKS = {json.dumps(MARKS)};" in asset("store.js", PACKAGE)
 
 
 def test_the_command_writes_the_page_into_the_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -248,18 +248,21 @@ ELSEWHERE = {
     55: ("deploy/test_ask.py", "test_a_direction_that_does_not_exist_is_refused_before_anything_is_loaded"),
     57: ("cli/test_main.py", "test_an_unknown_command_names_the_nearest"),
     58: ("architecture/test_setup.py", "test_setup_prints_a_line_per_stage_and_nothing_when_it_is_done"),
-    59: ("diagnose/test_read.py", "test_columns_that_were_guessed_are_named_with_the_option_that_changes_them"),
-    60: ("diagnose/test_read.py", "test_an_incomplete_last_line_is_skipped_and_that_is_said"),
-    61: ("diagnose/test_read.py", "test_rewards_in_a_dict_are_terms"),
-    62: ("diagnose/test_findings.py", "test_small_numbers_are_not_0_and_rounding_errors_are"),
+    59: (
+        "packages/lens/tests/test_logs.py",
+        "test_columns_that_were_guessed_are_named_with_the_option_that_changes_them",
+    ),
+    60: ("packages/lens/tests/test_logs.py", "test_an_incomplete_last_line_is_skipped_and_that_is_said"),
+    61: ("packages/lens/tests/test_logs.py", "test_rewards_in_a_dict_are_terms"),
+    62: ("packages/lens/tests/test_findings.py", "test_small_numbers_are_not_0_and_rounding_errors_are"),
     63: ("report/test_glossary.py", "test_the_words_of_a_report_are_explained"),
     64: ("eval/test_compare.py", "test_an_interval_that_contradicts_its_test_is_explained"),
     65: ("architecture/test_public.py", "test_every_name_in_the_table_of_tasks_is_there_after_import_agon"),
     66: ("examples/test_notebook.py", "test_a_notebook_trains_evaluates_compares_asks_and_interrupts"),
     67: ("stumbles/test_stumbles.py", "test_a_run_that_fails_before_its_first_step_leaves_nothing_behind"),
     68: ("report/test_html_report.py", "test_one_rate_stands_for_a_run_everywhere_with_the_one_before_training"),
-    69: ("diagnose/test_read.py", "test_a_prompt_that_occurs_twice_in_a_step_is_two_groups"),
-    70: ("report/test_diagnose_page.py", "test_the_labels_of_an_axis_fit_beside_it"),
+    69: ("packages/lens/tests/test_logs.py", "test_a_prompt_that_occurs_twice_in_a_step_is_two_groups"),
+    70: ("packages/lens/tests/test_diagnose_page.py", "test_the_labels_of_an_axis_fit_beside_it"),
     71: ("eval/test_compare.py", "test_nothing_right_on_either_side_is_no_proof_that_they_are_equal"),
     72: ("rundir/test_health.py", "test_a_run_that_ended_without_one_right_answer_is_reported_however_short_it_was"),
     76: ("data/test_local.py", "test_a_chat_is_asked_with_what_the_user_says"),
@@ -345,6 +348,11 @@ def test_every_stumble_has_a_test() -> None:
     assert covered == set(range(1, LAST + 1))
 
 
+def path_of(file: str) -> str:
+    """A file of ELSEWHERE, relative to the repository."""
+    return file if file.startswith("packages/") else f"tests/{file}"
+
+
 def test_the_table_names_every_stumble_and_its_test() -> None:
     lines = (ROOT / "tests" / "stumbles" / "README.md").read_text().splitlines()
     table = {int(line.split("|")[1]): line for line in lines if line.startswith("| ") and line[2].isdigit()}
@@ -352,7 +360,7 @@ def test_the_table_names_every_stumble_and_its_test() -> None:
     for case in CASES:
         assert f"`agon {case.command}`" in table[case.stumble]
     for number, (file, name) in ELSEWHERE.items():
-        assert f"`tests/{file}`: `{name}`" in table[number]
+        assert f"`{path_of(file)}`: `{name}`" in table[number]
     for number, reason in DECIDED.items():
         assert reason in table[number]
 
@@ -360,7 +368,7 @@ def test_the_table_names_every_stumble_and_its_test() -> None:
 @pytest.mark.parametrize("number", ELSEWHERE)
 def test_the_tests_that_are_elsewhere_exist(number: int) -> None:
     file, name = ELSEWHERE[number]
-    body = ast.parse((ROOT / "tests" / file).read_text()).body
+    body = ast.parse((ROOT / path_of(file)).read_text()).body
     assert name in {node.name for node in body if isinstance(node, ast.FunctionDef)}
 
 
@@ -432,7 +440,7 @@ def test_a_run_that_fails_in_its_first_step_can_be_resumed(desk: Path, monkeypat
     def fail(self: object, step: int) -> None:
         raise EngineError("no engine", fix="see its log, then resume with: agon train RUN --resume")
 
-    monkeypatch.setattr(training.loop.Training, "streams_for_step", fail)
+    monkeypatch.setattr(training.loop.Training, "_play_step", fail)
     with pytest.raises(EngineError) as caught:
         agon.train("tabletop.yaml", "eval.points=0", "data.train.take=8", name="broken", show="nothing")
     assert (desk / "runs/broken/checkpoints/step_000000").is_dir()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agon.verify.workers.system import clock_seconds
+from agon_judge.workers.system import clock_seconds
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIM = ROOT / "tests" / "fixtures" / "without_linux"
@@ -21,7 +21,7 @@ SHIM = ROOT / "tests" / "fixtures" / "without_linux"
 
 def without_linux(code: str, folder: Path, *words: str) -> str:
     """What a script prints where those calls are missing."""
-    path = os.pathsep.join(map(str, (SHIM, ROOT / "src", ROOT)))
+    path = os.pathsep.join(map(str, (SHIM, ROOT / "src", *ROOT.glob("packages/*/src"), *ROOT.glob("packages/*/tests"))))
     environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", code, *words]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1800)
@@ -70,9 +70,9 @@ def test_the_commands_of_the_light_install_work(tmp_path: Path) -> None:
 
 POOL = """
 import time
-from agon.verify.workers.messages import Limits
-from agon.verify.workers.pool import WorkerPool
-pool = WorkerPool("tests.verify.workers.helpers:check", Limits(workers=2, deadline=2))
+from agon_judge.workers.messages import Limits
+from agon_judge.workers.pool import WorkerPool
+pool = WorkerPool("worker_checks:check", Limits(workers=2, deadline=2))
 jobs = {deed: pool.submit(deed, MARKS if "once" in deed else None) for deed in DEEDS}
 print(*(f"{deed}: {job.result(600).name}" for deed, job in jobs.items()), sep="\\n")
 deadline = time.monotonic() + 20
@@ -99,9 +99,9 @@ def test_workers_judge_time_out_crash_and_are_replaced(tmp_path: Path) -> None:
 
 ORPHANS = """
 import os, signal, subprocess, time
-from agon.verify.workers.messages import Limits
-from agon.verify.workers.pool import WorkerPool
-pool = WorkerPool("tests.verify.workers.helpers:check", Limits(workers=1, deadline=60))
+from agon_judge.workers.messages import Limits
+from agon_judge.workers.pool import WorkerPool
+pool = WorkerPool("worker_checks:check", Limits(workers=1, deadline=60))
 pool.submit("work", None).result(60)
 server, worker = pool.workers()
 os.kill(server, signal.SIGKILL)

@@ -14,10 +14,11 @@ from agon.errors import VerifierError
 from agon.rundir import read_bouts
 from agon.rundir.pair import read_pair
 from agon.rundir.records import StepRecord
-from agon.sandbox import HostSandbox, SandboxSettings, cgroups
 from agon.types import Completion, Policy, Problem, Request, UnitTests, Verdict
 from agon.verify import load_verifier
-from agon.verify.code.grader import CodeVerifier
+from agon.verify.judged import CodeVerifier
+from agon_judge.code.judge import CodeJudge
+from agon_judge.sandbox import HostSandbox, SandboxSettings, cgroups
 from tests.training.helpers.runs import Verifier, config, directory, training
 
 pytestmark = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -97,7 +98,7 @@ def test_a_sandbox_that_is_killed_in_a_step_changes_no_reward(tmp_path: Path, un
     settings = config(**SMALL)
     run = directory(tmp_path, "x", settings)
     sandbox = HostSandbox(workers=2, memory=SETTINGS.memory)
-    with CodeVerifier(sandbox, cache=1) as verify:
+    with CodeVerifier(CodeJudge(sandbox, cache=1)) as verify:
         one = training(run, settings, half_right, Disturbed(verify, lambda: kill(sandbox)), PROBLEMS)
         assert one.go()
     assert run.steps.records() == undisturbed
@@ -118,7 +119,7 @@ def test_a_sandbox_that_is_gone_stops_the_run_and_a_resume_repeats_the_step(
         monkeypatch.setattr(sandbox, "_slot", none_left)
         kill(sandbox)
 
-    with CodeVerifier(sandbox, cache=1) as verify:
+    with CodeVerifier(CodeJudge(sandbox, cache=1)) as verify:
         one = training(run, settings, half_right, Disturbed(verify, for_good), PROBLEMS)
         with pytest.raises(VerifierError, match=r"failed on \d+ of 32 rollouts of this step") as stopped:
             one.go()

@@ -19,11 +19,11 @@ from agon.engine.synthetic import rollout, stream
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import EngineError, VerifierError
 from agon.protocols import Tokens
-from agon.sandbox import SandboxSettings
 from agon.training import machines
 from agon.training.machines import Machines, check_versions, own_share
 from agon.training.processes import PeerError
 from agon.types import Policy, Request, Rollout, Version
+from agon_judge.sandbox import SandboxSettings
 from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, config, directory, half_right, training
 from tests.training.helpers.stores import Board, Memory
 

@@ -14,6 +14,7 @@ import pytest
 from agon.errors import InputError
 from agon.types import Completion, Problem, Reason, Verdict
 from agon.verify import Verifier, load_verifier
+from agon_judge import verdict as judge
 
 PROBLEM = Problem("p", "What is it?", "42", {"level": 3})
 GOOD = Completion("<think>a</think><answer>42</answer>", "base", 0, 0)
@@ -41,6 +42,8 @@ def test_our_signature_may_return_a_bool_or_a_verdict(load) -> None:  # type: ig
     assert judge_both_ways(load(lambda problem, completion: problem.answer in completion.text)).correct
     own = Verdict(False, False, Reason.AMBIGUOUS, "mine")
     assert judge_both_ways(load(lambda problem, completion: own)) == own
+    judged = judge.Verdict(Reason.AMBIGUOUS, "mine")
+    assert judge_both_ways(load(lambda problem, completion: judged)) == Verdict(False, True, Reason.AMBIGUOUS, "mine")
 
 
 def test_our_signature_may_be_async(load) -> None:  # type: ignore[no-untyped-def]

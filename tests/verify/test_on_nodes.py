@@ -10,7 +10,6 @@ import pytest
 from agon.cluster.actor import Actor
 from agon.errors import VerifierError
 from agon.types import BASE, Completion, Problem, Reason, Verdict
-from agon.verify.math.probes import row
 from agon.verify.on_nodes import TRIES, NodeVerifier, VerifierHost
 from tests.cluster.helpers import FakeCluster
 from tests.waiting import wait_until
@@ -39,6 +38,10 @@ class FakeHost:
 
 def problem(question: str) -> tuple[Problem, Completion]:
     return Problem("p", question, "1"), Completion("<think></think><answer>1</answer>", BASE, 1, 1)
+
+
+def answered(gold: str, answer: str) -> tuple[Problem, Completion]:
+    return Problem("p", "", gold), Completion(f"<think></think><answer>{answer}</answer>", BASE, 1, 1)
 
 
 def verifier_on(cluster: FakeCluster, count: int = 2, patience: float = 60.0) -> NodeVerifier:
@@ -157,7 +160,7 @@ def test_an_error_of_the_verifier_itself_stops_the_run() -> None:
 
 
 def test_the_math_verifier_judges_in_an_actor_as_it_does_here() -> None:
-    rows = [row("", "2x+1", "1+2x"), row("", "2x+1", "2x"), row("", "7", "(" * 2000)]
+    rows = [answered("2x+1", "1+2x"), answered("2x+1", "2x"), answered("7", "(" * 2000)]
     cluster = FakeCluster()
     with NodeVerifier(lambda: cluster.place(VerifierHost, "math", None), 1) as verifier:
         verdicts = verifier.verify_many(rows)

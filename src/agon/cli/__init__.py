@@ -1,5 +1,8 @@
 """The command line. A command is a line of COMMANDS and a module with `add_arguments(parser)` and `run(args) -> int`.
 
+Other packages add commands by entry points of the group `agon.commands`: the name is the command, the value a module
+with the same two functions, HELP (one line) and GROUP (a heading of `agon --help`). A name of ours is never replaced.
+
 Exit codes: 0 fine; 1 the run failed; 2 bad input, nothing started; 130 interrupted. Bad input is answered in two lines,
 what happened and what to type next, never with a traceback. A command's module is imported only when it is used.
 """
@@ -9,19 +12,27 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agon.errors import AgonError, InputError, naming_extras
+from agon.errors import Explained, InputError, naming_extras
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
     from agon.cli.parser import Parser
 
 
 class Command(NamedTuple):
-    """A module under `agon.cli` and its one line of help."""
+    """A module and its one line of help."""
 
     module: str
     help: str
+    package: str = "agon.cli."
+
+    def load(self) -> Any:
+        from importlib import import_module
+
+        return import_module(self.package + self.module)
 
 
 COMMANDS: dict[str, dict[str, Command]] = {
@@ -59,6 +70,8 @@ COMMANDS: dict[str, dict[str, Command]] = {
     },
 }
 
+ENTRY_POINTS = "agon.commands"
+"""Where other packages add commands."""
 INTERRUPTED = 130
 INSTEAD = {"resume": "agon train RUN --resume"}
 """What to type for a command that does not exist but may be looked for."""
@@ -77,9 +90,6 @@ def reporting_errors(work: Callable[[], int]) -> int:
             code = work()
         sys.stdout.flush()
         return code
-    except AgonError as error:
-        tell(error)
-        return error.exit_code
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
             print(interrupt, file=sys.stderr)
@@ -88,6 +98,11 @@ def reporting_errors(work: Callable[[], int]) -> int:
         # the reader has seen enough; without this the interpreter complains when it flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except Exception as error:
+        if not isinstance(error, Explained):
+            raise
+        tell(error)
+        return error.exit_code
 
 
 def _dispatch(words: list[str]) -> int:
@@ -103,51 +118,99 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _run(name: str, words: list[str]) -> int:
-    from importlib import import_module
-
     # pydantic looks through every installed package for plugins, which takes longer than reading a config
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         args = parser_of(name).parse(words)
     except SystemExit as end:  # --help
         return int(end.code or 0)
-    code: int = import_module(f"agon.cli.{find(name).module}").run(args)
+    code: int = find(name).load().run(args)
     return code
 
 
 def find(name: str) -> Command:
     """The command of that name, or an error that names the nearest one."""
-    known = {word: command for group in COMMANDS.values() for word, command in group.items()}
-    if name in known:
-        return known[name]
+    ours = {word: command for group in COMMANDS.values() for word, command in group.items()}
+    if name in ours:
+        return ours[name]
+    added = _added()
+    for entry in added.select(name=name):
+        try:
+            return _load(entry)[1]
+        except Exception as error:
+            raise InputError(_broken(entry, error), fix=f"reinstall {_home(entry)}, or uninstall it") from error
     from difflib import get_close_matches
 
+    known = [*ours, *added.names]
     near = [INSTEAD[name]] if name in INSTEAD else [f"agon {word}" for word in get_close_matches(name, known, n=1)]
     hint = f"did you mean `{near[0]}`? " if near else ""
     raise InputError(f"there is no command {name!r}", fix=f"{hint}`agon --help` lists all of them")
 
 
-def parser_of(name: str) -> Parser:
-    """The argument parser of one command."""
+def commands() -> tuple[dict[str, dict[str, Command]], list[str]]:
+    """All commands by heading, ours first; and a note on each that another package names but that cannot be used."""
+    groups, notes = {title: dict(group) for title, group in COMMANDS.items()}, []
+    ours = {name for group in COMMANDS.values() for name in group}
+    for entry in sorted(_added(), key=lambda entry: entry.name):
+        if entry.name in ours:
+            notes.append(f"{_home(entry)} names a command {entry.name}, which is one of ours")
+            continue
+        try:
+            title, command = _load(entry)
+        except Exception as error:
+            notes.append(_broken(entry, error))
+        else:
+            groups.setdefault(title, {})[entry.name] = command
+    return groups, notes
+
+
+def _added() -> EntryPoints:
+    """The commands that other packages name."""
+    from importlib.metadata import entry_points
+
+    return entry_points(group=ENTRY_POINTS)
+
+
+def _load(entry: EntryPoint) -> tuple[str, Command]:
+    """The heading and the command of an entry point; raises whatever its module raises."""
     from importlib import import_module
 
+    module = import_module(entry.value)
+    for name in ("add_arguments", "run"):
+        getattr(module, name)
+    return module.GROUP, Command(entry.value, module.HELP, package="")
+
+
+def _broken(entry: EntryPoint, error: Exception) -> str:
+    return f"the command {entry.name} of {_home(entry)} cannot be loaded: {type(error).__name__}: {error}"
+
+
+def _home(entry: EntryPoint) -> str:
+    """The package that names an entry point."""
+    return entry.dist.name if entry.dist else "another package"
+
+
+def parser_of(name: str) -> Parser:
+    """The argument parser of one command."""
     from agon.cli.parser import Parser
 
     command = find(name)
     parser = Parser(prog=f"agon {name}", description=f"{command.help[0].upper()}{command.help[1:]}.")
-    import_module(f"agon.cli.{command.module}").add_arguments(parser)
+    command.load().add_arguments(parser)
     return parser
 
 
 def usage() -> str:
     """The one screen of `agon --help`."""
     lines = ["usage: agon COMMAND [...]", "", "Two LoRA policies over one frozen base, trained head to head."]
-    for title, group in COMMANDS.items():
+    groups, notes = commands()
+    for title, group in groups.items():
         lines += ["", f"{title}:", *(f"  {name:<10}{command.help}" for name, command in group.items())]
+    lines += ["", *(f"note: {note}" for note in notes)] if notes else []
     return "\n".join([*lines, "", "`agon COMMAND --help` shows its options; `agon --version` prints the version."])
 
 
-def tell(error: AgonError) -> None:
+def tell(error: Explained) -> None:
     """What happened, and what to type next."""
     print(_paint("error:", "31"), error.message, file=sys.stderr)
     if error.fix:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from agon.config import Data, Source
     from agon.data.check import GoldCheck
     from agon.data.split import Overlap, ProblemPool
-    from agon.sandbox.settings import SandboxSettings
     from agon.types import Problem
+    from agon_judge.sandbox.settings import SandboxSettings
 
 SHOW = "Print what a source holds: rows and what was left out, lengths, and its first problems."
 CHECK = """Answer every problem with its own gold; measure lengths, duplicates and the overlap of train with held-out.

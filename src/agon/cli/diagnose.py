@@ -1,38 +1,5 @@
-"""`agon diagnose`: find reward terms that teach nothing and dead groups, in any GRPO log."""
+"""`agon diagnose` is `agon-lens diagnose`."""
 
-from __future__ import annotations
+from agon_lens.cli.diagnose import add_arguments, run
 
-import argparse
-from pathlib import Path
-
-from agon.cli.columns import column_arguments, columns_of
-from agon.cli.parser import json_argument, print_json, say_waiting
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The log, and the columns that are not recognised by name."""
-    help = "a run directory, parquet or JSONL files, or folders of them"
-    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help=help)
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with plots over the steps")
-    json_argument(parser)
-    column_arguments(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Print the diagnosis of every stream in the log."""
-    say_waiting(f"reading {args.logs[0]}")
-    from agon.diagnose import diagnose, read
-    from agon.diagnose.findings import findings, summary
-    from agon.diagnose.lines import without_pages
-
-    args.logs = without_pages(args.logs)
-    diagnoses = [diagnose(log, args.scale) for log in read(args.logs, columns_of(args))]
-    if args.html:
-        from agon.report.diagnose_page import write_diagnose_page
-
-        write_diagnose_page(diagnoses, args.html, args.logs[0].name)
-    if args.json:
-        print_json([diagnosis.json() | {"findings": findings(diagnosis)} for diagnosis in diagnoses])
-    else:
-        print("\n\n".join("\n".join(summary(diagnosis)) for diagnosis in diagnoses))
-    return 0
+__all__ = ["add_arguments", "run"]

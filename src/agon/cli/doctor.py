@@ -170,11 +170,11 @@ def verifier(name: str) -> Check:
 
 def sandbox() -> Check:
     """The sandbox for programs, with its probes; `missing` where this machine cannot run it as it is."""
-    from agon.errors import InputError
+    from agon_judge.errors import InputError
 
     try:
-        from agon.sandbox.leaks import checked_sandbox
-        from agon.sandbox.settings import SandboxSettings
+        from agon_judge.sandbox.leaks import checked_sandbox
+        from agon_judge.sandbox.settings import SandboxSettings
 
         room = checked_sandbox(SandboxSettings(workers=2))
     except InputError as error:

@@ -57,14 +57,14 @@ class Parser(argparse.ArgumentParser):
 
     def _instead(self, word: str, value: str) -> str:
         """A config key of that name, the nearest option, or the command that has it."""
-        from agon.cli import COMMANDS, parser_of
+        from agon.cli import commands, parser_of
 
         if any(action.dest == "overrides" for action in self._actions) and (key := _config_key(word, self.prog)):
             return f"write {key}={value or 'VALUE'}; "
         options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]
         if near := get_close_matches(word, options, n=1):
             return f"did you mean --{near[0]}? "
-        others = [name for group in COMMANDS.values() for name in group if f"agon {name}" != self.prog]
+        others = [name for group in commands()[0].values() for name in group if f"agon {name}" != self.prog]
         having = [name for name in others if f"--{word}" in parser_of(name)._option_string_actions]
         return f"--{word} is an option of agon {' and agon '.join(having[:2])}; " if having else ""
 

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, get_args
 
 from agon.cli.parser import json_argument, print_json, say_waiting
-from agon.sandbox.execution import Memory
-from agon.sandbox.settings import BackendName, SandboxSettings
+from agon_judge.sandbox.execution import Memory
+from agon_judge.sandbox.settings import BackendName, SandboxSettings
 
 if TYPE_CHECKING:
-    from agon.sandbox.leaks import ProbeResult
+    from agon_judge.sandbox.leaks import ProbeResult
 
 KEY = "AGON_SANDBOX_KEY"
 
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
 def _check(settings: SandboxSettings, as_json: bool) -> int:
     """Print what protects this machine and what every probe found."""
     say_waiting("opening the sandbox")
-    from agon.sandbox.leaks import check, waivers_of
-    from agon.sandbox.settings import open_sandbox
+    from agon_judge.sandbox.leaks import check, waivers_of
+    from agon_judge.sandbox.settings import open_sandbox
 
     sandbox = open_sandbox(settings)
     try:
@@ -69,8 +69,8 @@ def _line(result: ProbeResult) -> str:
 
 
 def _serve(settings: SandboxSettings, host: str, port: int) -> int:
-    from agon.sandbox.leaks import checked_sandbox
-    from agon.sandbox.service import serve
+    from agon_judge.sandbox.leaks import checked_sandbox
+    from agon_judge.sandbox.service import serve
 
     serve(checked_sandbox(settings), host=host, port=port, key=os.environ.get(KEY, ""))
     return 0

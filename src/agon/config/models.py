@@ -19,8 +19,8 @@ from agon.config.rival import Rival, row_name
 from agon.config.rules import broken_rules
 from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
 from agon.game.rules import Game
-from agon.sandbox.settings import SandboxSettings
 from agon.types import Sampling
+from agon_judge.sandbox.settings import SandboxSettings
 
 PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""

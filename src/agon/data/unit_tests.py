@@ -13,8 +13,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
-from agon.sandbox.grade import Case, unusable
 from agon.types import UnitTests
+from agon_judge.unit_tests import unusable
 
 _KEYS = [field.name for field in fields(UnitTests)]
 
@@ -42,7 +42,7 @@ def unit_tests(value: object) -> UnitTests:
 
 def checked(tests: UnitTests) -> UnitTests:
     """The tests themselves, if they can judge a program."""
-    if flaw := unusable([Case(*case) for case in tests.cases]):
+    if flaw := unusable(tests.cases):
         raise ValueError(f"tests: {flaw}")
     if tests.public > len(tests.cases):
         raise ValueError(f"tests: {tests.public} are public, but there are {len(tests.cases)}")

@@ -13,8 +13,8 @@ from agon.engine.two_bases import TwoBaseSampler
 from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory
 from agon.protocols import Sampler, Verifier
-from agon.sandbox.settings import SandboxSettings
 from agon.verify import load_verifier
+from agon_judge.sandbox.settings import SandboxSettings
 
 
 def sampler_for(config: Config, path: str, context: int, beside: Sequence[GpuMemory] = ()) -> Sampler:

@@ -13,8 +13,9 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 
-from agon.game.parse import answer_spans, boxes, parse, without
+from agon.game.parse import parse
 from agon.types import Completion
+from agon_judge.answers import answer_spans, boxes, without
 
 WITHHELD = "[withheld]"
 

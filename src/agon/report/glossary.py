@@ -23,14 +23,14 @@ from agon.config.arms import ARMS
 from agon.config.explain import explain as explain_key
 from agon.config.explain import names as config_keys
 from agon.config.trl_names import trl_hint
-from agon.diagnose import terms
-from agon.diagnose.findings import COLUMNS, MEANING, TREND
 from agon.errors import InputError
 from agon.game.budget import Entry
 from agon.game.exchange import Exchange
 from agon.rundir.health import CHECKS, dev_still
 from agon.rundir.records import Point, StepRecord, StreamStats, SystemCounts, Timing
 from agon.rundir.results import Measures
+from agon_lens import terms
+from agon_lens.findings import COLUMNS, MEANING, TREND
 
 METRICS: dict[str, tuple[type, ...]] = {
     "steps.jsonl": (StepRecord, StreamStats, Exchange, Entry),

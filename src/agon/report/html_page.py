@@ -7,24 +7,23 @@ paper. `agon watch` serves the same page while a run goes on.
 from __future__ import annotations
 
 import csv
-import html
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agon.formatting import UNKNOWN, count, interval, percent
 from agon.formatting import escape_html as text
-from agon.report.markup import prose, table
 from agon.report.run_story import RunStory, cost, title
-from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 from agon.rundir.files import output_errors_as
 from agon.rundir.results import EvalResult
+from agon_lens.page import plain_page, prose, table, write_page_file
 
 PAGE = "report.html"
 NOTE = (
     "Bars are pass@1 with its 95% interval. An answer in two passes costs both. "
     "Converts: wrong drafts that the second pass made right; loses: right drafts that it made wrong."
 )
+FOOT = "Written by Agon from the files of the run alone. `agon explain WORD` explains a word."
 TABLE = "results.csv"
 
 
@@ -39,18 +38,9 @@ def write_page(stories: Sequence[RunStory], out: Path, links: Sequence[tuple[str
 
 def render_page(stories: Sequence[RunStory], links: Sequence[tuple[str, str]] = (), refresh: int = 0) -> str:
     """The page as HTML; with `refresh` it loads itself again after so many seconds."""
-    style = asset("report.css")
     name = stories[0].path.resolve().name if len(stories) == 1 else f"{len(stories)} runs"
-    values = {
-        "title": text(f"{name} · Agon report"),
-        "name": text(name),
-        "style": style,
-        "style-hash": sha256_source(style),
-        "refresh": f'<meta http-equiv="refresh" content="{refresh}">' if refresh else "",
-        "body": "\n".join([*_summary(stories), *(part for story in stories for part in _run(story, len(stories) > 1))]),
-        "links": "".join(f'<a href="{html.escape(file)}">{text(words)}</a>' for file, words in links),
-    }
-    return SLOT.sub(lambda match: values[match.group(1)], asset("report.html"))
+    body = [*_summary(stories), *(part for story in stories for part in _run(story, len(stories) > 1))]
+    return plain_page(f"{name} · Agon report", name, "\n".join(body), FOOT, links=links, refresh=refresh)
 
 
 def _summary(stories: Sequence[RunStory]) -> Iterator[str]:

@@ -6,19 +6,17 @@ opens at once, since a block is inflated only when one of its bouts is opened.
 
 from __future__ import annotations
 
-import base64
-import gzip
-import json
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from agon.game.exchange import outcome
-from agon.game.parse import Parsed, parse
+from agon.game.parse import parse
 from agon.report.rows import BoutSource, LoggedBout
 from agon.types import THINK_CLOSE, Rollout
+from agon_judge.answers import Parsed
+from agon_lens.page import compress, rounded
 
 SCHEMA = 1
 BLOCK = 32
@@ -129,12 +127,6 @@ def pack(source: BoutSource) -> Packed:
     return Packed(compress(index.as_dict(source)), blocks, index.best)
 
 
-def compress(value: Any) -> str:
-    """JSON, gzipped, in base64; the same value gives the same text."""
-    data = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
-    return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
-
-
 def texts(logged: LoggedBout, parsed: Sequence[Parsed]) -> dict[str, Any]:
     """What is read of a bout: [trace, what came after it, detail of the verdict] of both sides, peek and prompt."""
     block: dict[str, Any] = {"peek": logged.bout.peek, "prompt": logged.row.get("challenge_prompt")}
@@ -181,10 +173,3 @@ def _bits(names: Sequence[str], present: Iterable[str]) -> int:
 
 def _answer(parsed: Parsed) -> str | None:
     return "".join(parsed.answers[-1].split()) if parsed.answers else None
-
-
-def rounded(value: Any) -> Any:
-    """A float in six digits, small ones too; one that is not finite is none."""
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.6g}") if math.isfinite(value) else None

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agon.errors import InputError, RunDirError
+from agon.errors import RunDirError
 from agon.eval.systems import headline
-from agon.formatting import percent
+from agon.formatting import percent, utf8
 from agon.report.headline import read_headline
 from agon.report.overview import total_steps
 from agon.rundir import RunDir, read_bouts
-from agon.rundir.bouts import bout_of, files_in, utf8
+from agon.rundir.bouts import bout_of, files_in
 from agon.rundir.health import symptoms
 from agon.rundir.jsonl import parse, whole_lines
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult
 from agon.types import Bout
+from agon_lens.logs import StepRange
 
 BATCH = 512
 FIX = "name a run, a result such as runs/NAME/evals/held_out/cascade.json, or a log: .parquet, .jsonl, or their folder"
@@ -40,34 +41,6 @@ class BoutSource:
     facts: tuple[str, ...]
     bouts: Iterator[LoggedBout]
     rewarded: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class StepRange:
-    """Steps to keep, both ends included."""
-
-    first: int = 0
-    last: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> StepRange:
-        """`40`, `0:99`, `100:` or `:99`."""
-        head, colon, tail = text.partition(":")
-        try:
-            first = int(head) if head else 0
-            return cls(first, (int(tail) if tail else None) if colon else first)
-        except ValueError as error:
-            fix = "write --steps 0:99, --steps 100: or --steps 40"
-            raise InputError(f"cannot parse --steps {text}", fix=fix) from error
-
-    @property
-    def name(self) -> str:
-        """As a part of a file name."""
-        last = "" if self.last is None else f"{self.last}"
-        return f"step-{last}" if self.first == self.last else f"steps-{self.first}-{last}"
-
-    def __contains__(self, step: float) -> bool:
-        return step >= self.first and (self.last is None or step <= self.last)
 
 
 def open_source(path: Path, steps: StepRange | None = None) -> BoutSource:

@@ -10,7 +10,6 @@ from agon.eval.intervals import t_interval
 from agon.eval.results import common_means
 from agon.eval.systems import TITLES
 from agon.formatting import count, interval, not_graded, points
-from agon.report.charts import Chart, Series
 from agon.report.collect import HELD_OUT, MeasuredRun, read_run
 from agon.report.headline import BEFORE, Headline, headline_of
 from agon.report.overview import RunLine, run_line
@@ -18,6 +17,7 @@ from agon.rundir import RunDir
 from agon.rundir.health import Symptom, dev_change, symptoms
 from agon.rundir.records import StepRecord
 from agon.rundir.results import EvalResult, Interval, passes_of, tokens_of
+from agon_lens.charts import Chart, Series
 
 ORDER = ("ab", "ba", "self-refine", "self-cascade", "self-cascade-b", "a", "b", "moa", "base")
 DEV = {"a": "A alone", "b": "B alone", "ab": "A drafts, B answers", "ba": "B drafts, A answers"}

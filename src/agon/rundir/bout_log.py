@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agon.errors import RunDirError
-from agon.rundir.bouts import bout_of, row, utf8
+from agon.formatting import utf8
+from agon.rundir.bouts import bout_of, row
 from agon.rundir.files import disk_errors_as, sync
 from agon.rundir.jsonl import append, parse, whole_lines
 from agon.types import Bout

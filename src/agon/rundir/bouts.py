@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.errors import RunDirError
+from agon.formatting import utf8
 from agon.game.exchange import leaked
 from agon.rundir.files import atomic_replace, check_plain, disk_errors_as, make_folder
 from agon.types import BASE, Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
@@ -206,8 +207,3 @@ def _rollout_of(row: Mapping[str, Any], stage: str, who: str, problem: Problem) 
 def text_of(prompt: Prompt) -> str:
     """A prompt to read: its messages in order, each under its role."""
     return utf8("\n\n".join(f"[{message.role}]\n{message.text}" for message in prompt.messages))
-
-
-def utf8(text: str) -> str:
-    """The text as UTF-8 can hold it: a lone surrogate becomes U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -20,11 +20,11 @@ from agon.errors import EngineError, VerifierError
 from agon.interrupt import Interrupt
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
-from agon.sandbox.settings import SandboxSettings
 from agon.training.drawing import DrawnElsewhere, draws
 from agon.training.processes import Processes
 from agon.types import Policy, Reason, Stream, Version
-from agon.verify.workers.system import available_cores
+from agon_judge.sandbox.settings import SandboxSettings
+from agon_judge.workers.system import available_cores
 
 if TYPE_CHECKING:
     from agon.engine.trl.learner import TRLLearner

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from agon.errors import InputError
 from agon.protocols import Verifier
-from agon.sandbox.settings import SandboxSettings
+from agon_judge.sandbox.settings import SandboxSettings
 
 __all__ = ["Verifier", "check_verifier", "load_verifier"]
 
@@ -29,17 +29,21 @@ def load_verifier(
     verifier runs programs; it is opened, probed, and refused if a probe leaks.
     """
     if name == "math":
-        from agon.verify.math.verifier import MathVerifier
+        from agon.verify.judged import MathVerifier, errors_of_the_judge
+        from agon_judge.math.judge import MathJudge
 
-        return MathVerifier(workers=workers, boxed_answers=boxed_answers)
+        with errors_of_the_judge():
+            return MathVerifier(MathJudge(workers=workers), boxed_answers=boxed_answers)
     if ":" in name:
         from agon.verify.custom import CustomVerifier, find
 
         return CustomVerifier(find(name), workers=workers)
     if name == "code":
-        from agon.sandbox.leaks import checked_sandbox
-        from agon.verify.code.grader import CodeVerifier
+        from agon.verify.judged import CodeVerifier, errors_of_the_judge
+        from agon_judge.code.judge import CodeJudge
+        from agon_judge.sandbox.leaks import checked_sandbox
 
         settings = sandbox or SandboxSettings(workers=workers)
-        return CodeVerifier(checked_sandbox(settings), time_factor=settings.time_factor)
+        with errors_of_the_judge():
+            return CodeVerifier(CodeJudge(checked_sandbox(settings), time_factor=settings.time_factor))
     raise InputError(f"unknown verifier '{name}'", fix="write `verifier: math`, `code` or `FILE.py:function`")

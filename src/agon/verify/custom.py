@@ -4,8 +4,9 @@
     def reward(completions, answer, **columns) -> list[float | None]                  TRL's, called with one row
 
 The parameter names tell them apart. A reward of 1 or more is correct and anything less is wrong, because c(y) is
-binary; None and NaN mean that the function cannot judge. phi(y) is ours unless the function returns a Verdict. A
-function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
+binary; None and NaN mean that the function cannot judge. A function that returns a Verdict of ours decides phi(y) too;
+with anything else, a verdict of a judge (`agon_judge.Verdict`) included, phi(y) is ours. A function that raises is a
+broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from agon.errors import InputError
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict
+from agon_judge import verdict as judge
 
 Function = Callable[..., Any]
 
@@ -131,6 +133,8 @@ class CustomVerifier(Verifier):
         self._rows += 1
         if isinstance(result, Verdict):
             return result
+        if isinstance(result, judge.Verdict):
+            return Verdict.of(result, well_formed(completion))
         correct = _as_bool(result)
         return Verdict(correct, well_formed(completion), Reason.CORRECT if correct else Reason.WRONG)
 

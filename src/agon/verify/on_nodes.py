@@ -20,9 +20,9 @@ from agon.errors import AgonError, VerifierError
 from agon.game.parse import well_formed
 from agon.pool import Pool, Wanted, Worker, WorkerDown
 from agon.protocols import Verifier
-from agon.sandbox.settings import SandboxSettings
 from agon.types import Completion, Problem, Reason, Verdict
 from agon.verify import load_verifier
+from agon_judge.sandbox.settings import SandboxSettings
 
 TRIES = 4
 """Actors that a row may lose."""

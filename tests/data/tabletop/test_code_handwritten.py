@@ -8,25 +8,26 @@ from collections.abc import Iterator
 import pytest
 
 from agon.data.tabletop.code_handwritten import handwritten, problems
-from agon.sandbox import HostSandbox, cgroups
-from agon.types import Problem, Verdict
-from agon.verify.code.grader import CodeVerifier
-from agon.verify.code.known import completion_of
+from agon.types import Problem
+from agon_judge.code.judge import CodeJudge
+from agon_judge.code.suspicion import suspicions
+from agon_judge.sandbox import HostSandbox, cgroups
+from agon_judge.verdict import Verdict
 
 SAMPLE = handwritten()[::7]
 
 
 @pytest.fixture(scope="module")
-def verifier() -> Iterator[CodeVerifier]:
+def judge() -> Iterator[CodeJudge]:
     if shutil.which("bwrap") is None:
         pytest.skip("bubblewrap is not installed; scripts/setup says how to install it")
     memory = "cgroup" if cgroups.places() else "per_process"
-    with CodeVerifier(HostSandbox(workers=2, memory=memory), threads=4) as made:
+    with CodeJudge(HostSandbox(workers=2, memory=memory), threads=4) as made:
         yield made
 
 
-def graded(verifier: CodeVerifier, rows: list[tuple[Problem, str]]) -> list[Verdict]:
-    return verifier.verify_many([(problem, completion_of(f"```python\n{text}\n```")) for problem, text in rows])
+def graded(judge: CodeJudge, rows: list[tuple[Problem, str]]) -> list[Verdict]:
+    return judge.judge_many([(program, problem.tests) for problem, program in rows])
 
 
 def test_there_are_at_least_sixty_each_with_tests_and_three_wrong_programs() -> None:
@@ -49,14 +50,14 @@ def test_a_question_shows_its_public_tests_and_no_hidden_one() -> None:
         assert shown == [place < tests.public for place in range(len(tests.cases))]
 
 
-def test_references_are_accepted(verifier: CodeVerifier) -> None:
-    verdicts = graded(verifier, [(entry.problem, entry.problem.answer) for entry in SAMPLE])
+def test_references_are_accepted(judge: CodeJudge) -> None:
+    verdicts = graded(judge, [(entry.problem, entry.problem.answer) for entry in SAMPLE])
     assert all(one.correct for one in verdicts), verdicts
 
 
-def test_wrong_programs_are_rejected_for_what_they_print(verifier: CodeVerifier) -> None:
+def test_wrong_programs_are_rejected_for_what_they_print(judge: CodeJudge) -> None:
     rows = [(entry.problem, program) for entry in SAMPLE for program in entry.wrong.values()]
-    verdicts = graded(verifier, rows)
+    verdicts = graded(judge, rows)
     assert {one.reason.value for one in verdicts} <= {"wrong_output", "runtime_error"}, verdicts
     assert not any(one.correct for one in verdicts)
 
@@ -64,3 +65,8 @@ def test_wrong_programs_are_rejected_for_what_they_print(verifier: CodeVerifier)
 def test_the_seed_decides_the_order() -> None:
     assert problems(10, seed=0) == problems(64, seed=0)[:10]
     assert problems(10, seed=1) != problems(10, seed=0)
+
+
+def test_no_reference_is_suspicious() -> None:
+    every = [entry.problem for entry in handwritten()]
+    assert [problem.meta["name"] for problem in every if suspicions(problem.answer, problem.tests)] == []

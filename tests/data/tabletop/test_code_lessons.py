@@ -18,7 +18,7 @@ from agon.data.tabletop.code_templates import Task, draw
 from agon.game.parse import parse, well_formed
 from agon.game.peek import peek
 from agon.types import Completion
-from agon.verify.code.extract import program_of
+from agon_judge.code.extract import one_program
 
 FLAWLESS = CodeMixture(misconceived=0.0, broken=0.0)
 RNG = random.Random(0)
@@ -36,7 +36,7 @@ def lessons(seed: int, mixture: CodeMixture, n: int = 200) -> list[Lesson]:
 def test_without_misconceptions_the_program_in_the_answer_is_the_solution() -> None:
     for task in TASKS:
         lines = solve(task, CodeBeliefs(0, FLAWLESS), FLAWLESS, random.Random(0))
-        assert program_of(completion(write(task, lines))) == "\n".join(task.solution)
+        assert one_program(completion(write(task, lines)).text) == "\n".join(task.solution)
 
 
 def test_a_lesson_is_well_formed_and_its_peek_holds_every_line_but_the_last() -> None:

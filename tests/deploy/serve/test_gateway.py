@@ -229,7 +229,7 @@ def test_bodies_that_crawl_keep_nobody_from_an_answer(pair: ServedPair) -> None:
 
 
 def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon.http_front.HEAD_SECONDS", 2.0)
+    monkeypatch.setattr("agon_judge.http_front.HEAD_SECONDS", 2.0)
 
     async def answer(up: Served, data: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", up.port)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agon.deploy.serve.reasoning import ReasoningText
-from agon.game.parse import answer_spans, without
+from agon_judge.answers import answer_spans, without
 
 PIECES = st.lists(
     st.sampled_from(

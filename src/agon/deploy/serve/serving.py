@@ -30,8 +30,8 @@ from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.upstream import Upstream
 from agon.deploy.serve.vllm_command import VllmProcess
 from agon.errors import InputError
-from agon.http_front import LOCAL, server_config
 from agon.types import Policy
+from agon_judge.http_front import LOCAL, server_config
 
 NEW_KEY = "export AGON_SERVE_KEYS=$(openssl rand -hex 16)"
 PROGRESS = 30.0

@@ -1,0 +1,1 @@
+"""Programs: taking one from a text, and judging it by its output in the sandbox."""

@@ -1,0 +1,32 @@
+"""Every error that the judge raises on purpose, and what to do about it.
+
+JudgeError         exit 1: a judge that cannot work; carries `fix`, the sentence that says what to type next
+|-- InputError     exit 2: an argument, or a machine that lacks something; nothing was started
+`-- SandboxDown    the machine failed, not the program: a box that does not start, a server that does not answer
+"""
+
+from __future__ import annotations
+
+
+class JudgeError(Exception):
+    """The command prints two lines, what happened and `fix`; a traceback in Python ends with both."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, fix: str = "") -> None:
+        super().__init__(message)
+        self.message, self.fix = message, fix
+        self.__notes__ = [f"fix: {fix}"] if fix else []
+
+
+class InputError(JudgeError):
+    exit_code = 2
+
+
+class SandboxDown(JudgeError):
+    pass
+
+
+def install(*extras: str) -> str:
+    """The command that installs the judge with these extras. Nothing is released yet, so it is for a clone."""
+    return f"pip install -e 'packages/judge[{','.join(extras)}]'"

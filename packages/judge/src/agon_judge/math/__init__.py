@@ -1,0 +1,1 @@
+"""Mathematical answers: parsing and comparing them."""

@@ -1,0 +1,97 @@
+"""Line charts as SVG text, for pages without scripts: colours come from the page, so that they fit light and dark."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agon_lens.formatting import significant
+
+WIDTH, HEIGHT = 340, 170
+LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 26
+LETTER, GAP = 7.0, 6.0
+"""Width of a character of a label, at most, and its distance from the line."""
+POINTS = 400
+"""Points drawn at most: a longer series is thinned evenly."""
+
+Series = Sequence[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A titled chart: series by name, each a list of (step, value); `percent` formats its values as shares."""
+
+    title: str
+    series: Mapping[str, Series]
+    percent: bool = False
+
+    def svg(self) -> str:
+        """The chart with its legend; empty when no series has two points."""
+        drawn = {name: thin(points) for name, points in self.series.items() if len(points) > 1}
+        if not drawn:
+            return ""
+        xs = [x for points in drawn.values() for x, _ in points]
+        ys = [y for points in drawn.values() for _, y in points]
+        low, high = _range(min(ys), max(ys))
+        labels = {value: self._label(value) for value in (low, (low + high) / 2, high)}
+        frame = _Frame(min(xs), max(xs), low, high, max(LEFT, GAP + LETTER * max(map(len, labels.values()))))
+        lines = [_line(number, points, frame) for number, points in enumerate(drawn.values())]
+        named = (f'<li class="s{n}">{html.escape(name)}</li>' for n, name in enumerate(drawn))
+        label = html.escape(f"{self.title}: {', '.join(drawn)}")
+        return (
+            f'<figure><figcaption>{html.escape(self.title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+            f'aria-label="{label}">{frame.axes(labels)}{"".join(lines)}</svg>'
+            f'<ul class="legend">{"".join(named)}</ul></figure>'
+        )
+
+    def _label(self, value: float) -> str:
+        return f"{significant(100 * value, 2)}%" if self.percent else significant(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """From values to places on the chart."""
+
+    left: float
+    right: float
+    low: float
+    high: float
+    margin: float
+    """Room for the labels at the left."""
+
+    def at(self, x: float, y: float) -> str:
+        across = (x - self.left) / ((self.right - self.left) or 1)
+        up = (y - self.low) / ((self.high - self.low) or 1)
+        width, height = WIDTH - self.margin - RIGHT, HEIGHT - TOP - BOTTOM
+        return f"{self.margin + across * width:.1f},{HEIGHT - BOTTOM - up * height:.1f}"
+
+    def axes(self, labels: Mapping[float, str]) -> str:
+        """A line across for each label at its value, and the first and last step."""
+        marks = []
+        for value, label in labels.items():
+            x, y = self.at(self.left, value).split(",")
+            marks.append(f'<line class="grid" x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+            marks.append(f'<text class="y" x="{self.margin - GAP:g}" y="{float(y) + 4:.1f}">{label}</text>')
+        foot = HEIGHT - 8
+        marks.append(f'<text class="x" x="{self.margin:g}" y="{foot}">step {self.left:g}</text>')
+        marks.append(f'<text class="y" x="{WIDTH - RIGHT}" y="{foot}">{self.right:g}</text>')
+        return "".join(marks)
+
+
+def thin(points: Series) -> Series:
+    """At most `POINTS` of them, the last one included."""
+    every = -(-len(points) // POINTS)
+    return points if every == 1 else [*points[:-1:every], points[-1]]
+
+
+def _line(number: int, points: Series, frame: _Frame) -> str:
+    path = " ".join(frame.at(x, y) for x, y in points)
+    dots = "".join(f'<circle cx="{p[0]}" cy="{p[1]}" r="2.6"/>' for p in (w.split(",") for w in path.split()))
+    return f'<g class="s{number}"><polyline points="{path}"/>{dots if len(points) <= 30 else ""}</g>'
+
+
+def _range(low: float, high: float) -> tuple[float, float]:
+    """From 0, or from the least value below it: small changes look small."""
+    low = min(low, 0.0)
+    return low, high if high > low else low + 1.0

@@ -1,0 +1,41 @@
+"""`agon-lens diagnose`: find reward terms that teach nothing and dead groups, in any GRPO log."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from agon_lens.cli.arguments import column_arguments, columns_of, print_json, say_waiting
+
+HELP = "find reward terms that teach nothing and dead groups, in any GRPO log"
+GROUP = "inspect"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The log, and the columns that are not recognised by name."""
+    help = "a run directory, parquet or JSONL files, or folders of them"
+    parser.add_argument("logs", type=Path, nargs="+", metavar="LOG", help=help)
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page with plots over the steps")
+    parser.add_argument("--json", action="store_true", help="print JSON for other programs")
+    column_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the diagnosis of every stream in the log."""
+    say_waiting(f"reading {args.logs[0]}")
+    from agon_lens.diagnosis import diagnose
+    from agon_lens.findings import findings, summary
+    from agon_lens.lines import without_pages
+    from agon_lens.logs import read
+
+    logs = without_pages(args.logs)
+    diagnoses = [diagnose(log, args.scale) for log in read(logs, columns_of(args))]
+    if args.html:
+        from agon_lens.diagnose_page import write_diagnose_page
+
+        write_diagnose_page(diagnoses, args.html, logs[0].name)
+    if args.json:
+        print_json([diagnosis.json() | {"findings": findings(diagnosis)} for diagnosis in diagnoses])
+    else:
+        print("\n\n".join("\n".join(summary(diagnosis)) for diagnosis in diagnoses))
+    return 0

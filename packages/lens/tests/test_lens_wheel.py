@@ -1,0 +1,41 @@
+"""What users install: the wheel holds every file of the package, assets and types marker included, and nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    folder = tmp_path_factory.mktemp("wheel")
+    code = "import sys; from hatchling.build import build_wheel; build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=PACKAGE, check=True, capture_output=True)
+    (path,) = folder.glob("agon_lens-*.whl")
+    return zipfile.ZipFile(path)
+
+
+def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    files = [path for path in (PACKAGE / "src").rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    wanted = {path.relative_to(PACKAGE / "src").as_posix() for path in files}
+    assert {"agon_lens/py.typed", "agon_lens/assets/page.html", "agon_lens/assets/tex.js"} < wanted
+    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == wanted
+
+
+def test_the_wheel_installs_the_command_and_needs_pyarrow_alone(wheel: zipfile.ZipFile) -> None:
+    (entries, metadata) = (
+        wheel.read(name).decode()
+        for ending in ("entry_points.txt", "METADATA")
+        for name in wheel.namelist()
+        if name.endswith(ending)
+    )
+    assert "agon-lens = agon_lens.cli:main" in entries
+    assert "[agon.commands]\ndiagnose = agon_lens.cli.diagnose" in entries
+    needs = [line for line in metadata.splitlines() if line.startswith("Requires-Dist: ")]
+    assert [line.split()[1].split(">")[0] for line in needs] == ["pyarrow"]

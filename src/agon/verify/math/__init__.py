@@ -1,1 +1,0 @@
-"""Mathematical answers: extracting, parsing and comparing them."""
