@@ -28,6 +28,10 @@ class WorkerDown(Exception):
     """Whether one such failure takes the worker down and ends all that wait for it. If not, several take it down."""
 
 
+class PoolStopped(Exception):
+    """The pool was stopped: nothing that still waits for a worker will get one."""
+
+
 class State(StrEnum):
     """Where a worker stands: not running, running but not yet checked, working for everybody, or given up."""
 
@@ -40,9 +44,10 @@ class State(StrEnum):
 class Worker:
     """One worker of a pool: a subclass starts it, stops it and counts its progress. Any of these may raise WorkerDown.
 
-    `number` is its place in the pool. It takes `slots` tasks at once, and with work it must make `least` progress in `slack` times `patience` seconds.
-    `life` counts its starts: a failure belongs to one life. `failures` counts failed tasks and starts until a subclass
-    forgives them and sets it to 0; `reason` is the last of them.
+    `number` is its place in the pool. It takes `slots` tasks at once. While it has work it must make `least` progress
+    in `patience` seconds, or `slack` times as much in `slack` times as long. `life` counts its starts: a failure
+    belongs to one life. `failures` counts failed tasks and starts until a subclass forgives them and sets it to 0;
+    `reason` is the last of them.
     """
 
     kind, unit = "worker", "tasks"
@@ -94,7 +99,8 @@ class Worker:
     async def in_time(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for work that shows no progress, as long as the worker's patience lasts."""
         try:
-            return await asyncio.wait_for(work, self.patience)
+            async with asyncio.timeout(self.patience):
+                return await work
         except TimeoutError:
             raise WorkerDown(f"no answer within {self.patience:.0f} s") from None
 
@@ -126,6 +132,7 @@ class Pool(Generic[W]):
         self._waiting = dict[asyncio.Future[W], Wanted]()
         self._tasks = list[asyncio.Task[None]]()
         self._last: tuple[W, Exception] | None = None
+        self._stopped = False
 
     def report(self, worker: W, event: Event) -> None:
         """Called when something happens to a worker; `worker.reason` says why."""
@@ -141,7 +148,7 @@ class Pool(Generic[W]):
         """The least busy worker that is up and has a free slot; waits for one, urgent tasks first.
 
         TimeoutError after `wait` seconds. With `on`, the worker of that number, up or checking, or WorkerDown.
-        WorkerDown inside the block counts against the worker.
+        WorkerDown inside the block counts against the worker. PoolStopped once the pool was stopped.
         """
         self.may_start.set()
         if on is None:
@@ -233,9 +240,12 @@ class Pool(Generic[W]):
         """Wake everybody who waits for workers to change."""
         self._changed.set()
         self._changed = asyncio.Event()
-        self._hand_out()
+        # later, so that workers that come up together share the tasks that wait
+        asyncio.get_running_loop().call_soon(self._hand_out)
 
     def _demand_one(self) -> None:
+        if self._stopped:
+            raise PoolStopped
         if self._last and all(worker.state is State.ASIDE for worker in self.members):
             raise self.error(*self._last)
 
@@ -272,6 +282,7 @@ class Pool(Generic[W]):
             if worker.failures > self.most:
                 await self.put_aside(worker.number, WorkerDown(worker.reason))
         await worker.stop()
+        self._notify()
 
     async def _watch(self, worker: W) -> None:
         """Hand a worker out until it is down; take it down when it has work and makes next to no progress."""
@@ -313,6 +324,14 @@ class Pool(Generic[W]):
         if worker._down and not worker._down.done():
             worker._down.set_result(failure)
 
+    def _look_again(self, aside: W) -> None:
+        """Let every waiting task see that a worker is gone for good: there may be none left."""
+        self._notify()
+        for found in self._waiting:
+            if not found.done():
+                aside.busy += 1
+                found.set_result(aside)
+
     # -- what the owner decides ----------------------------------------------------------------------------------------
 
     async def returned(self) -> list[int]:
@@ -335,18 +354,18 @@ class Pool(Generic[W]):
             self._last, worker.reason = (worker, cause), str(self.error(worker, cause))
             self._end(worker, State.ASIDE, WorkerDown(worker.reason))
             self.report(worker, "aside")
-            self._notify()
-            for found in self._waiting:  # whoever waits looks again: there may be no worker left
-                if not found.done():
-                    worker.busy += 1
-                    found.set_result(worker)
+            self._look_again(worker)
 
     def give_up(self) -> None:
         """Restart no worker any more: the run stops, and a signal may have ended the workers too."""
         self.most = 0
 
     async def stop(self) -> None:
-        """Stop every worker and leave nothing behind."""
+        """Stop every worker and leave nothing behind; what still waits gets PoolStopped."""
+        self._stopped = True
+        for worker in self.members:  # one that is aside is not started again, even if its task ignores the cancellation
+            self._end(worker, State.ASIDE, WorkerDown("the pool was stopped"))
+            self._look_again(worker)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

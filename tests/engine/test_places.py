@@ -15,8 +15,7 @@ from agon.engine.places import sampler_for, verifier_for
 from agon.engine.protocol import Draw
 from agon.engine.vllm.on_node import NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.types import BASE, Sampling
-from agon.verify.math.probes import row
+from agon.types import BASE, Completion, Problem, Sampling
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
 from agon_judge.sandbox.settings import SandboxSettings
 from tests.cluster.helpers import FakeCluster
@@ -79,7 +78,8 @@ def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -
     told = config(engine="ray", address="10.0.0.7:6379", verifiers=2)
     with verifier_for(told, SandboxSettings(workers=99)) as verifier:
         assert isinstance(verifier, NodeVerifier)
-        verifier.verify_many([row("", "7", "7")] * 2)
+        answer = Completion("<think></think><answer>7</answer>", BASE, 1, 1)
+        verifier.verify_many([(Problem("p", "", "7"), answer)] * 2)
         for handle in cluster.handles:
             handle.shell._object._verifier.close()
         assert cluster.made == [(VerifierHost, "math", told.sandbox.settings())] * 2

@@ -107,7 +107,7 @@ def test_a_row_that_finds_no_actor_is_infra_and_never_wrong(monkeypatch: pytest.
     assert len(cluster.handles) == 2 * (1 + 3), "each place is given up"
 
 
-@pytest.mark.parametrize(("wait", "reason"), [(0.2, Reason.CORRECT), (60, Reason.INFRA)])
+@pytest.mark.parametrize(("wait", "reason"), [(0.05, Reason.CORRECT), (60, Reason.INFRA)])
 def test_a_row_waits_for_a_node_with_room_and_not_without_end(wait: float, reason: Reason) -> None:
     class Late(FakeHost):
         async def ready(self) -> None:
@@ -121,7 +121,7 @@ def test_a_row_waits_for_a_node_with_room_and_not_without_end(wait: float, reaso
         def place(self, *args: object, **more: object) -> Actor:
             return super().place(Late if self.handles else Failing)
 
-    with verifier_on(FirstFails(), count=1, patience=0.1) as verifier:
+    with verifier_on(FirstFails(), count=1, patience=0.5) as verifier:
         (verdict,) = verifier.verify_many([problem("0")])
     assert verdict.reason is reason
     assert reason is Reason.CORRECT or "none was ready" in verdict.detail

@@ -79,11 +79,12 @@ class Fleet(Pool[Member]):
 
     async def draw(self, draw: Draw, stop: frozenset[int], vocabulary: int, on: int | None = None) -> DrawResult:
         """Draw a completion, elsewhere or again where an engine fails; from a named member once, or WorkerDown."""
-        wanted = Wanted(lambda member: member.can_draw(draw.version))
+        failed: Member | None = None
         while True:
+            wanted = Wanted(lambda member: member.can_draw(draw.version), avoid=failed)
             try:
-                async with self.use(wanted, on=on) as member:
-                    return await member.draw(draw, stop, vocabulary)
+                async with self.use(wanted, on=on) as failed:
+                    return await failed.draw(draw, stop, vocabulary)
             except WorkerDown:
                 if on is not None:
                     raise
