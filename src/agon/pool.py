@@ -66,7 +66,7 @@ class Worker:
         raise NotImplementedError
 
     async def stop(self) -> None:
-        """Stop it, dead or alive, and leave nothing behind; called before every start and at the end."""
+        """Stop it, dead or alive, and leave nothing behind; called before every restart and at the end."""
 
     async def progress(self) -> int:
         """Work done so far."""
@@ -263,7 +263,8 @@ class Pool(Generic[W]):
         tries = 0
         while worker.state is State.DOWN:
             try:
-                await worker.stop()
+                if tries:
+                    await worker.stop()
                 await self.may_start.wait()
                 await worker.start()
                 if worker.state is State.DOWN:  # else it was put aside meanwhile

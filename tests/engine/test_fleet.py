@@ -234,8 +234,7 @@ def test_no_engine_is_started_while_the_learner_works() -> None:
 
     class Lingering(FakeEngine):
         async def stop(self) -> None:
-            if self.starts:
-                await asyncio.wait_for(resting.wait(), 20)
+            await asyncio.wait_for(resting.wait(), 20)
             await super().stop()
 
     resting, engines = asyncio.Event(), [FakeEngine(), Lingering("die", faulty=1)]
