@@ -63,7 +63,7 @@ class Worker:
         return f"{self.kind} {self.number}"
 
     async def start(self) -> None:
-        raise NotImplementedError
+        """Start it; return when it can work."""
 
     async def stop(self) -> None:
         """Stop it, dead or alive, and leave nothing behind; called before every restart and at the end."""
