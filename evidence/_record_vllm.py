@@ -30,21 +30,21 @@ GREEDY = Sampling(0.0, 1.0, 400)
 
 async def record(pair: ServedPair, url: str) -> dict[str, Any]:
     gateway = build_gateway(pair, {Policy.A: [url]}, pair.folder.info.versions, GatewaySettings())
-    gateway.pools.start()
-    await gateway.pools.joined()
+    gateway.replicas.launch()
+    await gateway.replicas.joined()
     answers: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}
     asked = questions(COUNT)
     for question in asked:
         for system in DIRECTIONS.values():
             inquiry = Inquiry("record", "agon", system, problem_of(question, pair.settings), (), GREEDY, GREEDY, 0)
-            work = Answering(pair, gateway.pools, inquiry, _nothing, 600, 60)
+            work = Answering(pair, gateway.replicas, inquiry, _nothing, 600, 60)
             await work.run()
             for stage in work.stages:
                 model, prompt = pair.folder.info.versions[stage.policy], stage.prompt.ids
                 answer = {"model": model, "prompt": prompt, "ids": stage.ids, "finish": stage.finish}
                 answers[model, prompt] = answer
     chunk, models = await _shape(url, next(iter(answers.values())))
-    await gateway.pools.close()
+    await gateway.replicas.close()
     return {"questions": asked, "models": models, "chunk": chunk, "answers": list(answers.values())}
 
 

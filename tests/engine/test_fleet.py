@@ -9,9 +9,9 @@ import pytest
 
 from agon.engine import fleet as module
 from agon.engine.fleet import Fleet
-from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
+from agon.pool import State, WorkerDown
 from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import FakeEngine
 from tests.engine.helpers.fleets import A, B, draw, run
@@ -43,7 +43,7 @@ def test_draws_go_to_the_least_busy_member() -> None:
         await until(lambda: sum(len(engine.begun) for engine in engines) == 7)
         assert sorted(len(engine.begun) for engine in engines) == [2, 2, 3]
         engines[1].done.set()
-        await until(lambda: fleet.members[1].watchdog.drawing == 0)
+        await until(lambda: fleet.members[1].busy == 0)
         more = [asyncio.ensure_future(draw(fleet, seed=seed)) for seed in (7, 8)]
         await asyncio.gather(*more)
         assert {7, 8} < set(engines[1].begun)
@@ -98,7 +98,7 @@ def test_what_becomes_live_while_a_restarted_member_loads_is_loaded_too(adapters
         published.set()
         await until(lambda: fleet.members[0].state is State.UP)
         assert set(dying.loaded) == {A, B}
-        assert fleet.members[0].serves(B)
+        assert (await draw(fleet, B)).member == 0, "it has drawn the least"
 
     assert run([dying, FakeEngine()], scenario, patience=60).restarts == 1
 
@@ -109,7 +109,7 @@ def test_a_hung_member_is_found_while_another_makes_progress() -> None:
 
     async def scenario(fleet: Fleet) -> None:
         stuck = asyncio.ensure_future(draw(fleet))
-        await until(lambda: fleet.members[0].watchdog.drawing == 1)
+        await until(lambda: fleet.members[0].busy == 1)
         while not stuck.done():
             busy.tokens += 1000
             await asyncio.sleep(0.01)
@@ -157,7 +157,7 @@ def test_a_draw_from_a_named_member_that_fails_is_not_drawn_elsewhere() -> None:
 
     async def scenario(fleet: Fleet) -> None:
         for reason in ("process died", "engine 1 is down"):
-            with pytest.raises(EngineDown, match=reason):
+            with pytest.raises(WorkerDown, match=reason):
                 await fleet.draw(Draw((1, 2), BASE, 0, Sampling(max_tokens=8)), frozenset(), 100, on=1)
 
     run(engines, scenario)
@@ -192,10 +192,9 @@ def test_failures_of_steps_that_a_member_finished_do_not_add_up(adapters: Path) 
             await fleet.load(Version(f"a@{step}-x"), adapters / "one")
             await until(lambda: fleet.members[0].state is State.UP)
             await draw(fleet)
+        assert [member.state for member in fleet.members] == [State.UP, State.UP]
 
-    fleet = run(engines, scenario, patience=0.05)
-    assert fleet.restarts == 3 * module.RESTARTS
-    assert [member.state for member in fleet.members] == [State.UP, State.UP]
+    assert run(engines, scenario, patience=0.05).restarts == 3 * module.RESTARTS
 
 
 def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:
@@ -210,7 +209,7 @@ def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:
         await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
         await until(lambda: engines[1].starts == 2)
         await fleet.put_aside(1, EngineError("its canary did not hold", fix="report this"))
-        await until(lambda: engines[1].stops == 3)
+        await until(lambda: not engines[1].running)
         assert fleet.members[1].state is State.ASIDE
 
     run(engines, scenario)
@@ -244,7 +243,7 @@ def test_no_engine_is_started_while_the_learner_works() -> None:
         await asyncio.gather(*(draw(fleet, seed=seed) for seed in range(4)))
         await fleet.rest(sleep=False)
         resting.set()
-        await until(lambda: engines[1].stops == 1)
+        await until(lambda: not engines[1].running)
         await asyncio.sleep(0.1)
         assert engines[1].starts == 1
         await draw(fleet)

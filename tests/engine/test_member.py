@@ -224,7 +224,7 @@ def test_a_watchdog_that_fails_is_a_failure_of_the_engine() -> None:
 
         engine.fail_next("hang", starts=99)
         engine.progress = broken  # type: ignore[method-assign]
-        with pytest.raises(EngineError, match=r"cannot watch the engine.*not a number"):
+        with pytest.raises(EngineError, match=r"cannot watch engine 0.*not a number"):
             await asyncio.wait_for(draw(fleet), 20)
 
     run(engine, scenario)
@@ -320,7 +320,7 @@ def test_a_cancelled_draw_is_cancelled_in_the_engine() -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(draw(fleet), 0.05)
         await asyncio.wait_for(cancelled.wait(), 20)
-        assert fleet.members[0].watchdog.drawing == 0
+        assert fleet.members[0].busy == 0
 
     assert run(Hanging(), scenario, patience=60).restarts == 0
 

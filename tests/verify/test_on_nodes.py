@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from agon.errors import VerifierError
 from agon.types import BASE, Completion, Problem, Reason, Verdict
 from agon.verify.on_nodes import TRIES, NodeVerifier, VerifierHost
 from tests.cluster.helpers import FakeCluster
+from tests.waiting import wait_until
 
 RIGHT = Verdict(True, True, Reason.CORRECT)
 
@@ -85,49 +85,71 @@ def test_rows_of_a_lost_actor_are_judged_by_another() -> None:
         assert len(cluster.handles) == 3, "one new actor for all rows of the lost one"
 
 
-def test_a_row_that_finds_no_actor_is_infra_and_never_wrong() -> None:
+def test_a_row_that_finds_no_actor_is_infra_and_never_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     class Doomed(FakeCluster):
         def place(self, *args: object, **more: object) -> Actor:
             actor = super().place(FakeHost)
             self.handles[-1].lose()
             return actor
 
+    monkeypatch.setattr("agon.verify.on_nodes.AGAIN", 0.0)
+    monkeypatch.setattr("agon.verify.on_nodes.STARTS", 3)
     cluster = Doomed()
     with verifier_on(cluster) as verifier:
-        (verdict,) = verifier.verify_many([problem("0.1")])
-    assert verdict.reason is Reason.INFRA
-    assert verdict.well_formed
-    assert "The actor died" in verdict.detail
-    assert len(cluster.handles) == 2 + TRIES
+        for _ in range(2):
+            (verdict,) = verifier.verify_many([problem("0.1")])
+            assert verdict.reason is Reason.INFRA
+            assert verdict.well_formed
+            assert "The actor died" in verdict.detail
+        assert verifier.counters["infra"] == 2
+        with pytest.raises(VerifierError, match="The actor died"):
+            verifier.self_test()
+    assert len(cluster.handles) == 2 * (1 + 3), "each place is given up"
 
 
-class Clock:
-    """Moves when a row was judged and not otherwise, however long a busy machine takes."""
+@pytest.mark.parametrize(("wait", "reason"), [(0.05, Reason.CORRECT), (60, Reason.INFRA)])
+def test_a_row_waits_for_a_node_with_room_and_not_without_end(wait: float, reason: Reason) -> None:
+    class Late(FakeHost):
+        async def ready(self) -> None:
+            await asyncio.sleep(wait)
 
-    def __init__(self) -> None:
-        self.now = time.monotonic()
+    class Failing(FakeHost):
+        async def judge(self, problem: Problem, completion: Completion) -> Verdict:
+            raise OSError("no space left on device")
 
-    def monotonic(self) -> float:
-        return self.now
+    class FirstFails(FakeCluster):
+        def place(self, *args: object, **more: object) -> Actor:
+            return super().place(Late if self.handles else Failing)
+
+    with verifier_on(FirstFails(), count=1, patience=0.5) as verifier:
+        (verdict,) = verifier.verify_many([problem("0")])
+    assert verdict.reason is reason
+    assert reason is Reason.CORRECT or "none was ready" in verdict.detail
 
 
-def test_a_hanging_actor_is_lost_after_a_while_and_a_busy_one_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster, clock = FakeCluster(), Clock()
-    with verifier_on(cluster, count=1, patience=0.3) as verifier:
-        began = time.monotonic()
+def test_a_hanging_actor_is_lost_after_a_while_and_a_busy_one_is_not() -> None:
+    cluster = FakeCluster()
+    with verifier_on(cluster, count=1, patience=0.6) as verifier:
         (verdict,) = verifier.verify_many([problem("hang")])
-        assert (verdict.reason, time.monotonic() - began < 30) == (Reason.INFRA, True)
+        assert (verdict.reason, "0 verdicts in" in verdict.detail) == (Reason.INFRA, True)
+        assert verifier.counters["moved"] == TRIES
+        assert verifier.verify_many(problem(f"{n / 5}") for n in range(8)) == [RIGHT] * 8
+        assert verifier.counters["moved"] == TRIES, "it judged a row now and then"
         assert len(cluster.handles) == 1 + TRIES
-        note = verifier._note
 
-        def note_and_tick(*judged: Any) -> None:
-            note(*judged)
-            clock.now += 0.1
 
-        monkeypatch.setattr(verifier, "_note", note_and_tick)
-        monkeypatch.setattr("agon.verify.on_nodes.time", clock)
-        assert verifier.verify_many([*(problem(f"{n / 10}") for n in range(8))]) == [RIGHT] * 8
-        assert len(cluster.handles) == 1 + TRIES, "it judged a row now and then"
+def test_a_row_that_nobody_waits_for_leaves_its_actor() -> None:
+    cluster = FakeCluster()
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(verifier(*problem("hang")), 0.2)
+
+    with verifier_on(cluster, count=1, patience=0.4) as verifier:
+        asyncio.run(main())
+        wait_until(lambda: verifier._seats[0].busy == 0)
+        time.sleep(0.6)
+        assert len(cluster.handles) == 1, "an idle actor is not lost"
 
 
 def test_an_error_of_the_verifier_itself_stops_the_run() -> None:

@@ -8,9 +8,10 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from agon.cluster.shell import CallRefused, Failed
+from agon.pool import WorkerDown
 
 
-class ActorLost(Exception):
+class ActorLost(WorkerDown):
     """The actor, its process, its node or the way there is gone, or it failed by itself: worth a try elsewhere."""
 
 

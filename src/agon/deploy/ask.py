@@ -12,12 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from agon.bridge import Bridge
 from agon.config import SamplerConfig
 from agon.deploy.pair_settings import Settings, checked_bases, problem_of, settings_of, system_of
 from agon.deploy.pieces import Answer, Growing, Piece, Watch
 from agon.doors import door
 from agon.engine.base import PROMPT_ROOM
-from agon.engine.bridge import Bridge
 from agon.engine.two_bases.sampler import TwoBaseSampler
 from agon.errors import RunDirError, naming_extras
 from agon.eval.draw import seed_of

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from agon.engine.bridge import Runner
+from agon.bridge import Runner
 from agon.engine.hf.sampler import HFSampler
 from agon.engine.safe_load import add_adapter, load_model
 from agon.protocols import Tokens

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from agon.engine.bridge import Bridge
+from agon.bridge import Bridge
 from agon.engine.http_client import KEY, HTTPClient, Reply, host_of
 from agon.engine.protocol import EngineDown
 from agon.engine.render import Rendered, Renderer

@@ -8,14 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from agon.pool import WorkerDown
 from agon.types import Finish, Sampling, Version
 
 ROUNDING = 1e-3
 """How far above 0 a log-prob may be."""
 
 
-class EngineDown(Exception):
-    """The engine died, hangs, crawls or does not answer: worth another try, unlike a request that it refused."""
+class EngineDown(WorkerDown):
+    """An engine that failed."""
 
 
 @dataclass(frozen=True, slots=True)

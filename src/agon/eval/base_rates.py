@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from agon.bridge import Runner
 from agon.config import Config, Init
-from agon.engine.bridge import Runner
 from agon.engine.shipped import init_folders
 from agon.eval.draw import Evaluator
 from agon.eval.engines import local

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from agon.engine.bridge import Runner
+from agon.bridge import Runner
 from agon.errors import InputError, RunDirError, naming_extras
 from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete

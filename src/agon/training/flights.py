@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from agon.engine.bridge import Bridge
+from agon.bridge import Bridge
 from agon.types import Played
 
 T = TypeVar("T")

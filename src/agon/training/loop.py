@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from agon.algorithm import play
+from agon.bridge import Runner
 from agon.config import Config, Model
 from agon.data import Splits
-from agon.engine.bridge import Runner
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import AgonError, CheckpointError, EngineError, OutOfMemory
 from agon.eval.draw import Evaluator

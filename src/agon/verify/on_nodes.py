@@ -1,39 +1,37 @@
 """A verifier on the nodes of a cluster: each actor holds a whole one, and a row goes to the least busy of them.
 
 A row whose actor is lost is judged by another, a few times; then its verdict is `infra`, which is masked and never a
-wrong answer. A new actor takes the place of a lost one. May be used from any thread and any loop.
+wrong answer. A new actor takes the place of a lost one. May be used from any thread and any loop: the actors belong to
+a loop of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
-from agon.cluster.actor import Actor, ActorLost
-from agon.errors import VerifierError
+from agon.bridge import Bridge
+from agon.cluster.actor import Actor
+from agon.errors import AgonError, VerifierError
 from agon.game.parse import well_formed
+from agon.pool import Pool, Wanted, Worker, WorkerDown
 from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict
 from agon.verify import load_verifier
 from agon_judge.sandbox.settings import SandboxSettings
 
-T = TypeVar("T")
-Pair = tuple[Problem, Completion]
 TRIES = 4
 """Actors that a row may lose."""
 PATIENCE = 300.0
-"""Seconds in which an actor with work must judge a row."""
+"""Seconds in which an actor must judge a row, answer anything else, or find a node with room."""
 AGAIN = 10.0
 """Seconds after which an actor is placed again that was lost before it was loaded: its node was dead already."""
-ASK = 60.0
-"""Seconds that an actor may take to report its counters."""
+STARTS = 20
+"""Actors in a row that may be lost before they are loaded; then no other takes their place."""
 
 
 class VerifierHost:
@@ -55,33 +53,34 @@ class VerifierHost:
         return self._verifier.counters
 
 
-@dataclass(eq=False)
-class _Seat:
-    """The place of one actor, whichever holds it now."""
+class Seat(Worker):
+    """The place of one actor; every start places a new actor.
 
-    actor: Actor
-    busy: int = 0
-    judged: int = 0
-    answered: float = field(default_factory=time.monotonic)
-    """When it last judged a row, or got one after it had none."""
-    loading: Future[Any] | None = None
-    """Of an actor that came later: ends when it has a node and is loaded."""
+    The first actors are asked at once, so that each gets its share of the rows. An actor that replaces another is asked
+    when it is loaded: it may wait long for a node, while the other actors judge.
+    """
 
-    def replace(self, actor: Actor) -> None:
-        """Give the seat to a new actor."""
-        self.actor, self.answered, self.loading = actor, time.monotonic(), actor.begin("ready")
+    kind, unit = "verifier", "verdicts"
 
-    @property
-    def failed(self) -> bool:
-        """Whether its actor was lost before it was loaded, a while ago."""
-        lost = self.loading is not None and self.loading.done() and self.loading.exception() is not None
-        return lost and time.monotonic() - self.answered >= AGAIN
+    def __init__(self, number: int, place: Callable[[], Actor], patience: float) -> None:
+        super().__init__(number, patience=patience)
+        self._place = place
+        self.actor: Actor | None = None
 
-    @property
-    def rank(self) -> tuple[bool, int, int]:
-        """The least is asked next; one that may still wait for a node only where there is no other."""
-        waits = self.loading is not None and not (self.loading.done() and self.loading.exception() is None)
-        return waits, self.busy, self.judged
+    async def start(self) -> None:
+        self.actor = self._place()
+        if self.life:
+            with suppress(AgonError):  # the verifier cannot work there: the next row says why
+                await self.in_time(self.ask("ready"))
+            self.failures = 0
+
+    async def stop(self) -> None:
+        if self.actor:
+            self.actor.kill()
+
+    async def ask(self, verb: str, *args: object) -> Any:
+        assert self.actor is not None, "the worker was started"
+        return await self.actor.ask(verb, *args)
 
 
 class NodeVerifier(Verifier):
@@ -89,120 +88,63 @@ class NodeVerifier(Verifier):
     run, not all judge."""
 
     def __init__(self, place: Callable[[], Actor], count: int, *, patience: float = PATIENCE) -> None:
-        self._place, self._count, self._patience = place, count, patience
-        self._gate, self._closed = threading.Lock(), False
+        self._seats = [Seat(number, place, patience) for number in range(count)]
+        self._pool = Pool(self._seats, pauses=(0.0, AGAIN), most=STARTS)
+        closed = VerifierError("the verifier is closed", fix="create a new one with load_verifier()")
+        self._bridge, self._patience = Bridge("agon-verifiers", closed), patience
         self._rows = self._moved = self._infra = 0
-        self._seats: list[_Seat] = []
 
     async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
-        self._rows += 1
-        sent, reason = replace(completion, tokens=None), ""
-        for _ in range(TRIES):
-            seat, actor = self._take()
-            try:
-                verdict: Verdict = await self._judged(seat, actor, problem, sent)
-            except ActorLost as lost:
-                reason = str(lost)
-                self._lose(seat, actor)
-            else:
-                self._note(seat, actor)
-                return verdict
-            finally:
-                with self._gate:
-                    seat.busy -= 1
-        self._infra += 1
-        return Verdict(False, well_formed(completion), Reason.INFRA, f"{TRIES} nodes were lost: {reason}"[:200])
+        return await asyncio.wrap_future(self._bridge.submit(self._judge(problem, completion)))
 
-    def verify_many(self, pairs: Iterable[Pair]) -> list[Verdict]:
-        async def all_of() -> list[Verdict]:
-            return await asyncio.gather(*(self(*pair) for pair in pairs))
+    def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
+        async def judged() -> list[Verdict]:
+            return await asyncio.gather(*(self._judge(*pair) for pair in pairs))
 
-        return _wait(all_of)
+        return self._bridge.call(judged())
 
     def self_test(self) -> list[str]:
         """What any of the actors gets wrong."""
 
-        async def all_of() -> list[str]:
-            with self._gate:
-                seats = self._seated()
-            found = await asyncio.gather(*(seat.actor.ask("self_test") for seat in seats))
-            return sorted({sentence for sentences in found for sentence in sentences})
+        async def tested() -> list[str]:
+            results = await asyncio.gather(*(self._ask(seat, "self_test") for seat in self._seats))
+            return sorted({sentence for sentences in results for sentence in sentences})
 
-        return _wait(all_of)
+        try:
+            return self._bridge.call(tested())
+        except WorkerDown as lost:
+            raise VerifierError(str(lost), fix="see Ray's logs on the nodes, and `ray status`") from lost
 
     @property
     def counters(self) -> dict[str, int]:
-        """Those of the actors that are alive, added up, and our own: rows, and those that moved to another actor."""
-
-        async def one(actor: Actor) -> dict[str, int]:
-            with suppress(ActorLost, TimeoutError):
-                counted: dict[str, int] = await asyncio.wait_for(actor.ask("counters"), ASK)
-                return counted
-            return {}
-
-        async def all_of() -> list[dict[str, int]]:
-            return await asyncio.gather(*(one(seat.actor) for seat in self._seats))
-
+        """The sum over all live actors, and our own: rows, and how often one moved to another actor."""
         total = Counter[str]()
-        for counted in _wait(all_of):
+        for counted in self._bridge.call(self._pool.each(lambda seat: seat.in_time(seat.ask("counters")))):
             total.update(counted)
         return {**total, "rows": self._rows, "moved": self._moved, "infra": total["infra"] + self._infra}
 
     def close(self) -> None:
-        self._closed = True
-        for seat in self._seats:
-            seat.actor.kill()
+        self._bridge.close(self._pool.stop)
 
-    def _seated(self) -> list[_Seat]:
-        """Every actor; called with the gate closed."""
-        if not self._seats:
-            self._seats = [_Seat(self._place()) for _ in range(self._count)]
-        return self._seats
-
-    def _take(self) -> tuple[_Seat, Actor]:
-        """The least busy actor."""
-        with self._gate:
-            if self._closed:
-                raise VerifierError("the verifier is closed", fix="create a new one with load_verifier()")
-            for seat in self._seated():
-                if seat.failed:
-                    seat.replace(self._place())
-            seat = min(self._seats, key=lambda seat: seat.rank)
-            if not seat.busy:
-                seat.answered = time.monotonic()
-            seat.busy += 1
-            return seat, seat.actor
-
-    async def _judged(self, seat: _Seat, actor: Actor, problem: Problem, completion: Completion) -> Any:
-        asked = asyncio.ensure_future(actor.ask("judge", problem, completion))
+    async def _judge(self, problem: Problem, completion: Completion) -> Verdict:
+        self._rows += 1
         try:
-            while not (await asyncio.wait({asked}, timeout=self._patience))[0]:
-                if seat.actor is not actor or time.monotonic() - seat.answered >= self._patience:
-                    raise ActorLost(f"no verdict in {self._patience:.0f} s")
-            return asked.result()
-        finally:
-            asked.cancel()
+            verdict: Verdict = await self._ask(None, "judge", problem, replace(completion, tokens=None))
+        except WorkerDown as lost:
+            self._infra += 1
+            return Verdict(False, well_formed(completion), Reason.INFRA, str(lost)[:200])
+        return verdict
 
-    def _note(self, seat: _Seat, actor: Actor) -> None:
-        with self._gate:
-            if seat.actor is actor:
-                seat.judged, seat.answered = seat.judged + 1, time.monotonic()
-
-    def _lose(self, seat: _Seat, actor: Actor) -> None:
-        """Replace a lost actor, once for all whose rows it had."""
-        with self._gate:
-            self._moved += 1
-            if seat.actor is not actor or self._closed:
-                return
-            actor.kill()
-            seat.replace(self._place())
-
-
-def _wait(work: Callable[[], Awaitable[T]]) -> T:
-    """The result of a coroutine, for callers that block, inside a running loop too."""
-
-    async def main() -> T:
-        return await work()
-
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, main()).result()
+    async def _ask(self, only: Seat | None, verb: str, *args: object) -> Any:
+        """Ask the least busy actor, or that of one seat; again where it is lost, TRIES times in all."""
+        self._pool.launch()
+        reason = ""
+        for _ in range(TRIES):
+            try:
+                async with self._pool.use(Wanted(lambda seat: only in (None, seat)), wait=self._patience) as seat:
+                    return await seat.unless_down(seat.ask(verb, *args))
+            except WorkerDown as lost:
+                self._moved, reason = self._moved + 1, str(lost)
+            except TimeoutError:
+                reason = f"none was ready within {self._patience:.0f} s"
+        raise WorkerDown(f"{TRIES} nodes were lost: {reason}")

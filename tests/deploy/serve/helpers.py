@@ -89,8 +89,8 @@ async def served(
         gateway = build_gateway(pair, urls, pair.folder.info.versions, replace(QUICK, **settings))
         port = await stack.enter_async_context(_listening(application(gateway, Keys(keys))))
         async with asyncio.timeout(60):
-            await gateway.pools.joined()
-            while not all(replica.up for policy in Policy for replica in gateway.pools[policy].all):  # noqa: ASYNC110
+            await gateway.replicas.joined()
+            while not all(replica.up for replica in gateway.replicas.members):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
         running = [stub for own in of_each.values() for stub in own]

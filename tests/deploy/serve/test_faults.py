@@ -71,13 +71,12 @@ def test_a_server_may_die_at_any_id(pair: ServedPair, mode: str) -> None:
 def test_a_server_that_is_given_up_comes_back(pair: ServedPair) -> None:
     async def scenario() -> None:
         async with served(pair, stubs=2) as up:
-            first, states = up.gateway.pools[Policy.A].all[0], list[bool]()
-            up.gateway.pools[Policy.A]._changed = lambda replica: states.append(replica.up)
+            first = up.gateway.replicas.members[0]
             up.stubs[0].mode, up.stubs[0].times = "no-adapter", 1
             replies = await asyncio.gather(up.ask(), up.ask())
             assert [reply.status_code for reply in replies] == [200, 200]
             await until(lambda: first.up)
-            assert states == [False, True]
+            assert first.life == 2, "it was down meanwhile"
 
     asyncio.run(scenario())
 
@@ -162,6 +161,6 @@ def test_who_leaves_stops_the_servers(pair: ServedPair, stream: bool, seconds: f
                     await up.client.post("/v1/chat/completions", json=body(stream=stream))
             assert await up.none_running(1.0)
             await until(lambda: not up.gateway.traffic.at_work)
-            assert all(replica.busy == 0 for replica in up.gateway.pools[Policy.A].all)
+            assert all(replica.busy == 0 for replica in up.gateway.replicas.members)
 
     asyncio.run(scenario())

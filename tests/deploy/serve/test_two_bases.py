@@ -14,6 +14,7 @@ from agon.cli import main
 from agon.deploy.pair_settings import problem_of
 from agon.deploy.serve.served_pair import ServedPair
 from agon.game.prompts import challenge_prompt, draft_prompt
+from agon.pool import State
 from agon.types import Policy
 
 from .helpers import QUESTION, RECORDED, body, served
@@ -57,8 +58,8 @@ def test_each_policy_is_asked_in_its_own_ids_on_a_server_of_its_base(two: Served
     async def scenario() -> dict[str, Any]:
         async with served(two, stubs) as up:
             reply = await up.client.post("/v1/chat/completions", json=body(agon={"return_draft": True}))
-            assert up.gateway.pools.slots == 2 * up.gateway.settings.slots
-            assert [pool.all[0].number for pool in (up.gateway.pools[Policy.A], up.gateway.pools[Policy.B])] == [0, 1]
+            assert up.gateway.replicas.slots == 2 * up.gateway.settings.slots
+            assert [[*replica.names] for replica in up.gateway.replicas.members] == [[Policy.A], [Policy.B]]
             return dict(reply.json())
 
     answer = asyncio.run(scenario())
@@ -76,7 +77,7 @@ def test_it_is_not_ready_while_one_base_has_no_server(two: ServedPair) -> None:
     async def scenario() -> None:
         async with served(two, {policy: [Recorder(two, policy)] for policy in Policy}) as up:
             assert (await up.client.get("/ready")).status_code == 200
-            up.gateway.pools[Policy.B].all[0].up = False
+            up.gateway.replicas.members[1].state = State.DOWN
             assert (await up.client.get("/ready")).status_code == 503
 
     asyncio.run(scenario())

@@ -16,7 +16,7 @@ from agon.engine.ray.door import Ray
 from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.on_node import NodeEngine
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.types import BASE, Sampling
+from agon.types import BASE, Completion, Problem, Sampling
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
 from agon_judge.sandbox.settings import SandboxSettings
 from tests.cluster.helpers import FakeCluster
@@ -80,7 +80,10 @@ def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -
     backend = on_nodes(verifiers=2)
     with backend.verifier(SandboxSettings(workers=99)) as verifier:
         assert isinstance(verifier, NodeVerifier)
-        verifier._take()
+        answer = Completion("<think></think><answer>7</answer>", BASE, 1, 1)
+        verifier.verify_many([(Problem("p", "", "7"), answer)] * 2)
+        for handle in cluster.handles:
+            handle.shell._object._verifier.close()
         assert cluster.made == [(VerifierHost, "math", backend.config.sandbox.settings())] * 2
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from agon.engine import fleet
 from agon.engine.fleet import Fleet
-from agon.engine.member import State
 from agon.engine.protocol import Draw
 from agon.engine.synthetic import rollout, stream
 from agon.engine.vllm.canaries import Canaries
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.interrupt import Interrupt
+from agon.pool import State
 from agon.protocols import Tokens
 from agon.types import Policy, Sampling, Version
 from tests.engine.helpers.engines import WEIGHTS, FakeEngine, save_tokenizer

@@ -15,6 +15,7 @@ from agon.engine.protocol import Draw, DrawResult, Engine, EngineDown
 from agon.engine.vllm import on_node
 from agon.engine.vllm.on_node import AdapterStore, NodeEngine
 from agon.errors import ConfigError, EngineError
+from agon.pool import WorkerDown
 from agon.types import BASE, Sampling, Version
 from tests.cluster.helpers import FakeCluster
 from tests.engine.helpers.engines import FakeEngine, adapter_folders
@@ -125,7 +126,7 @@ def test_a_lost_actor_is_an_engine_that_is_down() -> None:
         cluster.handles[0].lose()
         await asyncio.sleep(0.05)
         for work in (engine.draw(draw(), frozenset()), engine.progress(), engine.unload(ONE)):
-            with pytest.raises(EngineDown, match="The actor died"):
+            with pytest.raises(WorkerDown, match="The actor died"):
                 await work
         await engine.stop()
 

@@ -118,9 +118,9 @@ def test_cancelling_a_sample_cancels_it_in_the_engine(make: Make) -> None:
 
     asyncio.run(give_up())
     deadline = time.monotonic() + 20
-    while sampler.fleet.members[0].watchdog.drawing and time.monotonic() < deadline:
+    while sampler.fleet.members[0].busy and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert sampler.fleet.members[0].watchdog.drawing == 0
+    assert sampler.fleet.members[0].busy == 0
 
 
 @pytest.mark.parametrize("fault", ["die", "hang"])

@@ -15,14 +15,15 @@ from typing import Literal, NamedTuple
 
 from agon.deploy.serve.reasoning import ReasoningText
 from agon.deploy.serve.refusals import Refused, bad_request, failed, too_late, unavailable
-from agon.deploy.serve.replicas import Pools, Replica
+from agon.deploy.serve.replicas import Replica, Replicas
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.upstream import Ask, ReplicaFailed, RequestRejected
+from agon.deploy.serve.upstream import Ask, RequestRejected
 from agon.engine.render import Rendered
 from agon.engine.watch import IncrementalText
 from agon.eval.draw import seed_of
 from agon.game.cascade import Peeks, System, Turn, follow, peeks_in, turns
 from agon.game.parse import parse
+from agon.pool import Wanted, WorkerDown
 from agon.types import Completion, Finish, Message, Policy, Problem, Sampling, seed_for
 
 TRIES = 5
@@ -110,7 +111,7 @@ class Answering:
     """Runs one inquiry. `first_wait`: seconds that it may wait for a server to begin with."""
 
     pair: ServedPair
-    pools: Pools
+    replicas: Replicas
     asked: Inquiry
     emit: Emit
     seconds: float
@@ -193,9 +194,10 @@ class Answering:
             stage.tries += 1
             try:
                 urgent, wait = len(self.stages) > 1, self.first_wait if not self.stages[0].ids else None
-                async with self.pools[stage.policy].slot(urgent=urgent, avoid=avoid, wait=wait) as avoid:
+                wanted = Wanted(lambda replica: stage.policy in replica.names, urgent, avoid)
+                async with self.replicas.use(wanted, wait=wait) as avoid:
                     return await self._try(stage, turn, avoid, urgent)
-            except ReplicaFailed:
+            except WorkerDown:
                 stage.resumed += bool(stage.ids)
             except RequestRejected as error:
                 raise bad_request("the prompt is too long for this model", "messages", "rejected") from error
@@ -215,7 +217,7 @@ class Answering:
             return "length"
         seed = seed_of(self.asked.seed, self.asked.problem, turn)
         ask = Ask(
-            model=self.pools[stage.policy].names[stage.policy],
+            model=replica.names[stage.policy],
             ids=prompt,
             sampling=replace(sampling, max_tokens=left),
             seed=seed if not stage.ids else seed_for(seed, "continued", len(stage.ids)),
@@ -229,7 +231,7 @@ class Answering:
                 stage.first = time.monotonic() - stage.began
             await self._show(stage.grow(ids))
 
-        ending = await replica.upstream.draw(ask, take)
+        ending = await replica.draw(ask, take)
         stage.cached += ending.cached
         return ending.finish
 

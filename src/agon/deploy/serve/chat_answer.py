@@ -19,7 +19,7 @@ from agon.deploy.serve.chat_request import MODELS, ChatRequest
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.refusals import Refused, bad_request
-from agon.deploy.serve.replicas import Pools
+from agon.deploy.serve.replicas import Replicas
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.streaming import ClientLeft, EventStream, Put, unless_left
 from agon.errors import EngineError
@@ -30,7 +30,7 @@ class Gateway:
     """What the routes need."""
 
     pair: ServedPair
-    pools: Pools
+    replicas: Replicas
     settings: GatewaySettings
     meters: Meters
     traffic: Traffic
@@ -74,7 +74,7 @@ class Gateway:
 
     def _check_length(self, inquiry: Inquiry) -> None:
         """Refuse a prompt whose second stage would not fit, before anything is drawn."""
-        context = self.pools.context
+        context = self.replicas.context
         try:
             needed = self.pair.room(inquiry.history, inquiry.problem, inquiry.system, context)
         except EngineError as error:  # a template may want turns to alternate, or know no system
@@ -138,7 +138,7 @@ class ChatAnswer:
     async def _work(self, emit: Emit) -> Answering:
         settings = self.gateway.settings
         work = Answering(
-            self.gateway.pair, self.gateway.pools, self.inquiry, emit, settings.deadline, settings.first_wait
+            self.gateway.pair, self.gateway.replicas, self.inquiry, emit, settings.deadline, settings.first_wait
         )
         try:
             await work.run()

@@ -25,9 +25,9 @@ def application(gateway: Gateway, keys: Keys) -> Admission:
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
-        gateway.pools.start()
+        gateway.replicas.launch()
         yield
-        await gateway.pools.close()
+        await gateway.replicas.close()
 
     app = FastAPI(title="Agon", lifespan=running, docs_url=None, redoc_url=None)
     app.add_exception_handler(HTTPException, _http_error)
@@ -45,13 +45,13 @@ def _add_state_routes(app: FastAPI, gateway: Gateway) -> None:
 
     @app.get("/ready", responses={503: {}})
     async def ready() -> dict[str, str]:
-        if gateway.traffic.draining or not gateway.pools.up:
+        if gateway.traffic.draining or not gateway.replicas.up:
             raise unavailable("shutting down" if gateway.traffic.draining else "no server is up")
         return {"status": "ready"}
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        gateway.meters.waiting.set(gateway.pools.waiting)
+        gateway.meters.waiting.set(gateway.replicas.waiting)
         return Response(gateway.meters.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
@@ -94,7 +94,7 @@ async def _beside_the_loop(
 
 def _model(name: str, gateway: Gateway) -> dict[str, object]:
     made = {"id": name, "object": "model", "created": 0, "owned_by": "agon"}
-    return {**made, "max_model_len": gateway.pools.context or None}
+    return {**made, "max_model_len": gateway.replicas.context or None}
 
 
 def _with_schemas(document: dict[str, Any], parts: dict[str, Any]) -> dict[str, Any]:

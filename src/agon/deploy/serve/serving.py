@@ -25,7 +25,7 @@ from agon.deploy.serve.chat_answer import Gateway
 from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.meters import Meters
-from agon.deploy.serve.replicas import Pools, Replicas
+from agon.deploy.serve.replicas import Replica, Replicas
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.upstream import Upstream
 from agon.deploy.serve.vllm_command import VllmProcess
@@ -63,11 +63,11 @@ def build_gateway(
 
     `key` is what the servers ask for.
     """
-    meters, found, count = Meters(), dict[Policy, Replicas](), 0
+    meters, members = Meters(), list[Replica]()
     for sharing in pair.sharing:
-        renderer, own = pair.renderer(sharing[0]), urls[sharing[0]]
-        upstreams = [
-            Upstream(
+        renderer, own = pair.renderer(sharing[0]), {policy: names[policy] for policy in sharing}
+        for url in urls[sharing[0]]:
+            upstream = Upstream(
                 url,
                 stop=renderer.stop,
                 vocabulary=renderer.vocabulary,
@@ -75,20 +75,10 @@ def build_gateway(
                 stall=settings.stall,
                 key=key,
             )
-            for url in own
-        ]
-        replicas = Replicas(
-            upstreams,
-            {policy: names[policy] for policy in sharing},
-            slots=settings.slots,
-            probe=tuple(renderer.encode("1 + 1 =")),
-            changed=meters.replica,
-            first=count,
-        )
-        found |= dict.fromkeys(sharing, replicas)
-        count += len(own)
-    pools = Pools(found)
-    return Gateway(pair, pools, settings, meters, Traffic(pools.slots + settings.queue))
+            probe = tuple(renderer.encode("1 + 1 ="))
+            members.append(Replica(len(members), upstream, own, slots=settings.slots, probe=probe))
+    replicas = Replicas(members, meters.replica)
+    return Gateway(pair, replicas, settings, meters, Traffic(replicas.slots + settings.queue))
 
 
 def check_bind(address: Address, keys: Keys) -> None:
@@ -178,7 +168,7 @@ async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProce
 async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:
     """When servers are started, how long that takes, and once questions can be asked."""
     await server.listening.wait()
-    began, joined = time.monotonic(), asyncio.ensure_future(gateway.pools.joined())
+    began, joined = time.monotonic(), asyncio.ensure_future(gateway.replicas.joined())
     bases = " and ".join(gateway.pair.folder.info.base_names)
     if starting:
         log.info("starting vllm", extra={"servers": starting, "base": bases})
@@ -186,4 +176,6 @@ async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:
         log.info("waiting", extra={"seconds": round(time.monotonic() - began)})
     host, port = server.servers[0].sockets[0].getsockname()[:2]
     seconds = round(time.monotonic() - began)
-    log.info("ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.pools.context, "seconds": seconds})
+    log.info(
+        "ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.replicas.context, "seconds": seconds}
+    )

@@ -18,6 +18,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from agon.engine.http_client import KEEP_ALIVE
+from agon.pool import WorkerDown
 from agon.types import Finish, Sampling
 
 LONGEST_LINE = 4 << 20
@@ -37,7 +38,7 @@ Take = Callable[[tuple[int, ...]], Awaitable[None]]
 """Gets new ids."""
 
 
-class ReplicaFailed(Exception):
+class ReplicaFailed(WorkerDown):
     """The server failed, not the request: it can be continued elsewhere. `gone`: nothing should be sent to it now."""
 
     def __init__(self, reason: str, *, gone: bool = False) -> None:
@@ -115,10 +116,11 @@ class Upstream:
         self.url = url.rstrip("/").removesuffix("/v1")
         self.first, self.stall = first, stall
         self.takes_priority = False
-        self.progress = 0.0
-        """When an event last arrived, by the loop's clock."""
+        self.events = 0
+        """Events that have arrived."""
+        self.waiting: set[asyncio.Timeout] = set()
+        """Of requests that wait for their first ids."""
         self._stop, self._vocabulary = sorted(stop), vocabulary
-        self._waiting: dict[asyncio.Timeout, float] = {}
         self._client = httpx2.AsyncClient(
             base_url=self.url,
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
@@ -142,28 +144,19 @@ class Upstream:
 
     async def draw(self, ask: Ask, take: Take) -> DrawEnd:
         """Draw a completion and pass its ids on as they arrive; ReplicaFailed when the server fails or falls silent."""
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.first) as limit:
-                self._waiting[limit] = loop.time()
+                self.waiting.add(limit)
                 try:
                     return await self._stream(ask, take, limit)
                 finally:
-                    self._waiting.pop(limit, None)
+                    self.waiting.discard(limit)
         except TimeoutError:
             raise ReplicaFailed("it fell silent", gone=True) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise ReplicaFailed("it cannot be reached", gone=True) from error
         except httpx2.HTTPError as error:
             raise ReplicaFailed(f"the connection broke ({type(error).__name__})") from error
-
-    def check_progress(self) -> bool:
-        """Give up on requests that wait while nothing at all has come from this server; whether there were any."""
-        now = asyncio.get_running_loop().time()
-        silent = [limit for limit, since in self._waiting.items() if now - max(since, self.progress) > self.stall]
-        for limit in silent:
-            limit.reschedule(now)
-        return bool(silent)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -178,7 +171,7 @@ class Upstream:
     async def _read(self, ask: Ask, response: httpx2.Response, take: Take, limit: asyncio.Timeout) -> DrawEnd:
         loop, drawn, stream = asyncio.get_running_loop(), 0, events(response.aiter_raw())
         async for data in stream:
-            self.progress = loop.time()
+            self.events += 1
             chunk = _parsed(data)
             if not chunk.choices:
                 continue
@@ -192,7 +185,7 @@ class Upstream:
             self._check(ids, drawn, ask)
             if ids:
                 limit.reschedule(None)  # a client that reads slowly is not a silent server
-                self._waiting.pop(limit, None)
+                self.waiting.discard(limit)
                 await take(ids)
                 limit.reschedule(loop.time() + self.stall)
             if finish := _finish(choice.finish_reason, drawn):

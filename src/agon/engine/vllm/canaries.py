@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from agon.engine.protocol import EngineDown
 from agon.engine.vllm.canary import Canary
 from agon.engine.vllm.fixed_prompts import Drawn
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.slope import Slope
 from agon.errors import EngineError
+from agon.pool import WorkerDown
 from agon.protocols import Learner
 from agon.types import Policy, Stream, Version
 
@@ -83,7 +83,7 @@ class Canaries:
         drawing = {number: self._drawing(number, versions) for number in running if self._calibrate(number, versions)}
         agreed = False
         for number, future in drawing.items():
-            with suppress(EngineDown):  # the fleet restarts it
+            with suppress(WorkerDown):  # the fleet restarts it
                 agreed |= self._judge(number, versions, future.result())
         return agreed
 
@@ -91,7 +91,7 @@ class Canaries:
         """Check engines as they come back, until cancelled."""
         while True:
             for number in await asyncio.wrap_future(self.sampler.submit(self.sampler.fleet.returned())):
-                with suppress(EngineDown):
+                with suppress(WorkerDown):
                     if self._calibrate(number, versions):
                         drawn = await asyncio.wrap_future(self._drawing(number, versions))
                         self._judge(number, versions, drawn)
@@ -103,7 +103,7 @@ class Canaries:
         """Whether an engine is calibrated: before step 1, or when it first comes back if it failed then."""
         try:
             self.canaries[number].calibrate(versions)
-        except EngineDown:
+        except WorkerDown:
             return False
         except EngineError as error:
             self._put_aside(number, error)

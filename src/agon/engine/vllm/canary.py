@@ -32,6 +32,7 @@ from agon.engine.vllm.server import ServerEngine
 from agon.engine.vllm.slope import flat
 from agon.engine.vllm.suspects import AsOf, Suspect, Suspects, samples_of
 from agon.errors import EngineError
+from agon.pool import WorkerDown
 from agon.protocols import Learner, Stretch, Tokens
 from agon.types import BASE, Policy, Stream, Version
 
@@ -65,7 +66,7 @@ REPORT = "these samples cannot be used for training; report this with the versio
 
 @dataclass(slots=True)
 class Canary:
-    """Compares one engine with the learner: EngineError when they differ, EngineDown when it fails meanwhile."""
+    """Compares one engine with the learner: EngineError when they differ, WorkerDown when it fails meanwhile."""
 
     sampler: VLLMSampler
     learner: Learner
@@ -127,7 +128,7 @@ class Canary:
             self._calibrate(policy, self.sampler.live[version])
             if self.probe.life != life:
                 raise EngineDown("the engine was restarted during its calibration")
-        except EngineDown:
+        except WorkerDown:
             self.noise = None
             raise
 

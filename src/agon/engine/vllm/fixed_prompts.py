@@ -27,7 +27,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Draws from any version that one member of the fleet has loaded; EngineDown when it fails meanwhile."""
+    """Draws from any version that one member of the fleet has loaded; WorkerDown when it fails meanwhile."""
 
     sampler: VLLMSampler
     temperature: float

@@ -131,10 +131,7 @@ class NodeEngine:
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         """Draw there. Nobody can watch the tokens from here."""
-        try:
-            drawn: DrawResult = await self.actor.ask_together("draw", (replace(draw, watch=None), stop))
-        except ActorLost as lost:
-            raise EngineDown(str(lost)) from lost
+        drawn: DrawResult = await self.actor.ask_together("draw", (replace(draw, watch=None), stop))
         return drawn
 
     async def progress(self) -> int:
@@ -167,7 +164,5 @@ class NodeEngine:
     async def _ask(self, verb: str, *args: object, limit: float | None = None) -> Any:
         try:
             return await asyncio.wait_for(self.actor.ask(verb, *args), limit)
-        except ActorLost as lost:
-            raise EngineDown(str(lost)) from lost
         except TimeoutError:
             raise EngineDown(f"no node answered {verb} within {limit:.0f} s") from None

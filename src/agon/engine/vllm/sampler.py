@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agon.engine.bridge import Bridge
+from agon.bridge import Bridge
 from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw, DrawResult
 from agon.engine.render import Renderer

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
-from agon.errors import EngineError
+from agon.errors import AgonError, EngineError
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
@@ -18,9 +18,10 @@ async def _nothing() -> None: ...
 
 
 class Bridge:
-    """Runs coroutines on its loop; calls come from other threads."""
+    """Runs coroutines on its loop; calls come from other threads. After its end they get `closed`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, closed: AgonError | None = None) -> None:
+        self._closed = closed or EngineError("the sampler was closed", fix="start the run again")
         self._gate, self._waiting = threading.Lock(), list[tuple[Work[Any], Future[Any]]]()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
@@ -30,7 +31,7 @@ class Bridge:
         """Start a coroutine on the loop."""
         if self._loop.is_closed():
             work.close()
-            raise _closed()
+            raise self._closed
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def call(self, work: Work[T]) -> T:
@@ -73,7 +74,7 @@ class Bridge:
         if self._loop.is_closed():
             for work, future in waiting:
                 work.close()
-                future.set_exception(_closed())
+                future.set_exception(self._closed)
             return
         self._loop.call_soon_threadsafe(self._take, waiting)
 
@@ -126,7 +127,3 @@ def chain(task: asyncio.Task[T], future: Future[T]) -> None:
 
     task.add_done_callback(task_ended)
     future.add_done_callback(future_ended)
-
-
-def _closed() -> EngineError:
-    return EngineError("the sampler was closed", fix="start the run again")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agon.engine.bridge import Bridge, Runner
+from agon.bridge import Bridge, Runner
 from agon.errors import EngineError
 
 
