@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from _lib import ROOT
-
-sys.path.insert(0, str(ROOT))
-
-from tests.engine.vllm.test_server import GARBLED, MALFORMED, METRICS, completion
-
 from agon.engine.tiny.checkpoint import tiny_base
+from tests.engine.vllm.test_server import GARBLED, MALFORMED, METRICS, completion
 
 AT_START = ("it serves nothing", "its models are a page", "its counters are garbled")
 TRANSPORT = (

@@ -20,11 +20,12 @@ from transformers import PrinterCallback, TrainerCallback
 
 from _rollouts import model_config, train_config
 from agon.config import Lora
-from agon.engine.synthetic import random_base, rollout, stream
+from agon.engine.synthetic import rollout, stream
 from agon.engine.trl.learner import TRLLearner
 from agon.game.advantage import advantages
 from agon.protocols import Tokens
 from agon.types import Policy, Stream
+from tests.engine.helpers.bases import random_base
 
 TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 

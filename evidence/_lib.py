@@ -25,6 +25,7 @@ provenance = import_module("agon.rundir.provenance")
 CANNOT_RUN = 77
 """Exit code of a script that cannot run here, as automake's tests use it: neither a verdict nor a crash."""
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT))  # helpers of tests serve here too
 
 
 def arguments(description: str, parts: Sequence[str] = ()) -> argparse.Namespace:

@@ -10,7 +10,6 @@ import json
 import os
 import pickle
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,13 +19,6 @@ from typing import Any
 import yaml
 
 from _lib import ROOT
-
-sys.path.insert(0, str(ROOT))
-
-from tests.engine.helpers.servers import VERSIONS, adapters
-from tests.rundir.test_adapter import BROKEN, STRANGE
-from tests.rundir.test_pair import HOSTILE
-
 from agon.config import load_config
 from agon.data import splits
 from agon.engine.render import Renderer
@@ -39,6 +31,9 @@ from agon.rundir.manifest import SplitFacts
 from agon.rundir.pair import PairInfo
 from agon.rundir.records import RunState
 from agon.types import Policy
+from tests.engine.helpers.servers import VERSIONS, adapters
+from tests.rundir.test_adapter import BROKEN, STRANGE
+from tests.rundir.test_pair import HOSTILE
 
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
 SIZES = [

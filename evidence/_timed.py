@@ -16,8 +16,8 @@ from _lib import ROOT
 from _server import vllm_server
 from agon import RunDir
 from agon.config import load_config
-from agon.engine.synthetic import random_base
 from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
+from tests.engine.helpers.bases import random_base
 
 CONFIG = ROOT / "configs" / "tabletop" / "worlds" / "neutral.yaml"
 FIRST = 3

@@ -18,10 +18,11 @@ import torch
 
 from _lib import arguments, verdict
 from _rollouts import live_group, model_config, reward, train_config
-from agon.engine.synthetic import random_base, rollout, stream
+from agon.engine.synthetic import rollout, stream
 from agon.engine.trl.learner import TRLLearner
 from agon.game.advantage import advantages
 from agon.types import Policy, Stream
+from tests.engine.helpers.bases import random_base
 
 STEPS = 4
 Dead = Callable[[int, Policy], bool]

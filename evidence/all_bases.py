@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import tempfile
 import time
 import zlib
@@ -20,9 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from _lib import ROOT, arguments, verdict
-
-sys.path.insert(0, str(ROOT))
-
 from agon.types import Completion, Problem
 
 EXTRA_SOURCES = ("configs/paper", "tests/engine/helpers")
@@ -99,10 +95,10 @@ def dtype_of(name: str) -> str:
 
 def train_cut(name: str, root: Path) -> None:
     import torch
-    from tests.engine.helpers import families
 
     from agon import train
-    from agon.engine.published import write_cut
+    from tests.engine.helpers import families
+    from tests.engine.helpers.bases import write_cut
 
     torch.set_num_threads(1)
     config, family = BASES[name]

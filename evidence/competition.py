@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from math import comb
 from statistics import fmean, stdev
 
@@ -20,12 +19,8 @@ from _competition import prediction, repair_cells
 from _lib import ROOT, arguments, verdict
 from _repair_toy import Start
 from _tabletop import RAW, finished
-
-sys.path.insert(0, str(ROOT))
-
-from tests.game.helpers.contexts import pulls
-
 from agon.game.rules import Game
+from tests.game.helpers.contexts import pulls
 
 SIZE = 8
 RATES = ((0.6, 0.3), (0.8, 0.2), (0.4, 0.4))

@@ -11,19 +11,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
-from _lib import ROOT, arguments, verdict
-
-sys.path.insert(0, str(ROOT))
-
+from _lib import arguments, verdict
+from agon.rundir import checkpoint, files
 from tests.rundir.helpers import faults, runs
 from tests.rundir.helpers.crashes import Strike, crash_everywhere
 from tests.rundir.helpers.damages import DAMAGES, damage
-
-from agon.rundir import checkpoint, files
 
 
 def crash(strike: Strike, first: int) -> int:

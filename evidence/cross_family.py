@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import zlib
 from collections.abc import Sequence
@@ -24,12 +23,8 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from _lib import ROOT, arguments, verdict
-
-sys.path.insert(0, str(ROOT))
-
 from agon import RunDir, train
 from agon.engine.base import base_files
-from agon.engine.published import write_cut
 from agon.engine.render import Renderer
 from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.setup import load_base
@@ -38,6 +33,7 @@ from agon.rundir import read_bouts
 from agon.rundir.checkpoint import folders
 from agon.rundir.files import sha256
 from agon.types import Completion, Policy, Problem, Stream
+from tests.engine.helpers.bases import write_cut
 
 EXTRA_SOURCES = ("configs/tabletop", "tests/engine/helpers")
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"

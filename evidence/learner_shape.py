@@ -127,10 +127,11 @@ def messages() -> tuple[float, float]:
 
 def _messages(**replaced: Any) -> float:
     from _rollouts import model_config, train_config
-    from agon.engine.synthetic import random_base, worst_case
+    from agon.engine.synthetic import worst_case
     from agon.engine.trl import trainer as module
     from agon.engine.trl.learner import TRLLearner
     from agon.types import Policy
+    from tests.engine.helpers.bases import random_base
 
     learner = TRLLearner(model_config(), train_config(tokens_per_pass=40), total_steps=1, base=random_base())
     assert learner.processes == RANKS

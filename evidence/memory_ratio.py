@@ -68,7 +68,7 @@ def measured() -> tuple[Any, int, int]:
 def base_of(sizes: dict[str, Any]) -> Any:
     import torch
 
-    from agon.engine.synthetic import random_base
+    from tests.engine.helpers.bases import random_base
 
     torch.set_default_dtype(torch.bfloat16)
     base = random_base("qwen3", **sizes)

@@ -23,15 +23,13 @@ from typing import Any
 from _lib import ROOT, arguments, verdict
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-sys.path.insert(0, str(ROOT))
-from tests.engine.helpers import families
-from tests.game.helpers import hostile
-
 from agon.engine.render import Renderer
 from agon.game.parse import parse, well_formed
 from agon.game.peek import leaks, neutral, peek
 from agon.game.prompts import challenge_prompt
 from agon.types import BASE, Completion, Message, Problem, Prompt, Quote
+from tests.engine.helpers import families
+from tests.game.helpers import hostile
 
 EXTRA_SOURCES = ("tests/fixtures/templates",)
 FORBIDDEN = re.compile(

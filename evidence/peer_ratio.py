@@ -37,7 +37,6 @@ from _lib import arguments, ratio_interval, verdict
 from agon.config import Config
 from agon.data import splits
 from agon.engine.protocol import Draw
-from agon.engine.synthetic import random_base
 from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.game.prompts import draft_prompt
@@ -45,6 +44,7 @@ from agon.training import run as training_run
 from agon.training.loop import Training
 from agon.training.machines import Machines
 from agon.types import Policy, Sampling, Version
+from tests.engine.helpers.bases import random_base
 
 AIM = 1.0
 RANK, PATIENCE = 8, 900.0

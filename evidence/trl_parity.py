@@ -30,11 +30,12 @@ from transformers import PrinterCallback
 
 from _lib import arguments, verdict
 from _rollouts import VOCABULARY, live_group, model_config, reward, train_config
-from agon.engine.synthetic import random_base, rollout, stream
+from agon.engine.synthetic import rollout, stream
 from agon.engine.trl.learner import TRLLearner
 from agon.game.advantage import advantages
 from agon.protocols import Tokens
 from agon.types import Policy, Stream
+from tests.engine.helpers.bases import random_base
 
 STEPS, GROUPS, SIZE, MICRO, TOKENS = 5, 4, 4, 4, 80
 CLIP = 0.05  # below every gradient norm of this run, so that clipping takes part in the comparison

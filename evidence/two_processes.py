@@ -74,8 +74,9 @@ def work(rank: int, world: int, jobs: list[Job]) -> list[dict[str, Any]]:
 
 
 def train(rank: int, world: int, job: Job) -> dict[str, Any]:
-    from agon.engine.synthetic import random_base, stream
+    from agon.engine.synthetic import stream
     from agon.engine.trl.learner import TRLLearner
+    from tests.engine.helpers.bases import random_base
 
     share = GROUPS // world
     mine = range(rank * share, (rank + 1) * share)

@@ -12,10 +12,10 @@ from peft import PeftModel
 
 from agon.config import Init, Lora
 from agon.engine.adapters import AdapterPair, build_pair, keep_input_dtype, linear_targets
-from agon.engine.synthetic import random_base
 from agon.errors import CheckpointError, ConfigError, RunDirError
 from agon.protocols import Stretch
 from agon.types import Policy
+from tests.engine.helpers.bases import random_base
 
 LORA = Lora(rank=4, alpha=8)
 IDS = torch.arange(2, 22).view(1, -1)

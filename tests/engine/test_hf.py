@@ -17,9 +17,9 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from agon.engine.hf import sampler as hf
 from agon.engine.hf.sampler import NUCLEUS, HFSampler
 from agon.engine.safe_load import base_digest
-from agon.engine.synthetic import random_base
 from agon.errors import EngineError
 from agon.types import BASE, Completion, Message, Policy, Prompt, Request, Sampling, Seat, Version
+from tests.engine.helpers.bases import random_base
 
 from .helpers.families import qwen3
 

@@ -12,7 +12,8 @@ from transformers import AutoModelForCausalLM
 
 from agon.config import load_config
 from agon.engine.adapters import linear_targets
-from agon.engine.published import TEXT, WIDTH, cut_text, write_cut
+from agon.engine.published import TEXT
+from tests.engine.helpers.bases import WIDTH, cut_text, write_cut
 
 from .helpers.families import FAMILIES
 

@@ -14,12 +14,13 @@ from transformers.utils import is_flash_attn_2_available
 
 from _processes import run_world
 from agon.config import Lora, Model, Train
-from agon.engine.synthetic import random_base, random_tokens, worst_case
+from agon.engine.synthetic import random_tokens, worst_case
 from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.row_attention import ROWS
 from agon.plan.base_shapes import shape_of
 from agon.plan.footprint import learner_bytes
 from agon.types import Policy
+from tests.engine.helpers.bases import random_base
 from two_processes import Job, compare, work
 
 pytestmark = pytest.mark.gpu

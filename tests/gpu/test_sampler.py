@@ -12,10 +12,11 @@ import torch
 
 from _engine import QWEN3_06B, random_checkpoint
 from agon.config import Config
-from agon.engine.published import TEXT, write_cut
+from agon.engine.published import TEXT
 from agon.engine.synthetic import worst_case
 from agon.training.machines import Machines, build
 from agon.types import Policy, Version
+from tests.engine.helpers.bases import write_cut
 from tests.engine.helpers.families import gemma4, qwen3, qwen3_5
 
 pytestmark = pytest.mark.gpu

@@ -8,9 +8,9 @@ import pytest
 
 from agon.config import Lora
 from agon.engine.published import TEXT
-from agon.engine.synthetic import FAMILIES, TINY
 from agon.errors import ConfigError, EngineError
 from agon.plan.base_shapes import Shape, shape_of
+from tests.engine.helpers.bases import FAMILIES, TINY
 
 
 def built(config: dict[str, Any]) -> Any:

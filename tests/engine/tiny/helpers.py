@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agon.engine.synthetic import random_base
 from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
+from tests.engine.helpers.bases import random_base
 
 
 def random_checkpoint(folder: Path, architecture: str = "qwen3", seed: int = 0, **sizes: Any) -> Path:

@@ -18,12 +18,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from _lessons import PretrainSchedule
 from agon.data.tabletop import problems as tabletop
 from agon.data.tabletop.lessons import LessonMixture
 from agon.engine.hf.sampler import HFSampler
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import load_tokenizer, tiny_base
-from agon.engine.tiny.pretrain import PretrainSchedule
 from agon.game.parse import parse, well_formed
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt, draft_prompt
 from agon.types import BASE, Completion, Request, Sampling

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from _lessons import PretrainSchedule
 from agon.data.tabletop.code_lessons import CodeMixture, CodeWorld, recap, write
 from agon.data.tabletop.code_templates import draw
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import load_tokenizer, tiny_base
-from agon.engine.tiny.pretrain import PretrainSchedule
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt, draft_prompt
 
 FOLDER = tiny_base("tiny-code")

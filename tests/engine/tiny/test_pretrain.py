@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agon.engine.synthetic import random_base
-from agon.engine.tiny.pretrain import IGNORED, PretrainSchedule, completion_loss, pretrain
+from _lessons import IGNORED, PretrainSchedule, completion_loss, pretrain
+from tests.engine.helpers.bases import random_base
 
 
 def test_the_loss_of_pretraining_is_the_models_own_loss_on_completions() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+from _lessons import PretrainSchedule, teach
 from agon.config import Init, Lora
 from agon.engine.adapters import build_pair
-from agon.engine.synthetic import random_base
-from agon.engine.tiny.pretrain import PretrainSchedule
-from agon.engine.tiny.teach import teach
 from agon.types import Policy
+from tests.engine.helpers.bases import random_base
 
 BATCH = [((2, 3, 4), (5, 6, 7)), ((2, 3), (8, 9))]
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from agon.config import Model, Train
-from agon.engine.synthetic import random_base, random_tokens, rollout, stream
+from agon.engine.synthetic import random_tokens, rollout, stream
 from agon.engine.trl.learner import TRLLearner
 from agon.protocols import Tokens, Update
 from agon.types import Policy, Rollout, Stream
+from tests.engine.helpers.bases import random_base
 
 VOCABULARY = 64
 

@@ -14,11 +14,12 @@ import pytest
 import torch
 
 from agon.engine import linear_attention
-from agon.engine.synthetic import random_base, rollout, stream, worst_case
+from agon.engine.synthetic import rollout, stream, worst_case
 from agon.engine.trl.learner import TRLLearner
 from agon.errors import CheckpointError, ConfigError, EngineError
 from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
+from tests.engine.helpers.bases import random_base
 
 from .helpers import (
     both,

@@ -20,13 +20,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from trl.kernels import chunked_logprob
 from trl.trainer import utils
 
-from agon.engine.synthetic import random_base, worst_case
+from agon.engine.synthetic import worst_case
 from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.memory import let_segments_grow
 from agon.engine.trl.pack import Pack
 from agon.engine.trl.trainer import MULTIPLE
 from agon.errors import OutOfMemory
 from agon.types import Policy
+from tests.engine.helpers.bases import random_base
 
 from .helpers import make_learner, model_config, train, train_config
 
@@ -39,7 +40,8 @@ import json, resource, sys
 import torch
 torch.set_num_threads(1)
 from agon.config import Lora, Model, Train
-from agon.engine.synthetic import random_base, worst_case
+from agon.engine.synthetic import worst_case
+from tests.engine.helpers.bases import random_base
 from agon.engine.trl.learner import TRLLearner
 from agon.types import Policy
 

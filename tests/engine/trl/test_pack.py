@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 
-from agon.engine.synthetic import FAMILIES, random_base
 from agon.engine.trl import row_attention
 from agon.engine.trl.batch import BatchRow
 from agon.engine.trl.pack import Pack, cut_by_tokens
@@ -15,6 +14,7 @@ from agon.engine.trl.row_attention import ROWS, attend, use_row_attention
 from agon.errors import EngineError
 from agon.protocols import Tokens
 from agon.types import Policy
+from tests.engine.helpers.bases import FAMILIES, random_base
 
 from .helpers import make_learner, train, weights
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 from peft import PeftModel
 
-from agon.engine.synthetic import random_base, random_tokens
+from agon.engine.synthetic import random_tokens
 from agon.engine.trl.learner import TRLLearner
 from agon.protocols import Stretch, Tokens
 from agon.types import Policy
+from tests.engine.helpers.bases import random_base
 
 from .helpers import VOCABULARY, equal, make_learner, moments, train, weights
 

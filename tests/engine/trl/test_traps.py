@@ -14,11 +14,12 @@ import torch
 from peft import LoraConfig, get_peft_model
 from trl import GRPOTrainer
 
-from agon.engine.synthetic import random_base, rollout, stream
+from agon.engine.synthetic import rollout, stream
 from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.trainer import PairTrainer
 from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
+from tests.engine.helpers.bases import random_base
 
 from .helpers import both, equal, make_learner, masked, model_config, rows, train, train_config, weights
 

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 
 from _engine import RANK, Bench, build
 from agon.config import Lora, Model, SamplerConfig
-from agon.engine.published import write_cut
 from agon.engine.vllm.canary import Canary
 from agon.engine.vllm.door import Vllm
 from agon.errors import EngineError
 from agon.types import Policy, Version
+from tests.engine.helpers.bases import write_cut
 from tests.engine.helpers.families import qwen3_5
 
 pytestmark = pytest.mark.slow

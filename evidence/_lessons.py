@@ -1,4 +1,4 @@
-"""Pretraining of the tiny base: next-token loss on completions alone, a few hundred steps on one core.
+"""How the tiny bases and their readers are taught: next-token loss on completions alone, for a few hundred steps.
 
 Muon moves the matrices and AdamW the rest: copying and the facts are learnt in a fifth of the steps that AdamW alone
 takes. Needs torch 2.9 or later.
@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from agon.types import Policy
+
+if TYPE_CHECKING:
+    from agon.engine.adapters import AdapterPair
 
 Example = tuple[tuple[int, ...], tuple[int, ...]]
 """Prompt ids and completion ids."""
@@ -101,3 +106,20 @@ def _step(parameters: Sequence[Any], optimizers: Sequence[tuple[Any, float]], fa
             group["lr"] = rate * factor
         optimizer.step()
         optimizer.zero_grad()
+
+
+def teach(
+    pair: AdapterPair,
+    policy: Policy,
+    batches: Iterator[Sequence[Example]],
+    schedule: PretrainSchedule,
+    report: Callable[[int, float], None],
+) -> None:
+    """Train one adapter in place; `report` gets the step and its loss in nats per completion."""
+    import torch
+
+    pair.activate(policy)
+    parameters = pair.parameters(policy)
+    optimizer = torch.optim.AdamW(parameters, lr=schedule.other_rate, weight_decay=0.0)
+    base = pair.model.base_model.model
+    take_lessons(base, parameters, [(optimizer, schedule.other_rate)], batches, schedule, report)
