@@ -226,8 +226,8 @@ class Pool(Generic[W]):
     def _hand_out(self) -> None:
         """Give workers to tasks that wait, urgent ones first.
 
-        This runs after every change that may let a task begin. A task that still waits cannot begin, so a new one need
-        not look who is ahead of it.
+        This runs after every change that may let a task begin, at the latest in the next turn of the loop. A task that
+        still waits then cannot begin, so a new one need not look who is ahead of it.
         """
         for found, wanted in sorted(self._waiting.items(), key=lambda item: not item[1].urgent):
             if not self._with_slots():
