@@ -17,8 +17,7 @@ from agon.errors import EngineError
 from agon.interrupt import Interrupt
 from agon.protocols import Phase, Tokens, Update, alone
 from agon.rundir import RunDir, read_bouts
-from agon.training.drawing import DrawnElsewhere
-from agon.training.machines import Machines
+from agon.training.machines import DrawnElsewhere, Machines
 from agon.training.processes import Processes
 from agon.types import Completion, Policy, Request, Stream, Version
 from tests.training.helpers.runs import BOTH, OneNumberLearner, Verifier, config, directory, half_right, training

@@ -6,6 +6,7 @@ import math
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agon.config import Config
@@ -13,13 +14,13 @@ from agon.engine.backend import Backend, backend_of
 from agon.engine.base import context_of
 from agon.engine.devices import learners_here
 from agon.engine.render import Renderer
+from agon.errors import EngineError
 from agon.interrupt import Interrupt
 from agon.protocols import Learner, Sampler, Verifier
 from agon.rundir.records import SlopeRecord
-from agon.training.drawing import DrawnElsewhere
 from agon.training.processes import Processes
 from agon.training.streams import check_versions
-from agon.types import Policy, Stream, Version
+from agon.types import Completion, Policy, Request, Stream, Version
 from agon_judge.sandbox.settings import SandboxSettings
 from agon_judge.workers.system import available_cores
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from agon.engine.vllm.slope import Slope
 
 T = TypeVar("T")
+REPORT = "report this: a run must not get here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +129,25 @@ def own_share(settings: SandboxSettings, backend: Backend) -> SandboxSettings:
 def _record(slope: Slope) -> SlopeRecord:
     error = round(slope.error, 4) if math.isfinite(slope.error) else None
     return SlopeRecord(slope=round(slope.value, 4), error=error, tokens=slope.tokens, resolved=slope.resolved)
+
+
+class DrawnElsewhere:
+    """The sampler of a process for which another one of its machine draws.
+
+    A draw goes to whichever engine is least busy, so no engine is idle while the problems of another process are drawn,
+    and there may be more or fewer engines than processes. Seeds come from names: the bouts are the same whoever draws.
+    """
+
+    async def sample(self, request: Request) -> Completion:
+        raise EngineError("this process does not draw", fix=REPORT)
+
+    def publish(self, version: Version, folder: Path) -> None:
+        """The process that draws publishes."""
+
+    def pin(self, version: Version, folder: Path) -> None:
+        """The process that draws pins."""
+
+    def clip(self, text: str, max_tokens: int) -> str:
+        raise EngineError("this process does not draw", fix=REPORT)
+
+    def close(self) -> None: ...
