@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import _lib  # noqa: F401 - finds `tests`
 from agon.engine.tiny.checkpoint import tiny_base
 from tests.engine.vllm.test_server import GARBLED, MALFORMED, METRICS, completion
 
