@@ -86,3 +86,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'agon' has no attribute {name!r}")
     return getattr(import_module(f"agon.{_HOMES.get(name, 'types')}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "diagnose", "sandbox"]

@@ -13,6 +13,7 @@ the same way (`agon.cli`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -53,8 +54,11 @@ def places(group: Group) -> Mapping[str, str]:
 def door(group: Group, name: str) -> Any:
     """What stands behind a name; ConfigError where nothing does."""
     if (place := places(group).get(name)) is None:
+        near = [f"did you mean {word}? " for word in get_close_matches(name, places(group), n=1)]
         known = ", ".join(places(group))
-        raise ConfigError(f"there is no {group.removeprefix('agon.')[:-1]} {name!r}", fix=f"choose from: {known}")
+        raise ConfigError(
+            f"there is no {group.removeprefix('agon.')[:-1]} {name!r}", fix=f"{''.join(near)}choose from: {known}"
+        )
     module, _, attribute = place.partition(":")
     try:
         opened = import_module(module)

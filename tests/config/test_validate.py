@@ -59,6 +59,13 @@ def test_an_arm_from_the_command_line_fills_what_the_file_leaves_open(tmp_path: 
     assert (game.stack, game.roles) == ("coop", "fixed")
 
 
+def test_a_mistake_is_placed_where_it_was_typed(minimal: Path) -> None:
+    assert faults(minimal, "trian.max_steps=2") == ["command line: trian: unknown key; did you mean train?"]
+    told = faults(minimal, "rival.kind=endpoint")
+    assert told
+    assert all(fault.startswith("command line: rival.") for fault in told)
+
+
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     text = """\
 schema: 2

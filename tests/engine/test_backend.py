@@ -11,9 +11,10 @@ import pytest
 
 from agon.config.explain import names
 from agon.data.presets import read_preset
+from agon.deploy.pair_settings import settings_of
 from agon.doors import door, doors, places
 from agon.engine.backend import Backend, backend_of, engines_here
-from agon.errors import DataError
+from agon.errors import DataError, InputError
 from agon.verify import load_verifier
 from tests.engine.helpers.configs import config
 
@@ -149,6 +150,13 @@ def test_what_a_config_contacts_is_named_by_key() -> None:
     }
     assert backend_of(config(sampler={"engine": "tinker"})).contacts() == {"sampler.engine": "tinker"}
     assert backend_of(config(cluster=RAY)).contacts() == {"cluster.address": "local"}
+
+
+@pytest.mark.parametrize("engine", ["ray", "two-bases", "tinker", "vlm"])
+def test_a_pair_is_opened_by_an_engine_of_this_machine_alone(engine: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="opens a pair") as caught:
+        settings_of(tmp_path, None, engine, None, None)  # type: ignore[arg-type]
+    assert caught.value.fix == "choose from: vllm, hf"
 
 
 def test_a_door_that_does_not_exist_is_named_with_those_that_do() -> None:

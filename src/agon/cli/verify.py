@@ -22,7 +22,7 @@ An answer without an <answer> block is put into one, after empty reasoning, as a
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("verifier", metavar="VERIFIER", help="math, FILE.py:function or package.module:function")
+    parser.add_argument("verifier", metavar="VERIFIER", help="math, code, FILE.py:function or package.module:function")
     parser.add_argument(
         "answers", metavar="ANSWER", nargs="*", default=[], help="what a model wrote (default: standard input)"
     )
@@ -40,6 +40,10 @@ def run(args: argparse.Namespace) -> int:
     if not any(answer.strip() for answer in answers):
         fix = f'agon verify {args.verifier} --gold 42 "<answer>42</answer>"'
         raise InputError("there is no answer to judge", fix=fix)
+    if args.verifier == "math" and not args.gold.strip():
+        raise InputError("math judges by the right answer", fix="add it: --gold TEXT")
+    if args.verifier == "code":
+        raise InputError("a program is judged by tests", fix="agon-judge code PROGRAM.py --tests FILE.json")
     say_waiting(f"starting {args.verifier}")
     name = args.verifier
     if (file := name.rpartition(":")[0]).endswith(".py"):

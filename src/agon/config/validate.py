@@ -14,7 +14,7 @@ from agon.config.arms import ARMS, resolve
 from agon.config.explain import defaults, did_you_mean, sections, suggest_key
 from agon.config.models import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, anchored, merge, parse, read
-from agon.config.rules import broken_rules
+from agon.config.rules import CHOICES, RULES, broken_rules
 from agon.config.trl_names import trl_hint
 from agon.doors import places
 from agon.errors import ConfigError, InputError
@@ -183,7 +183,9 @@ def _check_rules(written: Written, bad: set[Key], file: str) -> None:
 
     for rule in broken_rules(complete, valid):
         keys = [tuple(name.split(".")) for name in rule.keys]
-        origin = next((key for key in keys if key in written.places), ("arm",))
+        doors = [] if rule in RULES else [tuple(name.split(".")) for name in CHOICES]  # a door's rule: what chose it
+        doors.sort(key=lambda choice: choice[0] != keys[0][0])
+        origin = next((key for key in (*keys, *doors) if key in written.places), ("arm",))
         written.report(_place_of(written, origin, file), f"{rule.keys[0]}: {rule.reason}")
 
 
@@ -193,7 +195,9 @@ def _from_arm(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place_of(written: Written, key: Key, file: str) -> Place:
-    """Where `key` was written, or the innermost section around it."""
+    """Where `key` was written, or something inside it, or the innermost section around it."""
+    if key not in written.places and (inside := [k for k in written.places if key and k[: len(key)] == key]):
+        key = inside[0]
     while key and key not in written.places:
         key = key[:-1]
     return written.places.get(key, Place(file))
@@ -222,7 +226,8 @@ def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     if kind == "missing":
         return "is required"
     if kind == "value_error":
-        near = {"arm": ARMS, "verifier": places("agon.verifiers")}.get(".".join(key), {})
+        known = {"arm": ARMS, "sampler.engine": places("agon.backends"), "rival.kind": places("agon.rivals")}
+        near = (known | {"verifier": places("agon.verifiers")}).get(".".join(key), {})
         return str(detail["ctx"]["error"]) + did_you_mean(value, near)
     if kind in {"model_type", "dict_type", "model_attributes_type"}:
         return f"should be a section of keys and values, not {_shown(value)}"

@@ -12,8 +12,7 @@ from typing import Literal
 from agon.config import BaseOfB, Eval, Lora, Model, Train
 from agon.config.arms import ARMS, resolve
 from agon.config.rival import rivalry_of
-from agon.doors import door
-from agon.engine.backend import default_engine
+from agon.engine.backend import Backend, default_engine, engines_here
 from agon.engine.base import base_files, quieten
 from agon.engine.render import Renderer
 from agon.errors import InputError
@@ -55,7 +54,7 @@ def settings_of(
 ) -> Settings:
     """The run's own where the path is a run, else the defaults of an evaluation."""
     config = RunDir.open(path).config if (path / "config.yaml").is_file() else None
-    measured, kind = config.eval if config else Eval(), door("agon.backends", engine) if engine else default_engine()
+    measured, kind = config.eval if config else Eval(), _engine(engine) if engine else default_engine()
     return Settings(
         engine=kind.name,
         dtype=config.model.dtype if config else ("bfloat16" if kind.fits_gpus else "float32"),
@@ -69,6 +68,13 @@ def settings_of(
         code=info.code,
         show_code=info.show_code,
     )
+
+
+def _engine(name: str) -> type[Backend]:
+    here = {kind.name: kind for kind in engines_here()}
+    if name not in here:
+        raise InputError(f"no engine {name!r} opens a pair", fix=f"choose from: {', '.join(here)}")
+    return here[name]
 
 
 def problem_of(question: str, settings: Settings) -> Problem:

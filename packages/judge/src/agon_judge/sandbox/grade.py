@@ -40,7 +40,9 @@ def run(
     bubblewrap sandbox is opened and probed once, and kept until the process ends; one that leaks is refused. Raises
     SandboxDown when the machine fails: that says nothing about the program.
     """
-    cases = [(given, expected) for given, expected in tests]
+    cases = [*tests]
+    if not all(isinstance(case, tuple | list) and len(case) == 2 for case in cases):
+        raise InputError("a test is an input and an output", fix='give pairs of text: [("1", "2"), ("21", "42")]')
     if flaw := unusable(cases):
         raise InputError(flaw, fix="leave the test out")
     inputs = [given.encode(errors="surrogatepass") for given, _ in cases]

@@ -12,6 +12,7 @@ Retry-After instead of keeping them.
 from __future__ import annotations
 
 import hmac
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from typing import TypeVar
@@ -59,6 +60,7 @@ def serve(sandbox: Sandbox, *, host: str, port: int, key: str) -> None:
     if host not in LOCAL and weak(key):
         message = f"the key in AGON_SANDBOX_KEY is too easy to guess for a server on {host}"
         raise InputError(message, fix=f"use a random one: {NEW_KEY}")
+    print(f"serving the sandbox on http://{host}:{port}; stop it with Ctrl-C", file=sys.stderr, flush=True)
     server = uvicorn.Server(server_config(application(sandbox, key), host, port, log_level="warning"))
     try:
         with suppress(KeyboardInterrupt):
