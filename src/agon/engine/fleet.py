@@ -119,6 +119,6 @@ class Fleet(Pool[Member]):
     def error(self, worker: Member, cause: Exception) -> EngineError:
         if isinstance(cause, EngineError):
             return EngineError(cause.message, fix=cause.fix)
-        often = f"the engine failed {worker.failures} times in one step; last reason: {cause}"
+        often = f"the engine failed {worker.failures} times and served no step to its end; last reason: {cause}"
         message = often if isinstance(cause, WorkerDown) else f"the engine cannot be restarted: {cause!r}"
         return EngineError(message, fix=then_resume(worker.engine.logs))
