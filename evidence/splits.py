@@ -19,7 +19,7 @@ from _lib import ROOT, arguments, data_dir, verdict
 
 SPLIT = """
 import json, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[1].split(":")
 from types import SimpleNamespace as N
 from agon.data import splits
 from agon.data.normalise import question_key
@@ -71,7 +71,17 @@ def fixed_parts(made: dict[str, Any]) -> list[Any]:
 
 
 def split(python: str, path: Path, train: int, seed: int) -> dict[str, Any]:
-    command = [python, "-I", "-B", "-c", SPLIT, str(ROOT / "src"), str(path), str(train), str(seed)]
+    command = [
+        python,
+        "-I",
+        "-B",
+        "-c",
+        SPLIT,
+        f"{ROOT / 'src'}:{ROOT / 'packages' / 'judge' / 'src'}",
+        str(path),
+        str(train),
+        str(seed),
+    ]
     made: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return made
 
