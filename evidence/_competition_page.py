@@ -125,8 +125,11 @@ def gullible(done: Done) -> Iterator[str]:
     cascade = [(arm, against_coop(done, "gullible", arm, MEASURES["cascade"])) for arm in ("agon", "agon, weight 4")]
     trust = any(test.verdict == "as predicted" for test in primary)
     pays = [arm for arm, found in cascade if found.interval and found.interval[1] > 0]
+    planned = len({cell.seed for cell in PLANS["G"]()})
     yield (
-        f"The bonus {'**changes trust**' if trust else '**is not shown to change trust**'} here. It "
+        f"No verdict yet: it needs all {planned} seeds of every arm."
+        if min(len(test.difference.values) for test in primary) < planned
+        else f"The bonus {'**changes trust**' if trust else '**is not shown to change trust**'} here. It "
         + (f"**pays** in the cascade of {' and '.join(pays)}." if pays else "**is not shown to pay** in the cascade.")
     )
     yield "## Everything that was measured at the end"
