@@ -290,8 +290,6 @@ def test_pages_of_the_competition_plan_are_made_from_their_cells(tmp_path: Path)
     assert "12 of 30 cells are done" in text
     assert "| echoed: agon - coop | below zero | -0.6 points" in text
     assert "No verdict yet" in text
-    whole = {cell: reading_result(cell, (cell.seed % 2) * (cell.arm == "agon")) for cell in gullible_cells()}
-    assert "is not shown to pay" in "\n".join(gullible(whole))
     assert "When draft and answer agree" in "\n".join(agreement(done))
     assert "reading one's own draft" in "\n".join(splitting(done, {}))
     gullible_figure(done, tmp_path / "g.svg")
