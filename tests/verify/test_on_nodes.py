@@ -11,8 +11,8 @@ from agon.cluster.actor import Actor
 from agon.errors import VerifierError
 from agon.types import BASE, Completion, Problem, Reason, Verdict
 from agon.verify.on_nodes import TRIES, NodeVerifier, VerifierHost
-from tests.cluster.helpers import FakeCluster
-from tests.waiting import wait_until
+from tests.cluster.helpers import FakeCluster, FakeHandle
+from tests.waiting import until, wait_until
 
 RIGHT = Verdict(True, True, Reason.CORRECT)
 
@@ -48,12 +48,16 @@ def verifier_on(cluster: FakeCluster, count: int = 2, patience: float = 60.0) ->
     return NodeVerifier(lambda: cluster.place(FakeHost), count, patience=patience)
 
 
+def judged(handle: FakeHandle) -> int:
+    return handle.calls.count("judge")
+
+
 def test_rows_are_spread_over_the_actors() -> None:
     cluster = FakeCluster()
     with verifier_on(cluster) as verifier:
         assert not cluster.handles, "nothing is started before the first row"
         assert verifier.verify_many(problem("0.05") for _ in range(6)) == [RIGHT] * 6
-        assert [handle.calls.count("judge") for handle in cluster.handles] == [3, 3]
+        assert [judged(handle) for handle in cluster.handles] == [3, 3]
         assert verifier.self_test() == ["1 + 1 is wrong"]
         assert verifier.counters == {"rows": 6, "jobs": 4, "moved": 0, "infra": 0}
     assert [handle.killed for handle in cluster.handles] == [1, 1]
@@ -75,13 +79,13 @@ def test_rows_of_a_lost_actor_are_judged_by_another() -> None:
 
     async def main() -> list[Verdict]:
         work = asyncio.gather(*(verifier(*problem("0.2")) for _ in range(6)))
-        await asyncio.sleep(0.1)
+        await until(lambda: sum(map(judged, cluster.handles)) == 6)
         cluster.handles[0].lose()
         return await work
 
     with verifier_on(cluster) as verifier:
         assert asyncio.run(main()) == [RIGHT] * 6
-        assert verifier.counters["moved"] == 3
+        assert verifier.counters["moved"] == judged(cluster.handles[0]) > 0
         assert len(cluster.handles) == 3, "one new actor for all rows of the lost one"
 
 
