@@ -375,6 +375,18 @@ def test_an_engine_that_fails_after_a_step_does_not_stop_the_run(
     assert canary.attest(versions.values()) == []
 
 
+def test_an_engine_that_waits_for_its_check_is_not_asked_after_a_step(
+    start: Start, engines: list[FakeEngine], adapters: Path
+) -> None:
+    """It drew nothing since it came back, and its check follows."""
+    canary, versions = checked(start(*engines), adapters)
+    engines[1].fail_next("die")
+    drawers(canary.sampler, versions[A])
+    assert canary.sampler.submit(canary.sampler.fleet.returned()).result() == [1]
+    engines[1].loaded[versions[A]] = adapters / "three"
+    assert canary.attest(versions.values()) == []
+
+
 def test_an_engine_that_missed_a_publication_is_checked_against_what_is_current(
     start: Start, engines: list[FakeEngine], adapters: Path
 ) -> None:

@@ -32,7 +32,7 @@ from agon.engine.protocol import Draw, EngineDown
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.errors import EngineError
-from agon.pool import WorkerDown
+from agon.pool import State, WorkerDown
 from agon.protocols import Learner, Tokens
 from agon.types import BASE, Message, Policy, Prompt, Quote, Sampling, Version, seed_for
 
@@ -172,6 +172,8 @@ class Canary:
         member = self.sampler.fleet.members[number]
         found = Findings(member.life)
         is_new = self.lives.get(number) != member.life
+        if is_new and not thrown:  # it was restarted a moment ago, and will be asked again
+            return None
         try:
             known = set() if is_new else self._known[number]
             await self._attest(number, [version for version in self._digests if version not in known], found)
@@ -189,7 +191,7 @@ class Canary:
         return found
 
     async def _attest_all(self, versions: Collection[Version]) -> dict[int, Findings]:
-        """What all engines that run say of these versions."""
+        """What all engines that draw say of these versions."""
 
         async def ask(number: int) -> Findings:
             found = Findings(self.sampler.fleet.members[number].life)
@@ -199,8 +201,8 @@ class Canary:
                 found.differing.clear()
             return found
 
-        running = [member.number for member in self.sampler.fleet.members if member.runs]
-        return dict(zip(running, await asyncio.gather(*map(ask, running)), strict=True))
+        drawing = [member.number for member in self.sampler.fleet.members if member.state is State.UP]
+        return dict(zip(drawing, await asyncio.gather(*map(ask, drawing)), strict=True))
 
     async def _attest(self, number: int, versions: Iterable[Version], found: Findings) -> None:
         """Ask one engine what it holds, of these versions that are live there and on disk."""
