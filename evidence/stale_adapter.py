@@ -69,9 +69,11 @@ def measure(dtype: str, rounds: int, rare: int, clean: int, restarts: int) -> di
         canary.check(publish(table))
         gap = max(canary.gaps().values())
         healthy = clean_checks(table, canary, clean, dtype)
+        print(f"{dtype}: {healthy}, distance {gap:.2g}", flush=True)
         caught = {name: sum(fault(table, canary, n) for n in range(rounds)) for name, fault in FAULTS.items()}
         caught["ignored"] = sum(ignored(table, dtype) for _ in range(rare))
         caught["other base"] = sum(other_base(table, dtype, n) for n in range(rare))
+        print(f"{dtype}: {caught}", flush=True)
         caught["restarted"] = sum(restarted(table, dtype) for _ in range(restarts))
     return {**caught, **healthy, "measured": {"distance": gap, "seconds per check": healthy.pop("seconds")}}
 
@@ -86,7 +88,8 @@ def publish(table: Bench) -> Versions:
 def tamper(table: Bench, method: str, *args: Any) -> None:
     """Call the worker."""
     engine = table.sampler.fleet.members[0].engine
-    table.sampler.submit(engine._llm.collective_rpc(method, args=args)).result()
+    plain = tuple(str(arg) if isinstance(arg, Version) else arg for arg in args)  # vLLM encodes plain types alone
+    table.sampler.submit(engine._llm.collective_rpc(method, args=plain)).result()
 
 
 def clean_checks(table: Bench, canary: Canary, count: int, dtype: str) -> dict[str, Any]:

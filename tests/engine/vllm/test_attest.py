@@ -10,7 +10,7 @@ import pytest
 from _engine import Bench, bench
 from agon.engine.vllm.canary import Canary
 from agon.errors import EngineError
-from agon.types import Policy
+from agon.types import Policy, Version
 
 pytestmark = pytest.mark.slow
 STEP = 5e-5
@@ -25,7 +25,8 @@ def table() -> Iterator[Bench]:
 
 def tamper(table: Bench, method: str, *args: Any) -> None:
     engine = table.sampler.fleet.members[0].engine
-    table.sampler.submit(engine._llm.collective_rpc(method, args=args)).result()
+    plain = tuple(str(arg) if isinstance(arg, Version) else arg for arg in args)  # vLLM encodes plain types alone
+    table.sampler.submit(engine._llm.collective_rpc(method, args=plain)).result()
 
 
 def test_a_slot_that_is_one_optimizer_step_late_stops_the_run_and_a_right_one_does_not(table: Bench) -> None:
