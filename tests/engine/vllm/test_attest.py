@@ -44,10 +44,11 @@ def test_a_slot_that_is_one_optimizer_step_late_stops_the_run_and_a_right_one_do
 
 
 def test_kernels_that_ignore_right_slots_are_found_by_the_distance(table: Bench) -> None:
-    versions = {policy: table.publish(policy) for policy in Policy}
+    for _ in range(2):  # the version that was changed above is live until then
+        versions = {policy: table.publish(policy) for policy in Policy}
     canary = Canary(table.sampler, table, slots=4, mode="warn")  # type: ignore[arg-type]
     tamper(table, "ignore", True)
     canary.check(versions)
     tamper(table, "ignore", False)
-    assert canary.attested() == 2
+    assert canary.attested() == 4
     assert "engine 0 ignores adapters: 4 of 4" in canary.notes()[0]
