@@ -160,7 +160,9 @@ def test_an_engine_that_fails_after_an_update_loses_no_step(
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
-def test_nothing_is_learnt_from_an_engine_that_holds_other_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_learnt_from_an_engine_that_holds_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = config(eval__points=0)
     whole = directory(tmp_path, "whole", settings)
     assert training(whole, settings).go()

@@ -47,6 +47,7 @@ from pathlib import Path
 from agon.config import load_config
 from agon.engine.scripted import ScriptedSampler
 from agon.engine.trl import learner
+from agon.engine.vllm.door import Vllm
 from agon.training import machines
 
 waits, starts = [], []
@@ -65,7 +66,7 @@ def start(*args):
     return ScriptedSampler(lambda request: "")
 
 learner.gather_objects = timed(learner.gather_objects, waits)
-machines.sampler_for = timed(start, starts)
+Vllm.sampler = timed(start, starts)
 built = machines.build(load_config(sys.argv[1], ["sampler.engine=vllm", "verifier=math"]), 1)
 assert built.learner.gather(built.draws) == [True, False]
 Path(sys.argv[2], f"{built.learner.rank}.json").write_text(json.dumps([waits, starts]))
