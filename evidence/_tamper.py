@@ -21,8 +21,9 @@ class Tampering(Extension):  # type: ignore[misc, valid-type]
 
     def overwrite(self, name: str, other: str) -> None:
         """Put the weights of one adapter into the slot of another; an empty name is the bare base."""
+        index, source = self._slot(name), self._slot(other) if other else None
         for tensor in self._tensors():
-            tensor[self._slot(name)] = tensor[self._slot(other)].clone() if other else 0
+            tensor[index] = 0 if source is None else tensor[source].clone()
 
     def swap(self, one: str, other: str) -> None:
         a, b = self._slot(one), self._slot(other)
@@ -51,6 +52,7 @@ class Tampering(Extension):  # type: ignore[misc, valid-type]
         return self.model_runner.lora_manager._adapter_manager
 
     def _slot(self, name: str) -> int:
+        self.model_runner.lora_manager.add_adapter(REQUESTS[name])  # it may have given its slot to others
         return int(self._manager.lora_index_to_id.index(REQUESTS[name].lora_int_id))
 
     def _tensors(self) -> list[torch.Tensor]:
