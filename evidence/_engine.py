@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ import _lib  # noqa: F401 - finds `tests`
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from agon.config import Init, Lora
-from agon.protocols import Stretch
 from agon.types import Message, Policy, Prompt, Quote, Version
 
 TINY: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "head_dim": 32}
@@ -64,14 +63,13 @@ class Bench:
             for parameter in self.pair.parameters(policy):
                 parameter += size * torch.randn(parameter.shape, generator=generator)
 
-    def score(self, policy: Policy | None, rows: Any, stretch: Stretch | None = None) -> list[list[float]]:
-        """Log-probs of completions under a policy, as it is now or stretched, by transformers and PEFT."""
+    def score(self, policy: Policy | None, rows: Any) -> list[list[float]]:
+        """Log-probs of completions under a policy as it is now, by transformers and PEFT."""
         if policy is None:
             with self.pair.base_only():
                 return self._forward(rows)
         self.pair.activate(policy)
-        with self.pair.stretched(policy, stretch) if stretch else nullcontext():
-            return self._forward(rows)
+        return self._forward(rows)
 
     def _forward(self, rows: Any) -> list[list[float]]:
         import torch
@@ -80,7 +78,7 @@ class Bench:
         for row in rows:
             ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
             with torch.no_grad():
-                logps = self.pair.model(ids).logits[0, len(row.prompt_ids) - 1 : -1].log_softmax(-1)
+                logps = self.pair.model(ids).logits[0, len(row.prompt_ids) - 1 : -1].float().log_softmax(-1)
             scored.append(logps.gather(1, torch.tensor(row.completion_ids).unsqueeze(1)).squeeze(1).tolist())
         return scored
 
@@ -109,22 +107,28 @@ def random_checkpoint(folder: Path, **sizes: Any) -> Path:
     return folder
 
 
-def build(base: Path) -> Any:
+def build(base: Path, dtype: str = "float32") -> Any:
     """A pair over a checkpoint; B starts well away from A."""
     import torch
     from transformers import AutoModelForCausalLM
 
     from agon.engine.adapters import build_pair
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
     return build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
 
 
 @contextmanager
 def bench(
-    sizes: dict[str, Any] = TINY, *, context: int = 1024, patience: float = 120.0, engines: int = 1
+    sizes: dict[str, Any] = TINY,
+    *,
+    context: int = 1024,
+    patience: float = 120.0,
+    engines: int = 1,
+    dtype: str = "float32",
+    **options: Any,
 ) -> Iterator[Bench]:
-    """A random base, a pair over it, and running engines; all gone at the end."""
+    """A random base, a pair over it, and running engines with further options; all gone at the end."""
     import torch
 
     from agon.engine.fleet import Fleet
@@ -136,8 +140,9 @@ def bench(
     with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
         root = Path(scratch)
         base = str(random_checkpoint(root / "base", **sizes))
-        pair = build(Path(base))
-        settings: dict[str, Any] = {"dtype": "float32", "context": context, "rank": RANK, "max_loras": 4, "memory": 0.4}
+        pair = build(Path(base), dtype)
+        settings: dict[str, Any] = {"dtype": dtype, "context": context, "rank": RANK, "max_loras": 4, "memory": 0.4}
+        settings["options"] = options
         fleet = Fleet(*(LocalEngine(base, **settings) for _ in range(engines)), patience=patience)
         sampler = VLLMSampler(base, fleet)
         try:

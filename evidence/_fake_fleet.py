@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.protocol import Draw, DrawResult, EngineDown
-from agon.protocols import Stretch, Tokens
+from agon.protocols import Tokens
 from agon.types import BASE, Policy, Version, seed_for
 
 WEIGHTS = "adapter_model.safetensors"
@@ -68,6 +68,9 @@ class FakeEngine:
     async def unload(self, version: Version) -> None:
         self.weights.pop(version, None)
 
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str]:
+        return [] if self.weights.get(version) == read_adapter(folder) else ["x"]
+
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         weight = 0.0 if draw.version == BASE else self.weights[draw.version]
         length = min(self._length(draw), draw.sampling.max_tokens)
@@ -115,11 +118,8 @@ class FakeLearner:
     def __init__(self) -> None:
         self.weights = {Policy.A: 0.011, Policy.B: 0.023}
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         weight = self.weights[policy] if policy else 0.0
-        if stretch:
-            origin = read_adapter(stretch.origin) if stretch.origin else 0.0
-            weight = origin + stretch.factor * (weight - origin)
         return [[logprob(weight, token) for token in row.completion_ids] for row in rows]
 
 

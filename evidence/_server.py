@@ -37,6 +37,7 @@ class Server:
         options += ["--served-model-name", name or str(base), "--host", "127.0.0.1", "--port", str(self._port)]
         settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
         settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        settings |= {"VLLM_SERVER_DEV_MODE": "1"}
         self._command = [str(Path(sys.executable).with_name("vllm")), "serve", str(base), *options]
         self._environment = os.environ | settings
         self.start()

@@ -34,7 +34,7 @@ from agon.engine import fleet as fleet_module
 from agon.engine.fleet import Fleet
 from agon.engine.member import State
 from agon.engine.protocol import Draw, Engine
-from agon.engine.vllm.canaries import Canaries
+from agon.engine.vllm.canary import Canary
 from agon.game.rules import Game
 from agon.interrupt import Interrupt
 from agon.types import BASE, Completion, Played, Policy, Problem, Reason, Request, Sampling, Verdict, Version, seed_for
@@ -42,7 +42,7 @@ from agon.types import BASE, Completion, Played, Policy, Problem, Reason, Reques
 STEPS, FAULTS = 10, 10
 PROBLEMS, GROUP, TOKENS, PEEK = 4, 4, 32, 64
 MOVE = 0.02
-"""What a step changes in every weight, as in evidence/stale_adapter.py."""
+"""What a step changes in every weight: as much as 400 optimizer steps at the recipe's peak rate."""
 PATIENCE = 30.0
 BACK = 900.0
 """Seconds that an engine may take to draw for the game again."""
@@ -66,17 +66,17 @@ class Harness:
     move: Callable[[Policy, int], None]
     reset: Callable[[], None]
     strike: Strike
-    canaries: Canaries = field(init=False)
+    canary: Canary = field(init=False)
     unchecked: int = 0
     """Draws for the game from an engine whose canary had not held since its last start."""
 
     def __post_init__(self) -> None:
-        self.canaries = Canaries(self.sampler, self.learner, slots=4, dtype="float32")
+        self.canary = Canary(self.sampler, self.learner, slots=4, dtype="float32")
         free = self.sampler.fleet._free
 
         async def checked(version: Version) -> Any:
             member = await free(version)
-            self.unchecked += self.canaries.canaries[member.number].life != member.life
+            self.unchecked += self.canary.lives.get(member.number) != member.life
             return member
 
         self.sampler.fleet._free = checked
@@ -145,7 +145,7 @@ def run_steps(harness: Harness, faults: dict[int, dict[int, tuple[int, str]]]) -
     fleet, before = harness.sampler.fleet, harness.sampler.restarts
     for step in range(STEPS):
         versions = {policy: harness.publish(policy) for policy in Policy}
-        harness.canaries.check(versions)
+        harness.canary.check(versions)
         drawing = Drawing(harness, dict(faults.get(step, {})))
         for member, kind in drawing.faults.values():
             outcome.struck[kind] += 1
@@ -153,17 +153,17 @@ def run_steps(harness: Harness, faults: dict[int, dict[int, tuple[int, str]]]) -
         batch = problems((step + 1) * PROBLEMS)[-PROBLEMS:]
         played = attended(harness, versions, play(batch, step, game, drawing, verify))
         outcome.take(played, versions)
-        harness.canaries.check_samples(played.streams)
+        harness.canary.attest(versions.values())
         for policy in Policy:
             harness.move(policy, step)
-        for note in harness.canaries.notes():
+        for note in harness.canary.notes():
             print(f"  step {step}: {note}", flush=True)
     outcome.restarts, outcome.unchecked = harness.sampler.restarts - before, harness.unchecked
     return outcome
 
 
 def attended(harness: Harness, versions: dict[Policy, Version], work: Any) -> Any:
-    return asyncio.run(Interrupt().watching(harness.canaries.attend(work, versions)))
+    return asyncio.run(Interrupt().watching(harness.canary.attend(work, versions)))
 
 
 async def up(fleet: Fleet, number: int) -> None:

@@ -1,7 +1,7 @@
 """Whole steps of arm grpo against a plain `trl.GRPOTrainer`, on one real engine: all that is not drawing.
 
 Both train one policy on the same problems with the same number of rollouts, drawn by the same vLLM engine. Ours is a
-run as `agon.train` makes it: checks of samples, log files, versions, the canary. TRL's trainer draws through the same
+run as `agon.train` makes it: checks, log files, versions, the canary. TRL's trainer draws through the same
 sampler and hands its adapter over before each step as a PEFT folder (its own push of merged weights needs a GPU), with
 its correction for vLLM. Steps alternate. Drawing is from the first request of a step to the last reply; the rest is
 update, publication and waiting together, and it is compared. The canary's part hardly depends on the size of a step,

@@ -3,7 +3,7 @@
 An engine (vLLM; transformers with --quick) serves adapters of a pair over a random base in bfloat16. In each turn a
 token is drawn from A as it is; then A moves and is published as a run does it, exported, hashed, loaded under a new
 name, and a token is drawn from the new version. Prompts are new each time, so that no cache helps either. The canary,
-which a run draws after every publication, is not in it. The bytes of the adapter's folder are divided by the bytes
+which a run asks after every publication, is not in it. The bytes of the adapter's folder are divided by the bytes
 that TRL 1.16 hands to its engine at every synchronisation: those of what its own `VLLMGeneration._iter_named_params`
 (trl/generation/vllm_generation.py) yields for a PEFT model, the whole base with the adapter merged into it, which
 `sync_weights` loads in place or broadcasts. Its seconds are not measured: they are a GPU's or a network's.

@@ -3,7 +3,7 @@
 Real raylets, several nodes on this machine. Each part runs alone with `--part`; the quick form is the first part, with
 engines that have no model.
 
-- engines: steps of the game whose weights move after every step, with a canary for each engine; once undisturbed, then
+- engines: steps of the game whose weights move after every step, with a canary; once undisturbed, then
   with an actor, a raylet alone and a whole node killed in the middle of steps, and nodes added. Bouts that are lost,
   doubled, ungraded or of a wrong version are counted, and completions that differ from the undisturbed steps.
 - verifiers: rows with 5% poison, judged by two actors of which one is killed with its node; and programs.

@@ -1,257 +1,219 @@
-"""Can the engine serve weights that are gone, and would anyone notice? Published, swapped and staled for real, on vLLM.
+"""Would anyone notice an engine that serves the wrong weights? Stale, swapped and ignored for real, on vLLM.
 
-First, that publication does what it says: A changes, B does not, and log-probs match transformers + PEFT. Then every
-way we know to serve the wrong weights is tried: our own calls must refuse it, and what an engine does on its own
-must be caught by the canary, which does not know what was broken.
+In bfloat16 and in float32 a real engine serves a pair that moves by optimizer steps of the recipe's size. A worker
+extension (`_tamper.py`) then changes what the engine serves, and the canary, which does not know what was done, must
+name it:
 
-All of that is in float32 on a small random base. The rest is in bfloat16 on SmolLM2-135M (`_stale_bf16.py`), where
-rounding is ten times as large as an optimizer step of the recipe: an engine that is one step late, swaps adapters or
-ignores them must be caught, and a healthy one must give no alarm. It takes about an hour on two cores, keeps what it
-has done in the folder that `--work` names, and goes on from there. `--quick` leaves it out. The environment variable
-AGON_SMOLLM2 names a checkpoint that `scripts/make_smollm2` made; without it, one is made.
+- a slot holds the version before, the rival's adapter or zeros when a publication is checked;
+- a slot is overwritten after that check, and must be noticed after the step's last draw;
+- kernels ignore the adapters, or the engine has a different base, while every slot is right;
+- the engine dies and comes back with old adapters under the new names.
+
+Clean checks, half of them after a publication and half after draws, must give no alarm. `--quick`: bfloat16, one round
+of each fault, no restart.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-from collections.abc import Callable
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
-from _engine import RANK, TINY, Bench, bench, build, random_checkpoint, write_zeros
+from _engine import TINY, Bench, bench, build, random_checkpoint
 from _lib import arguments, verdict
-from _server import vllm_server
-from _stale_bf16 import GOAL, holds, prove
-from agon.engine.fleet import Fleet
+from agon.engine.protocol import Draw
 from agon.engine.vllm.canary import Canary
-from agon.engine.vllm.sampler import VLLMSampler
-from agon.engine.vllm.server import ServerEngine
-from agon.errors import EngineError
-from agon.types import Policy, Version
+from agon.types import Policy, Sampling, Version
 
-RETURNS, SAME = 5, Version("a@000001-same")
-MOVE = 0.02
-"""Standard deviation of a move of the weights: 400 optimizer steps in one direction at the recipe's peak rate."""
+STEP = 5e-5
+"""Standard deviation of a move of the weights: about one optimizer step at the recipe's peak rate."""
+ROUNDS, RARE, CLEAN = 5, 2, 100
+"""Rounds of each fault of a slot, rounds of each other fault, and clean checks, in each type."""
+FRESH = 5
+"""Every so many clean publications the engine is checked as a new one, distance included."""
+BACK = 600.0
+"""Seconds in which an engine must be back."""
 
-
-Fault = Callable[[Bench, dict[Policy, Version]], None]
+Versions = dict[Policy, Version]
 
 
 def main() -> None:
-    work = work_folder()
     args = arguments(__doc__)
-    rounds = 3 if args.quick else 20
-    with bench() as table:
-        canary = Canary(table.sampler, table, slots=4, dtype="float32")
-        versions = {policy: table.publish(policy) for policy in Policy}
-        canary.check(versions)
-        print(f"noise on the base {canary.noise:.1e}, throw-away adapters {canary.effect:.2f}, ", end="")
-        print(f"tolerance {canary.tolerance:.1e} nats per token\n")
-        honest = publications(table, canary, versions, rounds)
-        refused = {name: refuses(attempt, table, versions) for name, attempt in REUSES.items()}
-        caught = {name: catches(fault, table, canary, rounds) for name, fault in FAULTS.items()}
-        sizes = smallest(table, canary)
-    live = {} if args.quick else resumed()
-    small = {} if args.quick else prove(work)
-    show(honest, refused, caught, sizes, rounds)
-    complete = all(n == rounds for n in caught.values()) and all(refused.values()) and live.get("resumed", 0) < 1e-3
-    complete = complete and (args.quick or holds(small))
-    still = canary.tolerance / 10  # a batch of another make-up rounds differently
+    dtypes = ("bfloat16",) if args.quick else ("bfloat16", "float32")
+    rounds, rare, clean = (1, 1, 10) if args.quick else (ROUNDS, RARE, CLEAN)
+    found = {dtype: measure(dtype, rounds, rare, clean, restarts=0 if args.quick else rare) for dtype in dtypes}
+    for dtype, result in found.items():
+        print(f"{dtype}: {result}")
+    goal = {
+        **dict.fromkeys(("stale", "swapped", "base", "overwritten"), rounds),
+        **{"ignored": rare, "other base": rare, "restarted": 0 if args.quick else rare},
+        **{"clean checks": clean, "alarms": 0},
+    }
     verdict(
-        "publishing A changes A and not B; reuse is refused; stale, swapped, ignored and stale-KV adapters are caught, "
-        "in bfloat16 one optimizer step late",
-        {"caught": caught, "refused": refused, **honest, "bfloat16": small},
-        {
-            **{"caught": rounds, "refused": True, "false alarms": 0, "A moved": canary.tolerance, "B moved": still},
-            **{"bfloat16": {} if args.quick else GOAL},
-        },
-        complete and not honest["false alarms"] and honest["B moved"] < still and honest["A moved"] > canary.tolerance,
-        n=rounds,
-        tolerance=canary.tolerance,
-        effect=canary.effect,
-        noise=canary.noise,
-        smallest_move_caught=sizes,
-        live_server=live,
+        "an engine that serves stale, swapped, overwritten or no adapters, ignores them, has a different base or comes "
+        "back with old ones is found, in bfloat16 and float32, one optimizer step late; clean checks give no alarm",
+        {dtype: {name: result[name] for name in goal} for dtype, result in found.items()},
+        goal,
+        all(result[name] == wanted for result in found.values() for name, wanted in goal.items()),
+        n=sum(clean + 4 * rounds + 3 * rare for _ in found),
+        measured={dtype: result["measured"] for dtype, result in found.items()},
     )
 
 
-def work_folder() -> Path:
-    """Where the bfloat16 part keeps its learner and its results: `--work`, which is then out of the arguments."""
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir(), "agon-stale-bf16"))
-    found, sys.argv[1:] = parser.parse_known_args()
-    return Path(found.work)
+def measure(dtype: str, rounds: int, rare: int, clean: int, restarts: int) -> dict[str, Any]:
+    """How often each fault was stopped, and how often a clean check gave an alarm."""
+    with bench(dtype=dtype, worker_extension_cls="_tamper.Tampering") as table:
+        canary = canary_for(table, dtype)
+        canary.check(publish(table))
+        gap = max(canary.gaps().values())
+        healthy = clean_checks(table, canary, clean, dtype)
+        print(f"{dtype}: {healthy}, distance {gap:.2g}", flush=True)
+        caught = {name: sum(fault(table, canary, n) for n in range(rounds)) for name, fault in FAULTS.items()}
+        caught["ignored"] = sum(ignored(table, dtype) for _ in range(rare))
+        caught["other base"] = sum(other_base(table, dtype, n) for n in range(rare))
+        print(f"{dtype}: {caught}", flush=True)
+        caught["restarted"] = sum(restarted(table, dtype) for _ in range(restarts))
+    return {**caught, **healthy, "measured": {"distance": gap, "seconds per check": healthy.pop("seconds")}}
 
 
-def publications(table: Bench, canary: Canary, versions: dict[Policy, Version], rounds: int) -> dict[str, float]:
-    """Move A, publish A, look at both: least change of A, largest change of B, largest gap to the learner."""
-    measured = {"A moved": float("inf"), "B moved": 0.0, "gap": 0.0, "false alarms": 0}
-    for n in range(rounds):
-        before = canary.probe.draw([versions[Policy.B]])[versions[Policy.B]]
-        table.move(Policy.A, MOVE, seed=n)
-        drawn = canary.probe.draw([versions[Policy.A]])[versions[Policy.A]]
-        measured["A moved"] = min(measured["A moved"], canary._gap(Policy.A, drawn))
-        versions[Policy.A] = table.publish(Policy.A)
-        after = canary.probe.draw([versions[Policy.B]])[versions[Policy.B]]
-        measured["B moved"] = max(measured["B moved"], difference(before, after))
-        try:
-            canary.check(versions)
-        except EngineError:
-            measured["false alarms"] += 1
-        measured["gap"] = max(measured["gap"], *canary.measured.values())
-    return measured
+def publish(table: Bench) -> Versions:
+    """Move both policies by one step and publish them."""
+    for policy in Policy:
+        table.move(policy, STEP, seed=table.count)
+    return {policy: table.publish(policy) for policy in Policy}
 
 
-def difference(before: Any, after: Any) -> float:
-    rows = zip(before, after, strict=True)
-    return max(abs(one - two) for x, y in rows for one, two in zip(x.logprobs, y.logprobs, strict=True))
+def tamper(table: Bench, method: str, *args: Any) -> None:
+    """Call the worker."""
+    engine = table.sampler.fleet.members[0].engine
+    plain = tuple(str(arg) if isinstance(arg, Version) else arg for arg in args)  # vLLM encodes plain types alone
+    table.sampler.submit(engine._llm.collective_rpc(method, args=plain)).result()
 
 
-def refuses(attempt: Fault, table: Bench, versions: dict[Policy, Version]) -> bool:
-    try:
-        attempt(table, versions)
-    except EngineError:
-        return True
-    return False
+def clean_checks(table: Bench, canary: Canary, count: int, dtype: str) -> dict[str, Any]:
+    """Checks of an engine that is right: of a publication, and after draws."""
+    alarms, seconds = 0, 0.0
+    for n in range(count // 2):
+        versions = publish(table)
+        if n % FRESH == 0:
+            canary = canary_for(table, dtype)
+        began = time.perf_counter()
+        canary.check(versions)
+        seconds += 0 if n % FRESH == 0 else time.perf_counter() - began
+        draws = [Draw((1, 2, 3), version, n, Sampling(max_tokens=4)) for version in versions.values()]
+        table.sampler.draw_all(draws)
+        alarms += len(canary.notes()) + len(canary.attest(versions.values()))
+    usual = count // 2 - len(range(0, count // 2, FRESH))
+    return {"clean checks": 2 * (count // 2), "alarms": alarms, "seconds": round(seconds / max(usual, 1), 4)}
 
 
-def reuse_name(table: Bench, versions: dict[Policy, Version]) -> None:
-    table.move(Policy.A, MOVE, seed=100)
-    table.sampler.publish(versions[Policy.A], table.export(Policy.A)[1])
-
-
-def reuse_folder(table: Bench, versions: dict[Policy, Version]) -> None:
-    table.sampler.publish(Version("a@999999-new"), table.sampler.live[versions[Policy.A]])
-
-
-REUSES = {"reused name": reuse_name, "reused folder": reuse_folder}
+def canary_for(table: Bench, dtype: str, learner: Bench | None = None) -> Canary:
+    """A canary that has not seen the engine. It warns: if it stopped, there would be no engine for the next round."""
+    return Canary(table.sampler, learner or table, slots=4, dtype=dtype, mode="warn")  # type: ignore[arg-type]
 
 
 # -- what an engine does behind our back ------------------------------------------------------------------------------
 
 
-def stale(table: Bench, versions: dict[Policy, Version]) -> None:
-    """The new name serves the weights of the version before."""
-    adapters = table.sampler.fleet.members[0].engine._adapters
-    table.move(Policy.A, MOVE, seed=200)
-    old, new = versions[Policy.A], table.publish(Policy.A)
-    adapters[new] = adapters[old]
-    versions[Policy.A] = new
+def found(canary: Canary, versions: Versions, policy: Policy) -> bool:
+    """Whether the check of a publication names the version that is wrong."""
+    canary.check(versions)
+    return f"does not hold {versions[policy]}" in "".join(canary.notes())
 
 
-def swapped(table: Bench, versions: dict[Policy, Version]) -> None:
-    adapters = table.sampler.fleet.members[0].engine._adapters
-    a, b = versions[Policy.A], versions[Policy.B]
-    adapters[a], adapters[b] = adapters[b], adapters[a]
+def stale(table: Bench, canary: Canary, n: int) -> bool:
+    """The new name has the weights of the step before."""
+    before = publish(table)
+    canary.check(before)
+    now, policy = publish(table), list(Policy)[n % 2]
+    tamper(table, "overwrite", now[policy], before[policy])
+    return found(canary, now, policy)
 
 
-def ignored(table: Bench, versions: dict[Policy, Version]) -> None:
-    """The engine answers requests for B with the bare base: its adapter holds zeros."""
-    adapters, b = table.sampler.fleet.members[0].engine._adapters, versions[Policy.B]
-    table.count += 1
-    zeros = Version.of(Policy.B, table.count, "zeros")
-    load(table, zeros, write_zeros(table.sampler.live[b], table.root / zeros))
-    adapters[b] = adapters[zeros]
+def swapped(table: Bench, canary: Canary, n: int) -> bool:
+    versions = publish(table)
+    tamper(table, "swap", *versions.values())
+    return found(canary, versions, Policy.A)
 
 
-def stale_kv(table: Bench, versions: dict[Policy, Version]) -> None:
-    """vLLM's own trap: new weights in place, same name and path; the prompt's old keys and values stay."""
-    from vllm.lora.request import LoRARequest
-
-    sampler, a = table.sampler, versions[Policy.A]
-    known, folder = sampler.fleet.members[0].engine._adapters[a], sampler.live[a]
-    table.move(Policy.A, MOVE, seed=300)
-    table.pair.export(Policy.A, folder)
-    again = LoRARequest(known.lora_name, known.lora_int_id, known.lora_path, load_inplace=True)
-    sampler._bridge.call(sampler.fleet.members[0].engine._llm.add_lora(again))
+def base(table: Bench, canary: Canary, n: int) -> bool:
+    """The slot of a policy has no weights."""
+    versions, policy = publish(table), list(Policy)[n % 2]
+    tamper(table, "overwrite", versions[policy], "")
+    return found(canary, versions, policy)
 
 
-def load(table: Bench, version: Version, folder: Path) -> None:
-    table.sampler._bridge.call(table.sampler.fleet.members[0].engine.load(version, folder))
+def overwritten(table: Bench, canary: Canary, n: int) -> bool:
+    """All is well when the publication is checked; then the slot gets the rival's weights, and draws."""
+    versions, policy = publish(table), list(Policy)[n % 2]
+    canary.check(versions)
+    tamper(table, "overwrite", versions[policy], versions[policy.rival])
+    table.sampler.draw_all([Draw((1, 2, 3), versions[policy], n, Sampling(max_tokens=4))])
+    return f"engine 0 does not hold {versions[policy]}" in "".join(canary.attest(versions.values()))
 
 
-FAULTS = {"stale": stale, "swapped": swapped, "ignored": ignored, "stale KV": stale_kv}
+FAULTS = {"stale": stale, "swapped": swapped, "base": base, "overwritten": overwritten}
 
 
-def catches(fault: Fault, table: Bench, canary: Canary, rounds: int) -> int:
-    """How often the canary stops the run after this fault; before it, all was well."""
-    caught = 0
-    for n in range(rounds):
-        for policy in Policy:
-            table.move(policy, MOVE, seed=1000 + n)
-        versions = {policy: table.publish(policy) for policy in Policy}
-        canary.check(versions)
-        fault(table, versions)
-        try:
-            canary.check(versions)
-        except EngineError:
-            caught += 1
-    return caught
+def ignored(table: Bench, dtype: str) -> bool:
+    """Slots are right, and kernels do not read them."""
+    publish(table)  # versions whose slots were changed before are gone after two publications
+    versions = publish(table)
+    tamper(table, "ignore", True)
+    canary = canary_for(table, dtype)
+    canary.check(versions)
+    tamper(table, "ignore", False)
+    return "ignores adapters" in "".join(canary.notes())
 
 
-def smallest(table: Bench, canary: Canary) -> float:
-    """The smallest move of the weights whose absence the canary notices."""
-    size = 1e-5
-    while size < 1:
-        versions = {policy: table.publish(policy) for policy in Policy}
-        table.move(Policy.A, size, seed=7)
-        try:
-            canary.check(versions)
-        except EngineError:
-            return size
-        table.publish(Policy.A)
-        size *= 2
-    return size
+def other_base(table: Bench, dtype: str, n: int) -> bool:
+    """The learner has a different base than the engine."""
+    versions = publish(table)
+    folder = random_checkpoint(table.root / f"other {n}", **TINY, seed=n + 1)
+    learner = Bench(table.sampler, build(folder, dtype), table.root)
+    canary = canary_for(table, dtype, learner)
+    canary.check(versions)
+    return "on the bare base" in "".join(canary.notes())
 
 
-# -- a run that comes back to a server that never left ---------------------------------------------------------------
+def restarted(table: Bench, dtype: str) -> bool:
+    """The engine's core is killed, and the new one loads old adapters under the new names."""
+    old, versions = publish(table), publish(table)
+    canary = canary_for(table, dtype)
+    canary.check(versions)
+    canary.notes()
+    engine = table.sampler.fleet.members[0].engine
+    load = engine.load
+    stale_folders = {versions[policy]: table.sampler.live[old[policy]] for policy in Policy}
 
+    async def load_old(version: Version, folder: Path) -> None:
+        await load(version, stale_folders.get(version, folder))
 
-def resumed() -> dict[str, float]:
-    """Gap to the learner after a run came back under the same name and path: through the sampler, and without it."""
-    with tempfile.TemporaryDirectory(prefix="agon-server-") as scratch:
-        root = Path(scratch)
-        pair = build(random_checkpoint(root / "base", **TINY))
-        with vllm_server(root / "base", context=1024, rank=RANK) as url:
-            gaps = [connection(url, root, pair, n) for n in range(RETURNS)]
-            naive = [connection(url, root, pair, 100 + n, nonce="same") for n in range(2)]
-    print(
-        f"live server: {RETURNS} returns under one name and path, gap at most {max(gaps):.1e} nats per token;", end=" "
-    )
-    print(f"the same by hand is off by {naive[-1]:.2g}")
-    return {"resumed": max(gaps), "by hand": naive[-1], "returns": RETURNS}
+    engine.load = load_old
 
+    async def draw() -> None:
+        """Nobody notices that an idle engine died; what is drawn comes from the new one."""
+        async with asyncio.timeout(BACK):
+            await table.sampler.draw(Draw((1, 2, 3), versions[Policy.A], 0, Sampling(max_tokens=4)))
 
-def connection(url: str, root: Path, pair: Any, seed: int, nonce: str | None = None) -> float:
-    """One run: new weights in the old folder under the old name. How far off the server is, in nats per token.
-
-    A nonce takes the place of the one that makes its names new: what that is for.
-    """
-    engine = ServerEngine(url)
-    table = Bench(VLLMSampler(str(root / "base"), Fleet(engine)), pair, root)
-    if nonce is not None:
-        engine._nonce = nonce
     try:
-        table.move(Policy.A, MOVE, seed=seed)
-        pair.export(Policy.A, root / "same")
-        table.sampler.publish(SAME, root / "same")
-        canary = Canary(table.sampler, table, slots=1, dtype="float32")
-        return canary._gap(Policy.A, canary.probe.draw([SAME])[SAME])
+        core = next(process for process in processes(engine) if "EngineCore" in " ".join(process.cmdline()))
+        core.kill()
+        asyncio.run(canary.attend(draw(), versions))
     finally:
-        table.sampler.close()
+        engine.load = load
+    told = "".join(canary.notes())
+    for version in versions.values():  # as they should be again
+        table.sampler.unload(version)
+        table.sampler.load(version, table.sampler.live[version])
+    return f"does not hold {versions[Policy.A]}" in told
 
 
-def show(honest: dict[str, float], refused: dict[str, bool], caught: dict[str, int], sizes: float, rounds: int) -> None:
-    moved = f"A moved by at least {honest['A moved']:.2g} nats per token, B by {honest['B moved']:g}"
-    print(f"{rounds} publications of A: {moved};")
-    print(f"gap to the learner at most {honest['gap']:.1e}, false alarms {honest['false alarms']:g}")
-    for name, done in refused.items():
-        print(f"{name:16}{'refused' if done else 'ACCEPTED'}")
-    for name, count in caught.items():
-        print(f"{name:16}caught {count} of {rounds}")
-    print(f"a stale adapter is noticed from a move of {sizes:.0e} per weight on\n")
+def processes(engine: Any) -> list[Any]:
+    import psutil
+
+    return [psutil.Process(number) for number in engine.processes()]
 
 
 if __name__ == "__main__":

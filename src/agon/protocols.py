@@ -20,26 +20,11 @@ class Tokens:
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None = None
-    member: int = field(default=0, compare=False)
-    """Which engine of a fleet drew it."""
 
     @property
     def size(self) -> int:
         """How many ids there are, of the prompt and of the completion."""
         return len(self.prompt_ids) + len(self.completion_ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Weights on the line from those in the folder `origin` to a policy's own: `origin` + `factor` x (own - `origin`).
-
-    Factor 1 is the policy itself. Without a folder the origin is no adapter at all: lora_B alone is multiplied.
-    """
-
-    origin: Path | None
-    factor: float
-    own: Path | None = None
-    """Weights in a folder that stand for the policy's own: those of an earlier version."""
 
 
 class CompletionSource(Protocol):
@@ -189,11 +174,8 @@ class Learner(Protocol):
         """The hash of the policy's weights as they are now."""
         ...
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
-        """Log-probs of completions under a policy's weights as they are now, as in the loss; None is the bare base.
-
-        With a stretch, under weights before or beyond them; afterwards they are what they were, to the bit.
-        """
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probs of completions under a policy's weights as they are now, as in the loss; None is the bare base."""
         ...
 
     def save(self, folder: Path) -> None:

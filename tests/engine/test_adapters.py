@@ -13,7 +13,6 @@ from peft import PeftModel
 from agon.config import Init, Lora
 from agon.engine.adapters import AdapterPair, build_pair, keep_input_dtype, linear_targets
 from agon.errors import CheckpointError, ConfigError, RunDirError
-from agon.protocols import Stretch
 from agon.types import Policy
 from tests.engine.helpers.bases import random_base
 
@@ -204,70 +203,6 @@ def test_linear_targets_leave_out_an_untied_head_too() -> None:
 
 def exact(pair: AdapterPair, policy: Policy) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in pair.parameters(policy)]
-
-
-@pytest.mark.parametrize("factor", [-3.0, 0.0, 0.5, 1.0, 30.0])
-def test_a_stretched_policy_is_on_the_line_through_its_origin(tmp_path: Path, factor: float) -> None:
-    pair, other = pair_of(), pair_of(seed=1)
-    other.export(Policy.B, tmp_path / "origin")
-    own, origin = exact(pair, Policy.B), exact(other, Policy.B)
-    with pair.stretched(Policy.B, Stretch(tmp_path / "origin", factor)):
-        for found, start, end in zip(pair.parameters(Policy.B), origin, own, strict=True):
-            assert torch.allclose(found, start + factor * (end - start), atol=1e-6)
-
-
-@pytest.mark.parametrize("origin", [None, "earlier", "further"])
-def test_a_stretch_may_take_earlier_weights_for_the_policys_own(tmp_path: Path, origin: str | None) -> None:
-    pair, other = pair_of(), pair_of(seed=1)
-    other.export(Policy.B, tmp_path / "earlier")
-    pair_of(seed=2).export(Policy.B, tmp_path / "further")
-    own, earlier = exact(pair, Policy.B), exact(other, Policy.B)
-    with pair.stretched(Policy.B, Stretch(tmp_path / origin if origin else None, 1.0, own=tmp_path / "earlier")):
-        found = exact(pair, Policy.B)
-    assert all(torch.allclose(one, two, atol=1e-6) for one, two in zip(found, earlier, strict=True))
-    assert not all(torch.allclose(one, two, atol=1e-3) for one, two in zip(found, own, strict=True))
-    assert all(torch.equal(one, two) for one, two in zip(exact(pair, Policy.B), own, strict=True))
-
-
-def test_without_an_origin_a_stretch_multiplies_the_effect_of_the_adapter() -> None:
-    pair = pair_of()
-    before = dict(pair.named_parameters(Policy.B))
-    own = {name: parameter.detach().clone() for name, parameter in before.items()}
-    with pair.stretched(Policy.B, Stretch(None, 3.0)):
-        for name, parameter in pair.named_parameters(Policy.B).items():
-            assert torch.equal(parameter, own[name] * (3.0 if ".lora_B." in name else 1.0))
-    base = logits(random_base())
-    pair.activate(Policy.B)
-    with pair.stretched(Policy.B, Stretch(None, 0.0)):
-        assert torch.equal(logits(pair.model), base)
-    assert not torch.equal(logits(pair.model), base)
-
-
-@pytest.mark.parametrize("policy", list(Policy))
-def test_after_a_stretch_everything_is_as_it_was_even_after_an_error(tmp_path: Path, policy: Policy) -> None:
-    pair = pair_of()
-    pair.export(policy.rival, tmp_path / "origin")
-    before = {p: exact(pair, p) for p in Policy}
-
-    def fail() -> None:
-        with pair.stretched(policy, Stretch(tmp_path / "origin", 7.3)):
-            assert not torch.equal(pair.parameters(policy)[1], before[policy][1])
-            raise MemoryError
-
-    with pytest.raises(MemoryError):
-        fail()
-    for p in Policy:
-        assert all(map(torch.equal, exact(pair, p), before[p]))
-        assert all(parameter.requires_grad for parameter in pair.parameters(p))
-
-
-def test_a_stretch_from_an_adapter_of_another_shape_is_refused_and_changes_nothing(tmp_path: Path) -> None:
-    pair = pair_of()
-    pair_of(lora=Lora(rank=2, alpha=4)).export(Policy.A, tmp_path / "origin")
-    before = pair.hash(Policy.A)
-    with pytest.raises(CheckpointError), pair.stretched(Policy.A, Stretch(tmp_path / "origin", 2.0)):
-        pass
-    assert pair.hash(Policy.A) == before
 
 
 def test_policies_start_from_the_folders_that_the_config_names(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,11 @@ def test_any_record_comes_back_as_it_was(
     for entry in records:
         log.append(entry)
     assert log.records() == records
+
+
+def test_timings_of_an_earlier_version_are_read_without_what_it_measured_in_vain(tmp_path: Path) -> None:
+    slope = {"slope": 0.9, "error": None, "tokens": 512, "resolved": False}
+    old = {"step": 0, "seconds": {"play": 1.5}, "tokens_per_second": None, "memory": {}, "canary": {"a@0-x": 0.05}}
+    (tmp_path / "timings.jsonl").write_text(json.dumps({**old, "slopes": {"a before": slope}}) + "\n")
+    (timing,) = StepLog(tmp_path / "timings.jsonl", Timing).records()
+    assert (timing.canary, timing.attested) == ({"a@0-x": 0.05}, 0)

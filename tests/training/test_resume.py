@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -160,21 +160,23 @@ def test_an_engine_that_fails_after_an_update_loses_no_step(
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
-def test_nothing_is_learnt_from_samples_of_another_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_learnt_from_an_engine_that_holds_other_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = config(eval__points=0)
     whole = directory(tmp_path, "whole", settings)
     assert training(whole, settings).go()
     run = directory(tmp_path, "wrong", settings)
     one = training(run, settings)
 
-    def check_samples(machines: Machines, streams: Any, versions: Any) -> list[str]:
-        assert versions == one.state.versions
+    def attest(machines: Machines, versions: Iterable[Version]) -> list[str]:
+        assert list(versions) == list(one.state.versions.values())
         if one.machines.learner.step == 3:
-            raise EngineError("samples of A are off the learner", fix="")
+            raise EngineError("engine 0 does not hold A", fix="")
         return []
 
-    monkeypatch.setattr(Machines, "check_samples", check_samples)
-    with pytest.raises(EngineError, match="off the learner"):
+    monkeypatch.setattr(Machines, "attest", attest)
+    with pytest.raises(EngineError, match="does not hold"):
         one.go()
     assert len(run.steps.records()) == one.machines.learner.step == 3
     monkeypatch.undo()

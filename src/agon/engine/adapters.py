@@ -28,7 +28,6 @@ from torch import nn
 from agon.config import Init, Lora
 from agon.engine.shipped import init_folders
 from agon.errors import CheckpointError, ConfigError
-from agon.protocols import Stretch
 from agon.rundir.adapter import check_adapter
 from agon.types import Policy, seed_for
 
@@ -70,25 +69,6 @@ class AdapterPair:
         with self.model.disable_adapter():
             yield
         self.restore_flags()
-
-    @contextmanager
-    def stretched(self, policy: Policy, stretch: Stretch) -> Iterator[None]:
-        """The policy with weights further along a line; its own are back afterwards, to the bit."""
-        now = {name: parameter.detach().clone() for name, parameter in self._named[policy].items()}
-        own = now if stretch.own is None else self._origin(policy, stretch.own)
-        origin = self._origin(policy, stretch.origin)
-        stretched = {name: start + stretch.factor * (own[name] - start) for name, start in origin.items()}
-        try:
-            self._set(policy, own | stretched)
-            yield
-        finally:
-            self._set(policy, now)
-
-    def _origin(self, policy: Policy, folder: Path | None) -> dict[str, torch.Tensor]:
-        """Weights in a folder; without one, those of lora_B at zero."""
-        if folder is not None:
-            return {name: tensor.to(self._named[policy][name]) for name, tensor in self._read(policy, folder).items()}
-        return {name: torch.zeros_like(p) for name, p in self._named[policy].items() if ".lora_B." in name}
 
     def _set(self, policy: Policy, weights: Mapping[str, torch.Tensor]) -> None:
         with torch.no_grad():

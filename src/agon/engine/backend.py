@@ -22,11 +22,13 @@ from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
     from agon.engine.trl.learner import TRLLearner
-    from agon.engine.vllm.canaries import Canaries
+    from agon.engine.vllm.canary import Canary
 
 ON_CLUSTER = {"cluster.address": "cluster.engine ray", "cluster.verifiers": "cluster.engine ray"}
 OF_B = {"model.b.revision": "model.b.name"}
-OF_ENGINES = dict.fromkeys(("sampler.urls", "sampler.replicas", "sampler.options"), "sampler.engine vllm")
+OF_ENGINES = dict.fromkeys(
+    ("sampler.urls", "sampler.replicas", "sampler.options", "sampler.canary_limit"), "sampler.engine vllm"
+)
 Values = Mapping[str, Any]
 """A config as plain values, complete: what rules and `claims` look at."""
 
@@ -90,7 +92,7 @@ class Backend:
         """What judges; `sandbox` is that of this process."""
         return load_verifier(self.config.verifier, sandbox=sandbox)
 
-    def canary(self, sampler: Sampler, learner: Learner) -> Canaries | None:
+    def canary(self, sampler: Sampler, learner: Learner) -> Canary | None:
         """What compares the engines with the learner; None where both are the same code."""
         return None
 

@@ -77,6 +77,11 @@ class Fleet(Pool[Member]):
             self._live.pop(version, None)
         await self._do(lambda member: member.unload(version), on)
 
+    async def attest(self, version: Version, folder: Path, digest: str, on: int) -> list[str] | None:
+        """What differs between a version in one engine and the learner's file; None if the engine cannot say."""
+        async with self.use(on=on) as member:
+            return await member.attest(version, folder, digest)
+
     async def draw(self, draw: Draw, stop: frozenset[int], vocabulary: int, on: int | None = None) -> DrawResult:
         """Draw a completion, elsewhere or again where an engine fails; from a named member once, or WorkerDown."""
         failed: Member | None = None

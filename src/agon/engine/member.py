@@ -66,6 +66,11 @@ class Member(Worker):
         await self._wake()
         await self.in_time(self.engine.unload(version))
 
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str] | None:
+        """What differs between a version that it holds and the learner's file."""
+        await self._wake()
+        return await self.in_time(self.engine.attest(version, folder, digest))
+
     def can_draw(self, version: Version) -> bool:
         """Whether it holds a version. A version that is not live is refused by any member, instead of waited for."""
         return version in self.held or version not in self._live

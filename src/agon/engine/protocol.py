@@ -71,6 +71,13 @@ class Engine(Protocol):
         """Forget a version; does nothing if it is not live."""
         ...
 
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str] | None:
+        """What differs, to the bit, between a version that is live and the weights in `folder`, by name of the layer.
+
+        `digest` is the SHA-256 of the file that the learner wrote. None: the engine cannot say.
+        """
+        ...
+
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult: ...
 
     async def progress(self) -> int:
@@ -91,6 +98,11 @@ class Engine(Protocol):
 def then_resume(logs: str) -> str:
     """What to do about an engine that fails again and again."""
     return f"see {logs}, then resume with: agon train RUN --resume"
+
+
+def in_any(workers: Sequence[Sequence[str]]) -> list[str]:
+    """What differs in any worker of an engine."""
+    return list(dict.fromkeys(key for worker in workers for key in worker))
 
 
 def finish_of(reason: str | None) -> Finish:

@@ -147,7 +147,7 @@ class Renderer:
             generated_tokens=len(drawn.ids),
             finish=drawn.finish,
             opened=rendered.opened,
-            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs, drawn.member),
+            tokens=Tokens(rendered.ids, drawn.ids, drawn.logprobs),
         )
 
     def decode(self, ids: Sequence[int]) -> str:

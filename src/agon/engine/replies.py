@@ -82,6 +82,12 @@ class Models(Body):
     data: tuple[ModelCard, ...]
 
 
+class Attested(Body):
+    """What differs between a slot and a file, as each worker of a server says."""
+
+    results: Annotated[tuple[tuple[str, ...], ...], AtLeastOne]
+
+
 def parse(reply: Reply, kind: type[T]) -> T:
     """The reply as a record; EngineDown if it is anything else, such as the page of a proxy or half a line."""
     try:

@@ -46,12 +46,6 @@ class Versions:
     def _latest(self, policy: Policy) -> Version | None:
         return self._history[policy][-1] if self._history[policy] else None
 
-    def before(self, version: Version) -> Version | None:
-        """The version of the same policy that was published before this one."""
-        past = self._history.get(version.policy, [])
-        place = past.index(version) if version in past else 0
-        return past[place - 1] if place else None
-
     def publish(self, version: Version, folder: Path, in_use: Collection[Version] = ()) -> None:
         """Load a version as the latest of its policy; unload what is neither recent, nor pinned, nor in use."""
         folder = folder.resolve()

@@ -47,7 +47,7 @@ class Assumptions:
     attention: float = 0.3
     """Share of the peak arithmetic that attention reaches."""
     publish: float = 3.0
-    """Seconds to write both adapters, load them and compare engine and learner."""
+    """Seconds to write both adapters, load them and let the engines attest them."""
     wake: float = 1.0
     """Seconds of sleeping and waking up besides the weights."""
     copy: float = 20e9

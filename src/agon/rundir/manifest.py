@@ -31,6 +31,8 @@ MAY_CHANGE = (
     "sampler.max_loras",
     "sampler.max_model_len",
     "sampler.options",
+    "sampler.canary",
+    "sampler.canary_limit",
     "cluster.engine",
     "cluster.address",
     "cluster.samplers",

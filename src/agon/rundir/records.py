@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from agon.errors import RunDirError, upgrade
 from agon.game.budget import Entry
@@ -96,36 +96,29 @@ class StepRecord(Record):
         return sum(stream.n for stream in self.streams)
 
 
-class SlopeRecord(Record):
-    """Where the engine is between weights that it may have served by mistake and those of the learner."""
-
-    slope: float
-    """1: the learner's weights. 0: the others."""
-    error: float | None
-    """Standard error of the slope; null when the steps so far had too few rows."""
-    tokens: int
-    """Tokens that the slope was measured on, since it was last resolved."""
-    resolved: bool
-    """Whether 0 and 1 can be distinguished. If not, the next steps add their tokens."""
-
-
 class Timing(Record):
     """One line of `timings.jsonl`: everything that changes from machine to machine."""
 
     step: int
     """As in `steps.jsonl`."""
     seconds: dict[str, float]
-    """Seconds by part: `play`, `check` (of the samples), `update`, `publish`, `write`, `eval`, `save`; before the first
-    step also `rehearse`. With `train.staleness`, `play` is what the learner waited for it."""
+    """Seconds by part: `play`, `check` (of samples and adapters), `update`, `publish`, `write`, `eval`, `save`; before
+    the first step also `rehearse`. With `train.staleness`, `play` is what the learner waited for it."""
     tokens_per_second: float | None
     """Generated tokens per second of `play`; with `train.staleness`, of the whole step."""
     memory: dict[str, int]
     """Bytes in use by part, as the learner reports them."""
     canary: dict[str, float]
-    """Distance of every live version in the engine from the learner, in nats per token, by engine if there are several;
-    empty without a canary."""
-    slopes: dict[str, SlopeRecord] = {}
-    """What the step's samples say, by policy and suspect: `a before` (its version before), `a rival`, `a base`."""
+    """Distance of base and policies in the engine from the learner, in nats per token, by engine if there are several;
+    empty where none was measured since the step before."""
+    attested: int = 0
+    """Adapters that engines found equal to the learner's files, to the bit, since the step before."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_slopes(cls, values: Any) -> Any:
+        """Earlier versions also wrote a statistic of the step's samples."""
+        return {key: value for key, value in values.items() if key != "slopes"} if isinstance(values, dict) else values
 
 
 class Joint(Record):

@@ -134,7 +134,7 @@ class TrainingLog:
             tokens_per_second=round(tokens / playing, 1) if playing else None,
             memory=dict(self.machines.learner.memory()),
             canary=self.machines.gaps(),
-            slopes=self.machines.slopes(),
+            attested=self.machines.attested(),
         )
 
     def check_health(self) -> None:

@@ -41,7 +41,7 @@ from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
 from agon.training.rivals import Rival, Seated
-from agon.training.streams import check_answered, check_verdicts, masking, trained_streams
+from agon.training.streams import check_answered, check_verdicts, check_versions, masking, trained_streams
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
@@ -197,11 +197,15 @@ class Training:
 
     def _play_step(self, step: int) -> Played:
         """Play this process's problems; with `train.staleness`, begin the next steps too."""
-        with self.log.timed("play"), self.processes.phase("play"):
-            for number in self._next(step):
-                flight = self._flight(number)
-                self.flights.begin(number, partial(self._play, flight))
-            played = self._draw(self.flights.land(step, partial(self._play, self._flight(step))))
+        with self.processes.phase("play"):
+            with self.log.timed("play"):
+                for number in self._next(step):
+                    flight = self._flight(number)
+                    self.flights.begin(number, partial(self._play, flight))
+                played = self._draw(self.flights.land(step, partial(self._play, self._flight(step))))
+            with self.log.timed("check"):  # before engines sleep
+                for warning in self.machines.attest(self._flight(step).versions.values()):
+                    self.display.note(warning)
             if not self.ahead:
                 self.machines.rest()
         return played
@@ -212,8 +216,7 @@ class Training:
             check_answered(played.streams, self.run.path)
             check_verdicts(played.streams, self.run.path)
             streams = trained_streams(played, self.game)
-            for warning in self.machines.check_samples(streams, self._flight(played.step).versions):
-                self.display.note(warning)
+            check_versions(streams, self._flight(played.step).versions)
         self.log.collect(played)
         return streams
 

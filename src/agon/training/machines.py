@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,16 +16,13 @@ from agon.engine.render import Renderer
 from agon.errors import EngineError
 from agon.interrupt import Interrupt
 from agon.protocols import Learner, Sampler, Verifier
-from agon.rundir.records import SlopeRecord
 from agon.training.processes import Processes
-from agon.training.streams import check_versions
-from agon.types import Completion, Policy, Request, Stream, Version
+from agon.types import Completion, Policy, Request, Version
 from agon_judge.sandbox.settings import SandboxSettings
 from agon_judge.workers.system import available_cores
 
 if TYPE_CHECKING:
-    from agon.engine.vllm.canaries import Canaries
-    from agon.engine.vllm.slope import Slope
+    from agon.engine.vllm.canary import Canary
 
 T = TypeVar("T")
 REPORT = "report this: a run must not get here"
@@ -41,8 +37,8 @@ class Machines:
     verify: Verifier
     renderers: Mapping[Policy, Renderer]
     """The renderer of each policy."""
-    canary: Canaries | None = None
-    """Compares what each engine samples with what the learner holds; None where both are the same code."""
+    canary: Canary | None = None
+    """Compares the engines with what the learner holds; None where both are the same code."""
     draws: bool = True
     """Whether this process draws; if not, another one draws for it."""
     lost: tuple[str, ...] = ()
@@ -69,18 +65,16 @@ class Machines:
         return self.canary.notes() if self.canary else []
 
     def gaps(self) -> dict[str, float]:
-        """How far the live versions of the engines are from the learner, in nats per token; empty without a canary."""
+        """Distances of engines from the learner since the last call, in nats per token; empty without a canary."""
         return self.canary.gaps() if self.canary else {}
 
-    def slopes(self) -> dict[str, SlopeRecord]:
-        """What the samples of the last step say about the engines, by policy and suspect; empty without a canary."""
-        return {name: _record(slope) for name, slope in (self.canary.slopes() if self.canary else {}).items()}
+    def attested(self) -> int:
+        """How many adapters engines found equal to the learner's files since the last call."""
+        return self.canary.attested() if self.canary else 0
 
-    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version]) -> list[str]:
-        """Stop unless samples come from these versions, by name and by log-probs; return warnings. Call it before the
-        update."""
-        check_versions(streams, versions)
-        return self.canary.check_samples(streams, versions) if self.canary else []
+    def attest(self, versions: Iterable[Version]) -> list[str]:
+        """Stop unless the engines still hold the versions that drew a step; return warnings. Call it before `rest`."""
+        return self.canary.attest(versions) if self.canary else []
 
     def rest(self) -> None:
         """Leave the memory to the learner: no engine is started, and those that are configured to sleep release it."""
@@ -124,11 +118,6 @@ def own_share(settings: SandboxSettings, backend: Backend) -> SandboxSettings:
         return settings
     beside = learners_here() if backend.all_draw else 1
     return replace(settings, workers=max(1, available_cores() // beside))
-
-
-def _record(slope: Slope) -> SlopeRecord:
-    error = round(slope.error, 4) if math.isfinite(slope.error) else None
-    return SlopeRecord(slope=round(slope.value, 4), error=error, tokens=slope.tokens, resolved=slope.resolved)
 
 
 class DrawnElsewhere:

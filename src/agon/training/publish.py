@@ -39,7 +39,7 @@ class Publisher:
     def publish(
         self, new: Iterable[Version], current: Versions, first: Versions, league: Sequence[Version] = ()
     ) -> None:
-        """Publish new versions, each from a folder of its own, and check that the engine samples from all current."""
+        """Publish new versions, each from a folder of its own, and check that the engines hold them."""
         new, learner = list(new), self.machines.learner
         with self._phase("export"):
             for version in new:
@@ -50,9 +50,9 @@ class Publisher:
             for version in new:
                 self.machines.sampler.publish(version, self.folder / version)
             self._remove_old(current, {*first.values(), *league})
-            self.machines.check(current)
             for version in dict.fromkeys((*first.values(), *league)):  # rivals that do not move
                 self.machines.sampler.pin(version, self.folder / version)
+            self.machines.check(current)
 
     def copy(self, versions: Iterable[Version], into: Path) -> None:
         """Put earlier versions into a checkpoint: steps in flight are drawn from them again after a resume."""

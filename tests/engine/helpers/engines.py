@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from pathlib import Path
 
 from agon.engine.protocol import Draw, DrawResult, EngineDown
@@ -40,6 +41,7 @@ class FakeEngine:
         self.running = False
         self.starts = self.stops = self.tokens = 0
         self.log: list[str] = []
+        self.silent = False
 
     def fail_next(self, fault: str, starts: int = 1) -> None:
         """Have the fault now, and after all but the last of the next `starts`."""
@@ -62,6 +64,16 @@ class FakeEngine:
     async def unload(self, version: Version) -> None:
         self.log.append(f"unload {version}")
         self.loaded.pop(version, None)
+
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str] | None:
+        """Whether the file that it loaded is the learner's; one that is `silent` cannot say."""
+        assert self.running
+        self.log.append(f"attest {version}")
+        if self._has("die attesting"):
+            raise EngineDown("the engine's process died")
+        data = (self.loaded[version] / "adapter_model.safetensors").read_bytes()
+        same = hashlib.sha256(data).hexdigest() == digest
+        return None if self.silent else [] if same else ["layer 0", "layer 1"]
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         assert self.running

@@ -11,7 +11,7 @@ from peft import PeftModel
 
 from agon.engine.synthetic import random_tokens
 from agon.engine.trl.learner import TRLLearner
-from agon.protocols import Stretch, Tokens
+from agon.protocols import Tokens
 from agon.types import Policy
 from tests.engine.helpers.bases import random_base
 
@@ -74,39 +74,6 @@ def test_scoring_between_steps_changes_nothing_that_is_learnt() -> None:
     for step in range(3):
         for seat in SEATS:
             scored.score(seat, drawn())
-        train(scored, stop_after=step)
-    for policy in Policy:
-        assert equal(weights(quiet, policy), weights(scored, policy))
-        assert equal(moments(quiet, policy), moments(scored, policy))
-        assert all(p.requires_grad and p.grad is None for p in scored.pair.parameters(policy))
-
-
-def test_a_stretched_score_is_that_of_the_stretched_weights(tmp_path: Path) -> None:
-    learner = make_learner(total_steps=2, learning_rate=0.05)
-    learner.export(Policy.A, tmp_path / "before")
-    early = learner.score(Policy.A, drawn())
-    train(learner)
-    late = learner.score(Policy.A, drawn())
-    at = {factor: learner.score(Policy.A, drawn(), Stretch(tmp_path / "before", factor)) for factor in (0.0, 1.0, 2.0)}
-    assert at[0.0] == early
-    assert gap(at[1.0], [torch.tensor(row) for row in late]) < 1e-5
-    assert gap(at[2.0], [torch.tensor(row) for row in late]) > 1e-2
-    bare = learner.score(Policy.B, drawn(), Stretch(None, 0.0))
-    assert gap(bare, [torch.tensor(row) for row in learner.score(None, drawn())]) < 1e-6
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_stretched_scores_between_steps_change_nothing_that_is_learnt(tmp_path: Path, dtype: str) -> None:
-    """Weights, Adam's state and flags of both policies, to the bit."""
-    base = [random_base(num_hidden_layers=1).to(getattr(torch, dtype)) for _ in range(2)]
-    quiet, scored = (make_learner(total_steps=3, base=one) for one in base)
-    train(quiet)
-    for step in range(3):
-        folder = tmp_path / str(step)
-        for policy in Policy:
-            scored.export(policy.rival, folder / policy.value)
-            for stretch in (Stretch(folder / policy.value, 17.0), Stretch(None, -3.0)):
-                scored.score(policy, drawn(), stretch)
         train(scored, stop_after=step)
     for policy in Policy:
         assert equal(weights(quiet, policy), weights(scored, policy))

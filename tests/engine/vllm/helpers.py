@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from agon.engine.vllm.sampler import VLLMSampler
-from agon.protocols import Stretch, Tokens
+from agon.protocols import Tokens
 from agon.types import Policy, Version
 from tests.engine.helpers.engines import WEIGHTS
 
@@ -40,10 +40,11 @@ class FakeLearner:
     """As much of a learner as the canary asks for: each policy shifts the base's -1 by its weight."""
 
     def __init__(self, **weights: float) -> None:
-        self.weights, self.noise = weights, 1e-6
+        self.weights, self.noise, self.calls = weights, 1e-6, 0
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
-        shift = self.weights[policy.value] * (stretch.factor if stretch else 1.0) if policy else 0.0
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        self.calls += 1
+        shift = self.weights[policy.value] if policy else 0.0
         return [[-1.0 - shift - self.noise] * len(row.completion_ids) for row in rows]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -37,8 +38,11 @@ def test_the_learners_text_names_reach_every_module_of_the_composite(table: Benc
     canary = Canary(table.sampler, table, slots=2)
     versions = {policy: table.publish(policy) for policy in Policy}
     canary.check(versions)
-    drawn = canary.probe.draw([versions[Policy.B]])[versions[Policy.B]]
-    assert canary._gap(None, drawn) > 5 * canary.measured[versions[Policy.B]], "B is itself, and not the base"
+    assert canary.attested() == 2
+    drawn = table.sampler.submit(canary._draw(0, [versions[Policy.B]], 4)).result()[versions[Policy.B]]
+    scored = zip(drawn, table.score(None, drawn), strict=True)
+    base = fmean(abs(a - b) for row, other in scored for a, b in zip(row.logprobs or (), other, strict=True))
+    assert base > 5 * canary.gaps()[versions[Policy.B]], "B is itself, and not the base"
 
 
 def renamed(folder: Path, copy: Path, old: str, new: str) -> Path:

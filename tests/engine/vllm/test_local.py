@@ -76,6 +76,11 @@ class Core:
     async def remove_lora(self, number: int) -> None:
         await self._call("remove_lora")
 
+    async def collective_rpc(self, method: str, args: tuple[str, ...]) -> list[list[str]]:
+        await self._call(method)
+        name, folder, digest = args
+        return [["x.a"], ["x.a", f"{name} {Path(folder).name} {digest}"]]  # as two workers say
+
     async def list_loras(self) -> None:
         await self._call("list_loras")
 
@@ -127,6 +132,20 @@ def publish(sampler: VLLMSampler, folder: Path, count: int = 1) -> None:
 
 def draw(sampler: VLLMSampler, version: Version = BASE) -> DrawResult:
     return sampler.draw_all([Draw((1, 2), version, 0, Sampling(max_tokens=WHOLE))])[0]
+
+
+def test_an_engine_attests_what_any_of_its_workers_says(run: Callable[..., VLLMSampler], tmp_path: Path) -> None:
+    sampler = run(Core())
+    publish(sampler, tmp_path)
+    asked = sampler.fleet.attest(Version("a@0-x"), tmp_path / "0", "5f3c", 0)
+    assert sampler.submit(asked).result() == ["x.a", "a@0-x 0 5f3c"]
+
+
+def test_an_engine_that_dies_while_it_attests_is_down(run: Callable[..., VLLMSampler], tmp_path: Path) -> None:
+    sampler = run(Core(attest=failure("dead")), Core())
+    publish(sampler, tmp_path)
+    with pytest.raises(EngineDown, match="process died"):
+        sampler.submit(sampler.fleet.attest(Version("a@0-x"), tmp_path / "0", "", 0)).result()
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "repetition", None])

@@ -103,6 +103,23 @@ def test_an_adapter_is_stored_once_for_all_engines(folders: dict[Version, Path])
     assert len(cluster.kept) == 2
 
 
+def test_an_engine_attests_with_its_nodes_own_copy(folders: dict[Version, Path]) -> None:
+    class Attests(ByContent):
+        async def attest(self, version: Version, folder: Path, digest: str) -> list[str]:
+            assert folder == self.loaded[version]
+            return [(folder / "weight").read_text(), digest]
+
+    async def main() -> None:
+        engine = engine_on(FakeCluster(), Attests)
+        await engine.start()
+        await engine.load(ONE, folders[ONE])
+        (folders[ONE] / "weight").write_text("9")
+        assert await engine.attest(ONE, folders[ONE], "5f3c") == ["0.5", "5f3c"]
+        await engine.stop()
+
+    asyncio.run(main())
+
+
 def test_draws_of_one_turn_are_one_call() -> None:
     cluster = FakeCluster()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import urllib.request
 from collections.abc import Iterator
@@ -117,6 +118,18 @@ def test_a_publication_changes_one_policy_and_not_the_other(table: Bench) -> Non
     assert gap(table, Policy.A, after[new]) < CLOSE
     assert [row.completion_ids for row in after[b]] == [row.completion_ids for row in before[b]]
     assert gap(table, Policy.B, after[b]) < CLOSE
+
+
+def test_a_server_says_whether_it_holds_the_learners_file(table: Bench) -> None:
+    a = table.publish(Policy.A)
+    folder, fleet = table.sampler.live[a], table.sampler.fleet
+    digest = hashlib.sha256((folder / "adapter_model.safetensors").read_bytes()).hexdigest()
+    assert table.sampler.submit(fleet.attest(a, folder, digest, 0)).result() == []
+    table.move(Policy.A, 5e-5, seed=3)
+    table.pair.export(Policy.A, folder)
+    differing = table.sampler.submit(fleet.attest(a, folder, digest, 0)).result()
+    assert differing[0] == "adapter_model.safetensors is not the learner's"
+    assert any("layers.0" in name for name in differing)
 
 
 def test_a_resumed_run_never_meets_the_weights_of_the_run_before(server: str, pair: Any, tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ class Server(ThreadingHTTPServer):
         self.raw, self.stuck = False, ""
         self.models: Any = {"data": [{"id": "the-base", "max_model_len": 640}]}
         self.hangs = False
+        self.rpc: int | None = None
+        """What calls of workers answer; None: what differs between an adapter and its folder's name."""
         self.replies: list[Any] = []
         """What is sent instead of completions; the last one is sent for ever."""
 
@@ -82,6 +84,12 @@ class Handler(BaseHTTPRequestHandler):
     def unload_lora_adapter(self, body: dict[str, Any]) -> None:
         known = self.server.adapters.pop(body["lora_name"], None)
         self.answer(200, "Success") if known else self.answer(404, {"error": "cannot be found"})
+
+    def collective_rpc(self, body: dict[str, Any]) -> None:
+        name, folder, digest = body["args"]
+        known = self.server.adapters.get(name)
+        same = [] if known == folder else [f"{name} {digest}"]
+        self.answer(self.server.rpc or 200, {"results": [same, []]})
 
     def completions(self, body: dict[str, Any]) -> None:
         if body["top_p"] < 0.01:  # one token is left, so that its processed log-prob is 0
@@ -394,3 +402,31 @@ def test_a_password_in_an_address_is_refused_and_not_repeated() -> None:
         check_address("http://user:secret@127.0.0.1:8000", None)
     assert "secret" not in str(refused.value)
     assert "AGON_API_KEY" in refused.value.fix
+
+
+@pytest.mark.parametrize("status", [None, 404, 500, 503])
+def test_a_server_attests_if_it_has_the_extension_and_the_endpoint(
+    server: Server, tmp_path: Path, status: int | None
+) -> None:
+    server.rpc = status
+    adapter_folders(tmp_path, "one", "two")
+
+    async def ask() -> list[list[str] | None]:
+        engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=IN_VAIN)
+        await engine.start()
+        await engine.load(Version("a@1-x"), tmp_path / "one")
+        answers = [await engine.attest(Version("a@1-x"), tmp_path / name, "5f3c") for name in ("one", "two")]
+        await engine.stop()
+        return answers
+
+    if status == 503:  # a server that is not ready says nothing about itself
+        with pytest.raises(EngineError, match="answered 503"):
+            asyncio.run(ask())
+    elif status:
+        assert asyncio.run(ask()) == [None, None]
+    else:
+        right, wrong = asyncio.run(ask())
+        assert right == []
+        assert wrong is not None
+        assert wrong[0].startswith("a@1-x+")
+        assert wrong[0].endswith(" 5f3c")

@@ -19,7 +19,7 @@ from agon.protocols import Learner, Sampler, Verifier
 from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
-    from agon.engine.vllm.canaries import Canaries
+    from agon.engine.vllm.canary import Canary
 
 
 def _is_host_and_port(text: str) -> bool:
@@ -115,7 +115,7 @@ class Ray(Backend):
 
         return NodeVerifier(place, self.config.cluster.verifiers)
 
-    def canary(self, sampler: Sampler, learner: Learner) -> Canaries | None:
+    def canary(self, sampler: Sampler, learner: Learner) -> Canary | None:
         return self._local.canary(sampler, learner)
 
     def engines(self) -> int | None:

@@ -21,7 +21,7 @@ from agon.engine.tinker.client import AdamStep, AdapterClient, TinkerClient, Wei
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging, PassMetrics, PolicyRows, rows_by_policy
 from agon.errors import CheckpointError, EngineError
-from agon.protocols import Phase, Stretch, Tokens, Update, alone
+from agon.protocols import Phase, Tokens, Update, alone
 from agon.types import Policy, Stream, seed_for
 
 STATE_FOLDER, STEP = "trainer_state", "step.json"
@@ -140,11 +140,10 @@ class TinkerLearner:
             fresh = self._copy(policy)
             self._saved[policy] = fresh.model_copy(update={"digest": saved.digest, "state": saved.state})
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
-        """Log-probs of completions under a policy's weights; a service scores neither the base nor a stretch here."""
-        if policy is None or stretch is not None:
-            what = "the bare base" if policy is None else "weights beyond a policy's own"
-            raise EngineError(f"a Tinker service does not score {what}", fix="train with sampler.engine=vllm")
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probs of completions under a policy's weights; a service does not score the base here."""
+        if policy is None:
+            raise EngineError("a Tinker service does not score the bare base", fix="train with sampler.engine=vllm")
         return self.adapters[policy].score(rows)
 
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:

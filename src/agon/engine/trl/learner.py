@@ -7,7 +7,6 @@ import resource
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,7 +35,7 @@ from agon.engine.trl.setup import (
 from agon.engine.trl.state import load_state, save_state
 from agon.engine.trl.trainer import PairTrainer
 from agon.errors import EngineError
-from agon.protocols import Phase, Store, Stretch, Tokens, Update, alone
+from agon.protocols import Phase, Store, Tokens, Update, alone
 from agon.types import Policy, Stream
 
 STATE_FOLDER = "trainer_state"
@@ -128,10 +127,9 @@ class TRLLearner:
         """The hash of the policy's weights as they are now."""
         return self.pair.hash(policy)
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
-        """Log-probs of completions under a policy's weights, stretched or as they are; None is the bare base."""
-        with self.pair.stretched(policy, stretch) if policy and stretch else nullcontext():
-            scores = self.trainer.score(policy, rows)
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        """Log-probs of completions under a policy's weights as they are; None is the bare base."""
+        scores = self.trainer.score(policy, rows)
         release_freed_memory(self.trainer.args.device)
         return scores
 

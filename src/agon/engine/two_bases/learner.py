@@ -12,7 +12,7 @@ from typing import Any
 
 from agon.engine.trl.learner import STATE_FOLDER, TRLLearner
 from agon.errors import EngineError
-from agon.protocols import Phase, Stretch, Tokens, Update, alone
+from agon.protocols import Phase, Tokens, Update, alone
 from agon.types import Policy, Stream
 
 
@@ -58,11 +58,11 @@ class TwoBaseLearner:
     def hash(self, policy: Policy) -> str:
         return self.learners[policy].hash(policy)
 
-    def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
+    def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         """Log-probs under a policy's weights; there is no one bare base to score."""
         if policy is None:
             raise EngineError("A and B have different bases", fix="score the base of one policy with its own learner")
-        return self.learners[policy].score(policy, rows, stretch)
+        return self.learners[policy].score(policy, rows)
 
     def save(self, folder: Path) -> None:
         """Write each policy's adapter from its own base, and one `trainer_state/` folder with a part for each."""

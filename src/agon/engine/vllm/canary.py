@@ -1,321 +1,380 @@
-"""Checks that an engine samples from the policies that the learner holds: before step 1, after every publication,
-after every restart before it draws for the game (`canaries.py`), and in every step on the step's own samples.
+"""Checks that every engine of a fleet samples from the weights that the learner holds.
 
-Engines have silently ignored adapters, swapped them, and served keys and values of old weights: rewards and losses look
-the same. A few completions are drawn on fixed prompts, as in training (prefix cache included), and their log-probs are
-compared with the learner's. What counts as different is measured: the bare base and the first step's samples give the
-noise between the two, throw-away adapters of large norm in every slot give the size of a real difference, and the
-tolerance is at most a tenth of that. Noise that the learner's own rounding does not explain means a different base.
+Engines have silently ignored adapters, swapped them and served old ones: rewards and losses look the same. Two checks:
 
-Rounding hides small differences from any distance. Those are found by what a version draws alone, which must not be
-what others draw (`exact_draws.py`), and by a direction, on the step's samples (`slope.py`, `suspects.py`).
+- Every engine attests every version: the adapter in its slot equals the learner's file, to the bit (`worker.py`). This
+  is asked after every publication, after a restart, and after the last draw of every step.
+- A slot cannot show a different base, a different dtype, or kernels that ignore it. The distance of log-probs can:
+  completions on fixed prompts are scored by the learner, and adapters with large random weights must be far from the
+  base. It is measured before the first step and after a restart; for an engine that cannot attest, after every
+  publication too.
+
+An engine that fails a check between steps is put aside, and the others draw on; when none is left, the run stops with
+what was found. After a step it stops at once: samples of that engine are among those of the step.
 """
 
 from __future__ import annotations
 
-import math
+import asyncio
+import hashlib
+import shutil
 import tempfile
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
+from typing import Any, Literal, TypeVar
 
-import numpy as np
-
-from agon.engine.protocol import Engine, EngineDown, then_resume
-from agon.engine.vllm.adapter_files import is_zero, throw_away
-from agon.engine.vllm.exact_draws import ExactDraws
-from agon.engine.vllm.fixed_prompts import Drawn, Probe
+from agon.engine.protocol import Draw, EngineDown
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
-from agon.engine.vllm.slope import flat
-from agon.engine.vllm.suspects import AsOf, Suspect, Suspects, samples_of
 from agon.errors import EngineError
-from agon.pool import WorkerDown
-from agon.protocols import Learner, Stretch, Tokens
-from agon.types import BASE, Policy, Stream, Version
+from agon.pool import State, WorkerDown
+from agon.protocols import Learner, Tokens
+from agon.types import BASE, Message, Policy, Prompt, Quote, Sampling, Version, seed_for
 
-CALIBRATED = 12
-"""Prompts for the noise: in bfloat16 a few tokens make most of it, so that fewer prompts would misjudge it."""
-SHARE = 0.1
-"""The tolerance is at most this share of what a wrong adapter does."""
-NOISE = 8.0
-"""... and this many times the noise, where that is less."""
-FLOOR = {"float32": 1e-3, "bfloat16": 0.05}
-"""... and never less than this, in nats."""
-ROUNDINGS = 4.0
-"""The most noise that rounding explains, in multiples of what the learner differs from itself when rounded anew, ..."""
-CEILING = {"float32": 0.01, "bfloat16": 0.1}
-"""... or this, in nats per token, where that is more. SmolLM2-135M on the CPU build has noise of 1e-5 and 0.05."""
-HAIR = 1e-3
-"""The share of a throw-away adapter that makes a learner round anew, and changes next to nothing else."""
-STRICT = (
-    "if the base is a composite checkpoint, start the server with "
-    "--language-model-only --worker-extension-cls agon.engine.vllm.worker.StrictAdapters; if not, "
+T = TypeVar("T")
+Versions = Mapping[Policy, Version]
+
+LIMITS = {"float32": 0.01, "bfloat16": 0.2}
+"""Default of `sampler.canary_limit`, in nats per token. SmolLM2-135M on the CPU build is 1e-5 and 0.05 off; in
+bfloat16 it is 0.26 off if its weights are off by 3%."""
+PROMPTS, LENGTH, DRAWN = 12, 160, 16
+"""Fixed prompts, their tokens (more than a block of the prefix cache: 128 on CPUs), and the tokens drawn from each. In
+bfloat16 a few tokens make most of the distance, so that fewer prompts would misjudge it."""
+NORM = 0.5
+"""Standard deviation of the weights of a throw-away adapter: far beyond any trained one."""
+WEIGHTS = "adapter_model.safetensors"
+SHOWN = 3
+DESPITE = "to train on despite it, write sampler.canary=warn"
+REPORT = (
+    "nothing was learnt from it; resume with: agon train RUN --resume, which loads the adapters again; if it happens "
+    f"again, report this with the versions of vLLM and of the base; {DESPITE}"
 )
+EXTENSION = "--worker-extension-cls agon.engine.vllm.worker.StrictAdapters"
+STRICT = f"start the server with {EXTENSION}, and with --language-model-only if the base is a composite checkpoint; "
 """Without these a server ignores adapters of composites in silence."""
-VARIES = "the engine's log-probs vary from draw to draw: an adapter that is one step late is found by many samples only"
-INSTEAD = {
-    Suspect.BEFORE: "an older version",
-    Suspect.RIVAL: "the rival",
-    Suspect.BASE: "the base",
-}
-REPORT = "these samples cannot be used for training; report this with the versions of vLLM and of the base"
 
 
 @dataclass(slots=True)
+class Findings:
+    """What one engine said and drew during one of its lives."""
+
+    life: int
+    attested: list[Version] = field(default_factory=list)
+    differing: dict[Version, list[str]] = field(default_factory=dict)
+    """Layers that differ from the learner's file, by version."""
+    silent: bool = False
+    """Whether the engine cannot attest."""
+    drawn: dict[Version, list[Tokens]] = field(default_factory=dict)
+    error: EngineError | None = None
+    """Why the engine refused to be checked."""
+
+
 class Canary:
-    """Compares one engine with the learner: EngineError when they differ, WorkerDown when it fails meanwhile."""
+    """Compares the engines of a fleet with the learner. Calls come from the thread that the learner computes in."""
 
-    sampler: VLLMSampler
-    learner: Learner
-    slots: int
-    temperature: float = 1.0
-    dtype: str = "bfloat16"
-    """Of the learner's base, and so of the engine's."""
-    member: int = 0
-    """Which engine of the fleet it asks."""
-    noise: float | None = None
-    worst: float = 0.0
-    """The largest difference at one token of the bare base."""
-    rounding: float = 0.0
-    """How far the learner is from itself, rounded anew, on the same tokens, in nats per token."""
-    effect: float = 0.0
-    """What the least effective throw-away adapter did to the log-probs, in nats."""
-    measured: dict[str, float] = field(default_factory=dict)
-    """Differences in the last check, in nats per token, by version."""
-    life: int = 0
-    """How often the engine had been started at the last check."""
-    probe: Probe = field(init=False)
-    suspects: Suspects = field(init=False)
-    exact: ExactDraws = field(init=False)
-    _current: Mapping[Policy, Version] = field(default_factory=dict)
-    _before: Mapping[Policy, Version] = field(default_factory=dict)
-    _sampled: bool = False
-    """Whether the samples of a step have been seen: the first ones calibrate."""
+    def __init__(
+        self,
+        sampler: VLLMSampler,
+        learner: Learner,
+        slots: int,
+        *,
+        mode: Literal["stop", "warn", "off"] = "stop",
+        limit: float | None = None,
+        temperature: float = 1.0,
+        dtype: str = "bfloat16",
+    ) -> None:
+        """`dtype` is that of the learner's base, and so of the engines'."""
+        self.sampler, self.learner, self.slots, self.mode, self.temperature = sampler, learner, slots, mode, temperature
+        self.limit = limit or LIMITS[dtype]
+        self.lives: dict[int, int] = {}
+        """The life of each engine in which its check last held."""
+        self._known: dict[int, set[Version]] = defaultdict(set)
+        """What each engine attested in that life."""
+        self._silent: set[int] = set()
+        self._digests: dict[Version, str] = {}
+        self._gaps: dict[str, float] = {}
+        self._attested = 0
+        sampler.fleet.gated = mode != "off"
 
-    def __post_init__(self) -> None:
-        self.probe = Probe(self.sampler, self.temperature, self.member)
-        self.suspects, self.exact = Suspects(self.learner), ExactDraws(self.learner)
+    def check(self, versions: Versions) -> None:
+        """Check every engine that runs; stop unless one at least agrees with the learner, which holds `versions`."""
+        fleet = self.sampler.fleet
+        while self.mode != "off":
+            numbers = [member.number for member in fleet.members if member.runs]
+            with self._throw_aways(numbers, versions) as thrown:
+                found = self.sampler.submit(self._examine(numbers, versions, thrown)).result()
+            if self._judge(found, versions):
+                return
+            self.sampler.submit(fleet.returned()).result()
 
-    @property
-    def tolerance(self) -> float:
-        return min(SHARE * self.effect, max(NOISE * (self.noise or 0.0), FLOOR[self.dtype]))
+    async def attend(self, work: Coroutine[Any, Any, T], versions: Versions) -> T:
+        """Run `work`; engines that come back meanwhile are checked, and then draw for it too."""
+        if self.mode == "off":
+            return await work
+        async with asyncio.TaskGroup() as tasks:
+            checking = tasks.create_task(self._check_returned(versions))
+            result = await work
+            checking.cancel()
+        return result
 
-    @property
-    def ceiling(self) -> float:
-        """The most noise that rounding explains."""
-        return max(ROUNDINGS * self.rounding, CEILING[self.dtype])
+    def attest(self, versions: Iterable[Version]) -> list[str]:
+        """Ask every engine, after the last draw of a step, whether it still holds the versions that drew it.
 
-    @property
-    def outlier(self) -> float:
-        """How far off a single token may be: a step draws many times the tokens that the noise was measured on."""
-        return min(self.effect, max(NOISE * self.worst, 10 * FLOOR[self.dtype]))
-
-    def check(self, versions: Mapping[Policy, Version]) -> None:
-        """Compare every policy's latest version with the learner; the first time, calibrate."""
-        self.calibrate(versions)
-        self.judge(versions, self.sampler.submit(self.probe.drawing(list(versions.values()))).result())
-
-    def calibrate(self, versions: Mapping[Policy, Version]) -> None:
-        """Measure noise and effect once, on one life of the engine: a restarted one may be different."""
-        if self.noise is not None:
-            return
-        policy, version = next(iter(versions.items()))
-        life = self.probe.life
-        try:
-            self._calibrate(policy, self.sampler.live[version])
-            if self.probe.life != life:
-                raise EngineDown("the engine was restarted during its calibration")
-        except WorkerDown:
-            self.noise = None
-            raise
-
-    def judge(self, versions: Mapping[Policy, Version], drawn: Drawn) -> None:
-        """EngineError where what was drawn is not what the learner's policies draw."""
-        self._remember(versions)
-        self.measured.clear()
-        self.life = drawn.life
-        self.exact.keep(drawn.alone, [BASE, *self._before.values()])
-        for policy, version in versions.items():
-            self._judge_exactly(policy, version)
-            self._demand(version, policy, drawn.together[version])
-            if is_zero(self.sampler.live[version]):
-                self._demand(version, None, drawn.together[version])
-
-    def recheck(self, versions: Mapping[Policy, Version]) -> bool:
-        """Compare again if the engine was restarted since the last check; return whether it was."""
-        restarted = self.probe.life != self.life
-        if restarted:
-            self.check(versions)
-        return restarted
-
-    def check_samples(self, streams: Sequence[Stream], versions: Mapping[Policy, Version] | None = None) -> list[str]:
-        """Compare a step's samples with the weights that they must come from: the learner's, or those of `versions`.
-
-        Return warnings; EngineError when samples are too far off, or when a suspect drew them.
+        Stop if one does not; return warnings.
         """
-        warnings = [] if self._sampled or self.exact.repeats else [VARIES]
-        sampled = {policy: samples_of(streams, policy, self.member) for policy in Policy}
-        earlier = self._earlier(versions or {})
-        self.suspects.learner = AsOf(self.learner, self._folders(earlier)) if earlier else self.learner
-        for policy, rows in sampled.items():
-            if rows:
-                before = self._folder_before(policy, earlier.get(policy))
-                differences = np.abs(self.suspects.check(policy, rows, before))
-                warnings += self._judge_distance(policy, float(differences.mean()), float(differences.max()))
-                self._judge_slopes(policy, earlier.get(policy))
-        self._sampled = self._sampled or any(sampled.values())
-        return warnings
-
-    def _judge_distance(self, policy: Policy, mean: float, largest: float) -> list[str]:
-        """A warning where one token is off; EngineError where they are off on average. The first step calibrates."""
-        name = policy.value.upper()
-        limit = self.tolerance if self._sampled else self.ceiling
-        if not mean <= limit:
-            raise EngineError(
-                f"samples of {name} are {mean:.2g} nats per token off the learner (tolerance {limit:.2g})",
-                fix=then_resume(self._engine.logs),
-            )
-        if not self._sampled:
-            self.noise, self.worst = max(self.noise or 0.0, mean), max(self.worst, largest)
-        if largest <= self.outlier:
+        if self.mode == "off":
             return []
-        expected = f"expected: at most {self.outlier:.2g}"
-        return [f"a token of {name} differs by {largest:.2g} nats between engine and learner ({expected})"]
+        self._read_files()
+        found = self.sampler.submit(self._attest_all(list(dict.fromkeys(versions)))).result()
+        errors = [error for number, one in found.items() if (error := self._wrong_weights(number, one))]
+        if errors and self.mode == "stop":
+            raise errors[0]
+        return [f"warning: {error.message}" for error in errors]
 
-    def _judge_exactly(self, policy: Policy, version: Version) -> None:
-        """EngineError where a version draws what a suspect draws, to the last bit."""
-        others = self._others(policy)
-        if suspect := self.exact.same(policy, version, others, self._folder_before(policy)):
-            raise EngineError(
-                f"the engine draws from {version} what it draws from {named(others[suspect])}, to the last bit, though "
-                "the learner tells them apart: it samples from the wrong weights",
-                fix=self._fix,
-            )
+    def gaps(self) -> dict[str, float]:
+        """The distances that were measured since the last call, in nats per token."""
+        gaps, self._gaps = self._gaps, {}
+        return gaps
 
-    def _earlier(self, versions: Mapping[Policy, Version]) -> dict[Policy, Version]:
-        """Of these, the versions of policies that have moved on since."""
-        return {
-            p: v for p, v in versions.items() if v != self._current.get(p) and v.policy is p and v in self.sampler.live
+    def attested(self) -> int:
+        """How many adapters were found equal to the learner's files since the last call."""
+        count, self._attested = self._attested, 0
+        return count
+
+    def notes(self) -> list[str]:
+        """What happened to engines since the last call."""
+        return self.sampler.notes()
+
+    # -- on the fleet's loop -------------------------------------------------------------------------------------------
+
+    async def _check_returned(self, versions: Versions) -> None:
+        """Check engines as they come back, until cancelled."""
+        while True:
+            numbers = await asyncio.wrap_future(self.sampler.submit(self.sampler.fleet.returned()))
+            with self._throw_aways(numbers, versions) as thrown:
+                examining = self.sampler.submit(self._examine(numbers, versions, thrown))
+                found = await asyncio.wrap_future(examining)
+            self._judge(found, versions)
+
+    async def _examine(
+        self, numbers: Sequence[int], versions: Versions, thrown: Mapping[Version, Path]
+    ) -> dict[int, Findings]:
+        """What engines attest and draw, all at once; without those that fail meanwhile, which the fleet restarts."""
+        found = await asyncio.gather(*(self._ask(number, versions, thrown) for number in numbers))
+        return {number: one for number, one in zip(numbers, found, strict=True) if one}
+
+    async def _ask(self, number: int, versions: Versions, thrown: Mapping[Version, Path]) -> Findings | None:
+        member = self.sampler.fleet.members[number]
+        found = Findings(member.life)
+        is_new = self.lives.get(number) != member.life
+        if is_new and not thrown:  # it was restarted a moment ago, and will be asked again
+            return None
+        try:
+            known = set() if is_new else self._known[number]
+            await self._attest(number, [version for version in self._digests if version not in known], found)
+            if is_new:
+                found.drawn = await self._draw(number, [BASE, *versions.values()], PROMPTS)
+                found.drawn |= await self._draw_thrown(number, thrown)
+            elif found.silent:
+                found.drawn = await self._draw(number, list(versions.values()), PROMPTS)
+            if member.life != found.life:
+                raise EngineDown("the engine was restarted while it was checked")
+        except WorkerDown:
+            return None
+        except EngineError as error:
+            found.error = error
+        return found
+
+    async def _attest_all(self, versions: Collection[Version]) -> dict[int, Findings]:
+        """What all engines that draw say of these versions."""
+
+        async def ask(number: int) -> Findings:
+            found = Findings(self.sampler.fleet.members[number].life)
+            try:
+                await self._attest(number, versions, found)
+            except WorkerDown:  # it is checked when it comes back
+                found.differing.clear()
+            return found
+
+        drawing = [member.number for member in self.sampler.fleet.members if member.state is State.UP]
+        return dict(zip(drawing, await asyncio.gather(*map(ask, drawing)), strict=True))
+
+    async def _attest(self, number: int, versions: Iterable[Version], found: Findings) -> None:
+        """Ask one engine what it holds, of these versions that are live there and on disk."""
+        fleet = self.sampler.fleet
+        for version in versions:
+            if version in fleet.members[number].held and version in self._digests:
+                folder = self.sampler.live[version]
+                differing = await fleet.attest(version, folder, self._digests[version], number)
+                if differing is None:
+                    found.silent = True
+                    return
+                found.attested.append(version)
+                if differing:
+                    found.differing[version] = differing
+
+    async def _draw(self, number: int, versions: Sequence[Version], prompts: int) -> dict[Version, list[Tokens]]:
+        """Completions of every version on the first fixed prompts, all in one batch, through the prefix cache."""
+        sampling = Sampling(self.temperature, 1.0, DRAWN)
+        draws = [
+            Draw(self._prompt(n), version, seed_for("canary", version, n), sampling)
+            for version in versions
+            for n in range(prompts)
+        ]
+        rows = zip(draws, await self.sampler.draw_together(draws, number), strict=True)
+        tokens = [Tokens(draw.ids, drawn.ids, drawn.logprobs) for draw, drawn in rows]
+        return {version: tokens[n * prompts : (n + 1) * prompts] for n, version in enumerate(versions)}
+
+    async def _draw_thrown(self, number: int, thrown: Mapping[Version, Path]) -> dict[Version, list[Tokens]]:
+        """Completions of throw-away adapters, in all slots at once."""
+        try:
+            for version, folder in thrown.items():
+                await self.sampler.fleet.load(version, folder, number)
+            return await self._draw(number, list(thrown), PROMPTS // 3)
+        finally:
+            for version in thrown:
+                await self.sampler.fleet.unload(version, number)
+
+    def _prompt(self, number: int) -> tuple[int, ...]:
+        """A fixed prompt that fills whole blocks of the prefix cache, as far as the context allows."""
+        renderer = self.sampler.renderer
+        words = renderer.clip(" ".join(str(n * (number + 2)) for n in range(LENGTH)), LENGTH)
+        ids = renderer.render(Prompt((Message("user", (Quote(words),)),))).ids
+        return ids[: self.sampler.fleet.context - DRAWN]
+
+    # -- in the learner's thread ---------------------------------------------------------------------------------------
+
+    def _read_files(self) -> None:
+        """The digests of all live versions that are on disk; a version's is taken once, when it is published."""
+        on_disk = {version: folder / WEIGHTS for version, folder in self.sampler.live.items()}
+        self._digests = {
+            version: self._digests.get(version) or hashlib.sha256(file.read_bytes()).hexdigest()
+            for version, file in on_disk.items()
+            if file.is_file()
         }
 
-    def _folders(self, versions: Mapping[Policy, Version]) -> dict[Policy, Path]:
-        return {policy: self.sampler.live[version] for policy, version in versions.items()}
-
-    def _judge_slopes(self, policy: Policy, earlier: Version | None) -> None:
-        """EngineError where a suspect's weights are nearer to the samples than the policy's."""
-        others = self._others(policy)
-        for suspect in Suspect:
-            slope = self.suspects.slopes.get((policy, suspect))
-            if slope and slope.wrong:
-                measured = f"slope {slope.value:.2f} +- {slope.error:.2f} over {slope.tokens} tokens"
-                name = named(others[suspect]) if suspect in others and not earlier else INSTEAD[suspect]
-                raise EngineError(
-                    f"samples of {earlier or self._current[policy]} come from {name}, "
-                    f"or from weights as far off ({measured}; 1 is the one, 0 the other)",
-                    fix=REPORT,
-                )
-
-    def _others(self, policy: Policy) -> dict[Suspect, Version]:
-        """The versions that an engine may have served in a policy's place."""
-        others = {Suspect.RIVAL: self._current[policy.rival], Suspect.BASE: BASE}
-        if policy in self._before:
-            others[Suspect.BEFORE] = self._before[policy]
-        return others
-
-    def _remember(self, versions: Mapping[Policy, Version]) -> None:
-        """Which version each policy had before the publication, if it changed."""
-        if versions != self._current:
-            changed = {policy for policy, version in versions.items() if self._current.get(policy, version) != version}
-            self._before = {policy: self._current[policy] for policy in changed}
-            self._current = dict(versions)
-
-    def _folder_before(self, policy: Policy, earlier: Version | None = None) -> Path | None:
-        """The weights of the version before the current one, or before an earlier one, as long as they are on disk."""
-        if earlier:
-            return self.sampler.folder_before(earlier)
-        folder = self.sampler.live.get(self._before[policy]) if policy in self._before else None
-        return folder if folder and folder.is_dir() else None
-
-    def _calibrate(self, policy: Policy, pattern: Path) -> None:
-        """The noise on the bare base, and what throw-away adapters do in all slots at once."""
+    @contextmanager
+    def _throw_aways(self, numbers: Iterable[int], versions: Versions) -> Iterator[dict[Version, Path]]:
+        """An adapter with large random weights for every slot, if an engine is new; beside the published ones, which a
+        server sees too."""
+        self._read_files()
+        members = self.sampler.fleet.members
+        if all(self.lives.get(number) == members[number].life for number in numbers):
+            yield {}
+            return
+        pattern = self.sampler.live[next(iter(versions.values()))]
         names = [Version.of(Policy.A, n, f"canary{uuid.uuid4().hex[:8]}") for n in range(self.slots)]
-        with tempfile.TemporaryDirectory(prefix="agon-canary-") as scratch:
-            folders = {name: throw_away(pattern, Path(scratch, name), number) for number, name in enumerate(names)}
-            self._measure_noise(policy, folders[names[0]])
-            for name, folder in folders.items():
-                self.sampler.load(name, folder, self.member)
-            drawn = self.probe.draw(names)
-            for name in names:
-                self.sampler.unload(name, self.member)
-        effects = [self._gap(None, drawn[name]) for name in names]
-        self.effect = min(effects)
-        if self.effect * SHARE < (least := max(self.noise or 0.0, FLOOR[self.dtype])):
-            dead = sum(effect * SHARE < least for effect in effects)
-            raise EngineError(
-                f"{dead} of {self.slots} adapter slots barely change the log-probs of the base "
-                f"(by {self.effect:.2g} nats per token; noise {self.noise:.2g}): the engine ignores adapters",
-                fix=self._fix,
-            )
+        with tempfile.TemporaryDirectory(prefix="canary-", dir=pattern.parent) as scratch:
+            yield {name: throw_away(pattern, Path(scratch, name), n) for n, name in enumerate(names)}
 
-    def _measure_noise(self, policy: Policy, throw_away: Path) -> None:
-        """How far engine and learner are apart on the bare base, and the learner from itself."""
-        alone, again = self.probe.draw_alone(BASE), self.probe.draw_alone(BASE)
-        self.exact.keep({BASE: alone}, ())
-        self.exact.repeats = alone == again
-        drawn = self.probe.draw([BASE], CALIBRATED)[BASE]
-        differences = self._differences(None, drawn)
-        self.noise, self.worst = fmean(differences), max(differences)
-        self.rounding = self._rounding(policy, drawn, throw_away)
-        if not self.noise <= self.ceiling:
-            raise EngineError(
-                f"engine and learner are {self.noise:.2g} nats per token apart on the bare base; rounding to "
-                f"{self.dtype} explains {self.ceiling:.2g}: the engine has a different base, a different dtype or "
-                "unprocessed log-probs",
-                fix="serve model.name in model.dtype, and start a server with --logprobs-mode processed_logprobs",
-            )
+    def _judge(self, found: Mapping[int, Findings], versions: Versions) -> bool:
+        """Whether an engine agrees with the learner: those that do draw for the game, the others are put aside."""
+        agreed, gaps, fleet = False, self._distances(found, versions), self.sampler.fleet
+        for number, one in found.items():
+            error = self._fault(number, one, gaps[number], versions)
+            if error and self.mode == "stop":
+                self.sampler.submit(fleet.put_aside(number, error)).result()
+                continue
+            if error:
+                fleet.notes.append(f"warning: {error.message}")
+            if one.silent and number not in self._silent:
+                self._silent.add(number)
+                fleet.notes.append(
+                    f"{fleet.members[number]} cannot say what its adapters hold: only log-probs on fixed prompts are "
+                    f"compared; to change that, start it with VLLM_SERVER_DEV_MODE=1 and {EXTENSION}"
+                )
+            if self.lives.get(number) != one.life:
+                self._known[number].clear()
+            self.lives[number] = one.life
+            self._known[number].update(one.attested)
+            self.sampler.submit(fleet.admit(number, one.life)).result()
+            agreed = True
+        return agreed
 
-    def _rounding(self, policy: Policy, rows: Sequence[Tokens], throw_away: Path) -> float:
-        """How far two roundings of the same weights are apart: a hair is added to them, and taken from them.
+    def _distances(self, found: Mapping[int, Findings], versions: Versions) -> dict[int, dict[Version, float]]:
+        """Mean absolute difference of log-probs in nats per token, by engine and version.
 
-        But for rounding, the mean of the two would be the weights' own score.
+        Rows of all engines are scored together: one call for each policy, and one for the base and throw-away adapters.
         """
-        ends = [flat(self.learner.score(policy, rows, Stretch(throw_away, 1 + side * HAIR))) for side in (1, -1)]
-        off = sum(ends) / 2 - flat(self.learner.score(policy, rows))
-        return math.sqrt(4 / 3) * float(np.abs(off).mean())  # the variance of `off` is 3/4 of a difference's
+        gaps: dict[int, dict[Version, float]] = {number: {} for number in found}
+        policies: dict[Version, Policy | None] = {version: policy for policy, version in versions.items()}
+        for policy in (None, *versions):
+            owners = [(n, v) for n, one in found.items() for v in one.drawn if policies.get(v) is policy]
+            rows = [found[n].drawn[v] for n, v in owners]
+            scores = iter(self.learner.score(policy, [row for some in rows for row in some]) if rows else ())
+            for (number, version), some in zip(owners, rows, strict=True):
+                pairs = [
+                    abs(mine - theirs)
+                    for row in some
+                    for mine, theirs in zip(row.logprobs or (), next(scores), strict=True)
+                ]
+                gaps[number][version] = fmean(pairs)
+        return gaps
 
-    @property
-    def _engine(self) -> Engine:
-        return self.sampler.fleet.members[self.member].engine
-
-    @property
-    def _fix(self) -> str:
-        return (STRICT if isinstance(self._engine, ServerEngine) else "") + REPORT
-
-    def _demand(self, version: Version, policy: Policy | None, drawn: Sequence[Tokens]) -> None:
-        gap = self.measured[version] = self._gap(policy, drawn)
-        if not gap <= self.tolerance:
-            expected = f"the learner's {policy.value.upper()}" if policy else "the base, though its weights are zero"
-            raise EngineError(
-                f"the engine's {version} differs from {expected} by {gap:.2g} nats per token "
-                f"(tolerance {self.tolerance:.2g}): it samples from a different policy",
-                fix=self._fix,
+    def _fault(
+        self, number: int, found: Findings, gaps: Mapping[Version, float], versions: Versions
+    ) -> EngineError | None:
+        """What is wrong with an engine."""
+        engine, limit = self.sampler.fleet.members[number], f"sampler.canary_limit is {self.limit:g}"
+        several = len(self.sampler.fleet.members) > 1
+        for name in (BASE, *versions.values()):
+            if name in gaps:
+                self._gaps[f"{name}, {engine}" if several else name] = gaps[name]
+        if error := found.error or self._wrong_weights(number, found):
+            return error
+        higher = f"if rounding explains it, raise sampler.canary_limit; {DESPITE}"
+        if not gaps.get(BASE, 0.0) <= self.limit:
+            return EngineError(
+                f"{engine} and the learner are {gaps[BASE]:.2g} nats per token apart on the bare base ({limit}): the "
+                "engine has a different base, a different dtype or unprocessed log-probs",
+                fix="serve model.name in model.dtype, and start a server with --logprobs-mode processed_logprobs; "
+                + higher,
             )
+        thrown = [gap for name, gap in gaps.items() if name not in (BASE, *versions.values())]
+        strict = STRICT if isinstance(engine.engine, ServerEngine) else ""
+        if ignored := [gap for gap in thrown if not gap > self.limit]:
+            return EngineError(
+                f"{engine} ignores adapters: {len(ignored)} of {len(thrown)} with large random weights change the "
+                f"log-probs of the base by {min(ignored):.2g} nats per token ({limit})",
+                fix=strict + REPORT,
+            )
+        for policy, version in versions.items():
+            if not gaps.get(version, 0.0) <= self.limit:
+                return EngineError(
+                    f"{version} in {engine} is {gaps[version]:.2g} nats per token from the learner's "
+                    f"{policy.value.upper()} ({limit}): it samples from a different policy",
+                    fix=f"{strict}{higher}",
+                )
+        return None
 
-    def _gap(self, policy: Policy | None, drawn: Sequence[Tokens]) -> float:
-        """Mean absolute difference of log-probs, in nats per token."""
-        return fmean(self._differences(policy, drawn))
+    def _wrong_weights(self, number: int, found: Findings) -> EngineError | None:
+        """What an engine says that it holds in the place of a version."""
+        self._attested += len(found.attested) - len(found.differing)
+        if not found.differing:
+            return None
+        version, layers = next(iter(found.differing.items()))
+        more = f" and {len(layers) - SHOWN} more" if len(layers) > SHOWN else ""
+        return EngineError(
+            f"{self.sampler.fleet.members[number]} does not hold {version} as the learner wrote it: "
+            f"{', '.join(layers[:SHOWN])}{more} (checked because sampler.canary is {self.mode})",
+            fix=REPORT,
+        )
 
-    def _differences(self, policy: Policy | None, drawn: Sequence[Tokens]) -> list[float]:
-        """Absolute differences of log-probs, token by token."""
-        pairs = zip(drawn, self.learner.score(policy, drawn), strict=True)
-        return [
-            abs(mine - theirs) for row, scored in pairs for mine, theirs in zip(row.logprobs or (), scored, strict=True)
-        ]
 
+def throw_away(pattern: Path, folder: Path, seed: int) -> Path:
+    """An adapter of the shape of `pattern` with large random weights."""
+    import torch
+    from safetensors.torch import load_file, save_file
 
-def named(version: Version) -> str:
-    """A version in a sentence."""
-    return "the base" if version == BASE else version
+    generator = torch.Generator().manual_seed(seed)
+    folder.mkdir(parents=True)
+    shutil.copy(pattern / "adapter_config.json", folder)
+    shapes = load_file(pattern / WEIGHTS)
+    weights = {name: NORM * torch.randn(t.shape, generator=generator).to(t.dtype) for name, t in shapes.items()}
+    save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
+    return folder

@@ -15,7 +15,7 @@ from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
 from agon.protocols import Learner, Sampler
 
 if TYPE_CHECKING:
-    from agon.engine.vllm.canaries import Canaries
+    from agon.engine.vllm.canary import Canary
     from agon.engine.vllm.local import LocalEngine
 
 OPTIONS = (
@@ -137,14 +137,22 @@ class Vllm(Backend):
             settings, self.config.model, self.base, context, staleness=staleness, beside=self._beside
         )
 
-    def canary(self, sampler: Sampler, learner: Learner) -> Canaries | None:
-        from agon.engine.vllm.canaries import Canaries
+    def canary(self, sampler: Sampler, learner: Learner) -> Canary | None:
+        from agon.engine.vllm.canary import Canary
         from agon.engine.vllm.sampler import VLLMSampler
 
         if not isinstance(sampler, VLLMSampler):  # drawn by another process
             return None
-        config = self.config
-        return Canaries(sampler, learner, config.sampler.max_loras, config.train.temperature, config.model.dtype)
+        settings = self.config.sampler
+        return Canary(
+            sampler,
+            learner,
+            settings.max_loras,
+            mode=settings.canary,
+            limit=settings.canary_limit,
+            temperature=self.config.train.temperature,
+            dtype=self.config.model.dtype,
+        )
 
     def engines(self) -> int | None:
         return len(self.config.sampler.urls) or self.config.sampler.replicas

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.linear_attention import has_linear_attention
-from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of
+from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.engine.vllm.placement import BATCHED, SEQUENCES
 from agon.engine.vllm.spawn import spawning
@@ -171,6 +171,11 @@ class LocalEngine:
     async def unload(self, version: Version) -> None:
         if adapter := self._adapters.pop(version, None):
             await self._alive(self._running.remove_lora(adapter.lora_int_id))
+
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str]:
+        name = self._adapters[version].lora_name if version in self._adapters else str(version)
+        work = self._running.collective_rpc("attest", args=(name, str(folder), digest))
+        return in_any(await self._alive(work))
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         """Draw one completion; unless it is watched, only the finished output leaves the engine's process."""

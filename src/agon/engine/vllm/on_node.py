@@ -66,6 +66,9 @@ class EngineHost:
         await self.engine.unload(version)
         shutil.rmtree(self._folder / version, ignore_errors=True)
 
+    async def attest(self, version: Version, digest: str) -> list[str] | None:
+        return await self.engine.attest(version, self._folder / version, digest)
+
     async def draw(self, asked: tuple[Draw, frozenset[int]]) -> DrawResult:
         return await self.engine.draw(*asked)
 
@@ -128,6 +131,11 @@ class NodeEngine:
     async def unload(self, version: Version) -> None:
         self._adapters.drop(version)
         await self._ask("unload", version)
+
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str] | None:
+        """Compare there, with the node's own copy of the file; the digest says whether that is the learner's."""
+        differing: list[str] | None = await self._ask("attest", version, digest)
+        return differing
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         """Draw there. Nobody can watch the tokens from here."""

@@ -65,7 +65,7 @@ class VLLMSampler:
         return await asyncio.gather(*(self.draw(draw, on) for draw in draws))
 
     def draw_all(self, draws: Sequence[Draw], on: int | None = None) -> list[DrawResult]:
-        """Draw in one batch and wait for all: for the canary, between steps."""
+        """Draw in one batch and wait for all."""
         return self.submit(self.draw_together(draws, on)).result()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -86,12 +86,6 @@ class VLLMSampler:
         """The versions that may be drawn from, and where each was loaded from."""
         return self._versions.live
 
-    def folder_before(self, version: Version) -> Path | None:
-        """The weights of the version that was published before this one, as long as they are live and on disk."""
-        before = self._versions.before(version)
-        folder = self.live.get(before) if before else None
-        return folder if folder and folder.is_dir() else None
-
     def publish(self, version: Version, folder: Path) -> None:
         """Load the adapter in `folder` as the latest version of its policy; drop what is older than the step before."""
         self._versions.publish(version, folder)
@@ -100,12 +94,12 @@ class VLLMSampler:
         """Keep a version live for good, loading it if it is not."""
         self._versions.pin(version, folder)
 
-    def load(self, version: Version, folder: Path, on: int | None = None) -> None:
+    def load(self, version: Version, folder: Path) -> None:
         """Load an adapter; only `publish` and `pin` let requests name it."""
-        self._bridge.call(self.fleet.load(version, folder.resolve(), on))
+        self._bridge.call(self.fleet.load(version, folder.resolve()))
 
-    def unload(self, version: Version, on: int | None = None) -> None:
-        self._bridge.call(self.fleet.unload(version, on))
+    def unload(self, version: Version) -> None:
+        self._bridge.call(self.fleet.unload(version))
 
     def rest(self) -> None:
         """Start no engine until the next draw or load; if the sampler was built to sleep, release memory too."""

@@ -1,12 +1,14 @@
 """A vLLM server that is already running: token ids in and out over HTTP, adapters loaded by name and path.
 
-    VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve BASE --enable-lora --max-loras 4 --max-cpu-loras 8 \
-        --max-lora-rank 16 --logprobs-mode processed_logprobs
+    VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 VLLM_SERVER_DEV_MODE=1 vllm serve BASE --enable-lora --max-loras 4 \
+        --max-cpu-loras 8 --max-lora-rank 16 --logprobs-mode processed_logprobs \
+        --worker-extension-cls agon.engine.vllm.worker.StrictAdapters
 
 A server outlives runs, and its prefix cache is keyed by adapter name and path: names get a suffix that is new for
 every connection, so a resumed run never meets the keys and values of an earlier one. Anyone who reaches such a server
 can make it read files, so only loopback addresses are accepted, or those of a network that the user names. The
-server must see the run's folder under the same path. A key in AGON_API_KEY is sent to it.
+server must see the run's folder under the same path. A key in AGON_API_KEY is sent to it. Without the worker extension,
+or without the development mode, it cannot say what its adapters hold (`attest`); it serves all the same.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from statistics import median
 
 from agon.cluster.address import outsider
 from agon.engine.http_client import KEY, TEMPORARY, HTTPClient, Reply, host_of
-from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of
-from agon.engine.replies import Models, ScoredTokens, parse
+from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
+from agon.engine.replies import Attested, Models, ScoredTokens, parse
 from agon.errors import ConfigError, EngineError
 from agon.types import BASE, Sampling, Version
 
@@ -38,6 +40,8 @@ HOW = (
     "start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and "
     "--enable-lora --max-loras 4 --max-lora-rank RANK --logprobs-mode processed_logprobs"
 )
+RPC = "/collective_rpc"
+"""How a server in development mode calls its workers."""
 COUNTERS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
@@ -57,7 +61,7 @@ class ServerEngine:
         self._client = HTTPClient(self.url)
         self._model = self._nonce = ""
         self._names: dict[Version, str] = {}
-        self._tokens = 0
+        self._tokens, self._attests = 0, False
 
     async def start(self) -> None:
         """Wait until the server answers; ask what it serves, and how."""
@@ -88,6 +92,13 @@ class ServerEngine:
         if name := self._names.pop(version, None):
             with suppress(AdapterLost):
                 await self._ask("/v1/unload_lora_adapter", {"lora_name": name}, loaded=True)
+
+    async def attest(self, version: Version, folder: Path, digest: str) -> list[str] | None:
+        if not self._attests:
+            return None
+        name = self._names.get(version, version)
+        reply = await self._ask(RPC, {"method": "attest", "args": [name, str(folder), digest]})
+        return in_any(parse(reply, Attested).results)
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         if draw.version != BASE and draw.version not in self._names:
@@ -144,6 +155,14 @@ class ServerEngine:
             raise EngineDown(f"{self.url} drew no token")
         if median(drawn.logprobs) < -1e-3:
             raise EngineError(f"the log-probs of {self.url} are not those of the distribution it draws from", fix=HOW)
+        self._attests = await self._can_attest()
+
+    async def _can_attest(self) -> bool:
+        """Whether it has the development endpoints (404 if not) and our worker extension (500 if not)."""
+        reply = await self._client.send(RPC, {"method": "attest", "args": ["", "", ""]}, limit=self._ready)
+        if not reply.ok and reply.status not in (404, 500):
+            raise EngineDown(f"{RPC} answered {reply.status}: {reply.text[:200]}")
+        return reply.ok
 
     async def _identify(self) -> None:
         models = parse(await self._ask("/v1/models"), Models).data
