@@ -68,12 +68,16 @@ def _tripled(slot: Any, calls: list[int]) -> None:
 
 def test_everything_that_no_service_can_do_is_refused_at_once() -> None:
     asked = config(
-        model={"name": BASE, "lora": {"targets": ["q_proj"]}, "init": {"a": "some/folder", "b": "some/folder"}},
+        model={
+            "name": BASE,
+            "lora": {"targets": ["q_proj"], "layers": 1},
+            "init": {"a": "some/folder", "b": "some/folder"},
+        },
         train={"beta": 0.1, "temperature": 0.7, "importance": "none"},
     )
     with pytest.raises(ConfigError) as caught:
         refuse(asked)
-    assert len(caught.value.faults) == 6
+    assert len(caught.value.faults) == 7
     assert caught.value.fix.startswith("write train.beta=0 train.temperature=1 ")
     refuse(config())
 

@@ -119,6 +119,7 @@ def refuse(config: Config) -> None:
         "train.temperature=1": train.temperature != 1,
         "train.importance=token_truncate": train.importance == "none",
         "model.lora.targets=all-linear": model.lora.targets != "all-linear",
+        "model.lora.layers=null": model.lora.layers is not None,
         "model.init.a=zero": model.init.a != "zero",
         "model.init.b=noise": model.init.b != "noise",
     }
@@ -127,6 +128,7 @@ def refuse(config: Config) -> None:
         "train.temperature=1": "log-probs are those of temperature 1, whatever was drawn",
         "train.importance=token_truncate": "the loss always corrects",
         "model.lora.targets=all-linear": "the service chooses the layers",
+        "model.lora.layers=null": "the service chooses the layers",
         "model.init.a=zero": "weights cannot be uploaded",
         "model.init.b=noise": "weights cannot be uploaded",
     }
