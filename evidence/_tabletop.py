@@ -200,6 +200,8 @@ class CellResult:
     """Both cascades on dev after some steps, by step; not in the matrix."""
     selective: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Ways to answer only where several passes agree: answered, right and all trials; not in the matrix."""
+    base_hash: str | None = None
+    """SHA-256 over the weights of a base that does not ship with the package."""
 
     @property
     def answering(self) -> tuple[str, ...]:
