@@ -1,13 +1,14 @@
 """Score rows of GSM8K with inspect-ai through a server: `python _inspect_task.py ROWS CAP`.
 
 Runs in an environment that has inspect-ai and not necessarily Agon. The server is the one that AGON_BASE_URL names. The
-last line is a list of {"content", "score"}.
+last line is a list of {"reasoning", "content", "score"}.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from inspect_ai import Task, eval
 from inspect_ai.dataset import Sample, json_dataset
@@ -34,8 +35,21 @@ def main() -> None:
     )
     if log.status != "success":
         sys.exit(f"{log.status}: {log.error}")
-    found = [{"content": each.output.completion, "score": each.scores["match"].value} for each in log.samples]
+    found = [
+        {
+            "reasoning": reasoning(each.output.message.content),
+            "content": each.output.completion,
+            "score": each.scores["match"].value,
+        }
+        for each in log.samples
+    ]
     print(json.dumps(found))
+
+
+def reasoning(content: Any) -> str:
+    """What inspect-ai took for the reasoning of a message."""
+    parts = [] if isinstance(content, str) else content
+    return "".join(part.reasoning for part in parts if part.type == "reasoning")
 
 
 if __name__ == "__main__":

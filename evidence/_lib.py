@@ -1,7 +1,8 @@
 """What every evidence script shares: arguments, the verdict line, small statistics, and a description of the machine.
 
 A script measures, prints what a person wants to read, and ends with `verdict(...)`, which prints one JSON line and
-exits with 0 or 1. `scripts/prove` keeps that line.
+exits with 0 or 1. `scripts/prove` keeps that line. Where something is missing that it needs, it ends with
+`cannot_run(...)`.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ import argparse
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from agon.rundir import provenance
+# not an import statement, which `_sources.py` would follow: no result depends on how the machine is described
+provenance = import_module("agon.rundir.provenance")
 
+CANNOT_RUN = 77
+"""Exit code of a script that cannot run here, as automake's tests use it: neither a verdict nor a crash."""
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def arguments(description: str, parts: Sequence[str] = ()) -> argparse.Namespace:
-    """Parse the command line of a script: `--quick` is the version that stays under a minute, `--part` some parts."""
+    """Parse the command line of a script: `--quick` is its smallest form, `--part` some parts."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="a smaller measurement, under 60 seconds")
+    parser.add_argument("--quick", action="store_true", help="the smallest measurement: seconds to a few minutes")
     if parts:
         parser.add_argument("--part", action="append", choices=parts, help="this part alone; may be repeated")
     return parser.parse_args()
@@ -60,6 +66,18 @@ def verdict(claim: str, value: Any, goal: Any, holds: bool, **more: Any) -> NoRe
     sys.exit(0 if holds else 1)
 
 
+def cannot_run(reason: str) -> NoReturn:
+    """Say what is missing here, and exit with CANNOT_RUN."""
+    print(f"cannot run here: {reason}", file=sys.stderr, flush=True)
+    sys.exit(CANNOT_RUN)
+
+
+def need_bubblewrap() -> None:
+    """End here where programs cannot be boxed."""
+    if shutil.which("bwrap") is None:
+        cannot_run("bubblewrap is not installed; Debian, Ubuntu: apt-get install bubblewrap")
+
+
 def data_dir() -> Path | None:
     """The folder of data sets (AGON_DATA, by default `shared/data` beside the repository), if it is there."""
     folder = Path(os.environ.get("AGON_DATA") or ROOT.parent / "shared" / "data")
@@ -71,7 +89,9 @@ def smollm2(folder: Path) -> Path:
     if named := os.environ.get("AGON_SMOLLM2"):
         return Path(named).resolve()
     if not (folder / "config.json").exists():
-        subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], check=True, stdout=sys.stderr)
+        made = subprocess.run([sys.executable, ROOT / "scripts" / "make_smollm2", folder], stdout=sys.stderr)
+        if made.returncode:
+            cannot_run("SmolLM2-135M was not made; set AGON_SMOLLM2 to a folder that scripts/make_smollm2 wrote")
     return folder
 
 

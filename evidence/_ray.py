@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from _lib import cannot_run
 from agon.cluster.connection import Connection, connect
 
 NETWORK = "0.0.0.0/0"
@@ -62,6 +64,8 @@ class Nodes:
 def ray_nodes(count: int) -> Iterator[Nodes]:
     """A cluster of `count` nodes, each with room for one actor or task."""
     os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", **PATIENT}
+    if find_spec("ray") is None:
+        cannot_run("Ray is not installed: pip install -e '.[ray]'")
     import ray
     from ray._private import utils
     from ray.cluster_utils import Cluster

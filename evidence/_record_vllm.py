@@ -17,11 +17,10 @@ import httpx2
 
 from _serve import RECORDING, questions, vllm, write_halves
 from agon.deploy.pair_settings import problem_of
-from agon.deploy.serve.answering import Answering, Inquiry
+from agon.deploy.serve.answering import Answering, Inquiry, TextPart
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.serving import build_gateway
-from agon.deploy.serve.splitter import TextPart
 from agon.types import Policy, Sampling
 
 COUNT = 12

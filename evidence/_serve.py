@@ -199,12 +199,12 @@ def serving(
     seconds: float = 300.0,
     environment: dict[str, str] | None = None,
 ) -> Iterator[Process]:
-    """`agon serve` over some backends; ended at the end."""
+    """`agon serve` over some backends, or over a vLLM of its own; all ask for KEY. Ended at the end."""
     port = free_port()
     command = [sys.executable, "-m", "agon", "serve", str(pair), "--port", str(port), *options]
     for url in backends:
         command += ["--backend", url]
-    variables = {"AGON_SERVE_KEYS": KEY, **(environment or {})}
+    variables = {**dict.fromkeys(("AGON_SERVE_KEYS", "AGON_API_KEY", "VLLM_API_KEY"), KEY), **(environment or {})}
     gateway = Process(command, f"http://127.0.0.1:{port}", folder / f"gateway-{port}.log", variables)
     try:
         gateway.start("/ready", seconds)

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from _engine import write_zeros
-from _lib import ROOT, data_dir, smollm2
+from _lib import ROOT, cannot_run, data_dir, smollm2
 from agon.config import Config, load_config
 from agon.engine.synthetic import rollout, stream
 from agon.game.advantage import advantages
@@ -46,7 +46,8 @@ def prove(root: Path) -> dict[str, Any]:
     if saved := sorted((root / "states").glob("[0-9]*[0-9]")):
         bench.learner.load(saved[-1])
     with running_engine(base) as bench.sampler:
-        bench.learner.fit(bench.streams, bench.after_step)
+        while bench.learner.step < bench.learner.total_steps:
+            bench.keep(bench.learner.update(bench.streams(bench.learner.step)))
     return counted([json.loads(line) for line in bench.results.read_text().splitlines()][:STEPS])
 
 
@@ -121,7 +122,7 @@ class Bench:
         self._healthy(lambda: self.canary.check_samples(streams))
         return streams
 
-    def after_step(self, update: Update) -> bool:
+    def keep(self, update: Update) -> None:
         """Keep the learner and the step's results together: a run that goes on repeats no step."""
         step, states = update.step + 1, self.root / "states"
         shutil.rmtree(states / "part", ignore_errors=True)
@@ -131,7 +132,6 @@ class Bench:
         kept = self.results.read_text().splitlines()[: step - 1] if self.results.exists() else []
         self.results.write_text("".join(f"{line}\n" for line in [*kept, json.dumps(self.done)]))
         print(json.dumps(self.done), flush=True)
-        return True
 
     def _publish(self, step: int, policy: Policy) -> Version:
         folder = self.root / "versions" / f"{step:03d}{policy.value}"
@@ -278,6 +278,6 @@ def questions() -> list[tuple[str, str]]:
     """Short questions of GSM8K with their answers."""
     folder = data_dir()
     if folder is None:
-        raise SystemExit("set AGON_DATA to a folder with gsm8k/train.jsonl")
+        cannot_run("no data: set AGON_DATA to a folder with gsm8k/train.jsonl")
     rows = [json.loads(line) for line in (folder / "gsm8k" / "train.jsonl").read_text().splitlines()]
     return [(row["question"], row["answer"].split("####")[1].strip()) for row in rows if len(row["question"]) <= SHORT]

@@ -34,6 +34,7 @@ from agon.engine.tiny.checkpoint import tiny_base
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
 from agon.rundir.adapter import SETTINGS, WEIGHTS
+from agon.rundir.files import weights_hash
 from agon.rundir.manifest import SplitFacts
 from agon.rundir.pair import PairInfo
 from agon.rundir.records import RunState
@@ -93,7 +94,7 @@ class Sender:
         run = RunDir.create(self.root, "good", config, SplitFacts(hashes=splits(config.data).hashes))
         folders = adapters(self.root / "adapters")
         template = Renderer.load(str(tiny_base())).hash
-        facts = {"prompts_hash": PROMPTS_HASH, "chat_template_hash": template}
+        facts = {"prompts_hash": PROMPTS_HASH, "chat_template_hash": template, "base_hash": weights_hash(tiny_base())}
         info = PairInfo(versions=VERSIONS, base="agon:tiny", direction="ba", arm="agon", **facts)
         run.write_pair(folders[Policy.A], folders[Policy.B], info)
 

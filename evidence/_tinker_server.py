@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from _lib import cannot_run
 from _server import await_health, free_port
 
 BACKEND = {"max_lora_adapters": 32, "max_lora_rank": 16, "sample_max_num_sequences": 32, "train_micro_batch_size": 1}
@@ -27,7 +28,9 @@ def tinker_server(base: Path, scratch: Path) -> Iterator[str]:
     if running := os.environ.get("AGON_TINKER_URL"):
         yield running
         return
-    environment, port = Path(os.environ["AGON_TINKER_ENV"]).resolve(), free_port()
+    if not (named := os.environ.get("AGON_TINKER_ENV")):
+        cannot_run("AGON_TINKER_ENV is not set, nor AGON_TINKER_URL; evidence/_tinker_server.py says what they name")
+    environment, port = Path(named).resolve(), free_port()
     settings = {"HF_HUB_OFFLINE": "1", "JAX_PLATFORMS": "cpu", "UV_OFFLINE": "1", "UV_PYTHON_DOWNLOADS": "never"}
     settings |= {"UV_PYTHON": str(environment / "bin" / "python"), "VIRTUAL_ENV": str(environment)}
     settings |= {"PATH": f"{environment / 'bin'}:{os.environ['PATH']}"}

@@ -15,7 +15,6 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 import torch
-from transformers import TrainerCallback
 
 from _lib import arguments, verdict
 from _rollouts import live_group, model_config, reward, train_config
@@ -39,7 +38,7 @@ def _group(step: int, policy: Policy, index: int, dead: bool) -> list[Any]:
     return [rollout(policy, i, row, score) for i, (row, score) in enumerate(zip(rows, scores, strict=True))]
 
 
-class Spy(TrainerCallback):
+class Spy:
     """Gradients as the optimizer finds them, and weights and Adam state after every step."""
 
     def __init__(self, learner: TRLLearner) -> None:
@@ -47,12 +46,11 @@ class Spy(TrainerCallback):
         self.gradients: list[dict[Policy, list[torch.Tensor | None]]] = []
         self.states: list[State] = [self.snapshot()]
 
-    def on_pre_optimizer_step(self, *args: Any, **kwargs: Any) -> None:
+        learner.optimizer.register_step_pre_hook(self._before_the_move)
+
+    def _before_the_move(self, *args: Any) -> None:
         pair = self.learner.pair
         self.gradients.append({p: [_copy(x.grad) for x in pair.parameters(p)] for p in Policy})
-
-    def on_step_end(self, *args: Any, **kwargs: Any) -> None:
-        self.states.append(self.snapshot())
 
     def snapshot(self) -> State:
         learner = self.learner
@@ -73,8 +71,9 @@ def run(policies: Iterable[Policy] = Policy, dead: Dead = lambda step, policy: F
         model_config(), train_config(tokens_per_pass=100, **train), total_steps=STEPS, base=random_base()
     )
     spy = Spy(learner)
-    learner.trainer.add_callback(spy)
-    learner.fit(lambda step: streams(step, policies, dead), lambda update: True)
+    for step in range(STEPS):
+        learner.update(streams(step, policies, dead))
+        spy.states.append(spy.snapshot())
     return spy
 
 

@@ -3,15 +3,23 @@
 Once in closed form: a sum over how many of the other challenges are right, with binomial chances and the textbook's
 mean and standard deviation. Once by playing every outcome of a group through `agon.algorithm.score`. They must agree
 for every arm, number of wrong drafts and pair of rates below, and the table on the page must be theirs.
+
+The prediction for R (docs/results/competition-plan.md) must be what the toy makes of the gate, and must have been in
+the commit that R's cells ran from.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from math import comb
 from statistics import fmean, stdev
 
+from _competition import prediction, repair_cells
 from _lib import ROOT, arguments, verdict
+from _repair_toy import Start
+from _tabletop import RAW, finished
 
 sys.path.insert(0, str(ROOT))
 
@@ -50,14 +58,31 @@ def main() -> None:
                     table[wrong, name] = closed
     stated = [line for wrong in (1, 4, 7) if (line := row(table, wrong)) not in PAGE.read_text()]
     print(*(f"not on the page: {line}" for line in stated), sep="\n")
+    late = predicted_late()
+    print(*late, sep="\n")
+    values = {"largest relative difference": round(worst, 7), "rows that the page lacks": len(stated)}
     verdict(
-        "the bonus weighs contexts as docs/competition.md says: closed form and `algorithm.score` agree",
-        {"largest relative difference": round(worst, 7), "rows that the page lacks": len(stated)},
-        {"largest relative difference": SAME, "rows that the page lacks": 0},
-        worst <= SAME and not stated,
+        "the bonus weighs contexts as docs/competition.md says: closed form and `score` agree; R was predicted first",
+        {**values, "faults of the prediction": len(late)},
+        {"largest relative difference": SAME, "rows that the page lacks": 0, "faults of the prediction": 0},
+        worst <= SAME and not stated and not late,
         games=len(GAMES),
         rates=len(rates),
     )
+
+
+def predicted_late() -> list[str]:
+    """What speaks against the prediction: it is not the toy's, or a cell ran from a commit that did not have it."""
+    start = Start(**json.loads((RAW / "repair" / "gate.json").read_text())["start"])
+    file = RAW / "repair" / "prediction.json"
+    faults = [] if json.loads(file.read_text()) == prediction(start) else ["the prediction is not what the toy gives"]
+    for commit in sorted({result.commit for result in finished(repair_cells()).values()}):
+        shown = subprocess.run(
+            ["git", "show", f"{commit}:{file.relative_to(ROOT)}"], cwd=ROOT, capture_output=True, text=True
+        )
+        if shown.stdout != file.read_text():
+            faults.append(f"cells ran from {commit[:8]}, which did not have this prediction")
+    return faults
 
 
 def closed_form(reward, wrong: int, kept: float, converted: float) -> tuple[float, float]:  # type: ignore[no-untyped-def]

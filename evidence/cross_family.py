@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,17 +63,18 @@ class Recorded:
 
     def __init__(self) -> None:
         self.steps: dict[int, Sequence[Stream]] = {}
-        self._fit = TwoBaseLearner.fit
+        self._update = TwoBaseLearner.update
 
     def __enter__(self) -> Recorded:
-        def recording(learner: TwoBaseLearner, streams: Callable[[int], Sequence[Stream]], *more: Any) -> None:
-            self._fit(learner, lambda step: self.steps.setdefault(step, streams(step)), *more)
+        def recording(learner: TwoBaseLearner, streams: Sequence[Stream], *more: Any) -> Any:
+            self.steps.setdefault(learner.step, streams)
+            return self._update(learner, streams, *more)
 
-        TwoBaseLearner.fit = recording  # type: ignore[method-assign, assignment]
+        TwoBaseLearner.update = recording  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
-        TwoBaseLearner.fit = self._fit  # type: ignore[method-assign]
+        TwoBaseLearner.update = self._update  # type: ignore[method-assign]
 
 
 def adapters(run: RunDir) -> dict[str, str]:
@@ -98,7 +99,8 @@ def alone(run: RunDir, recorded: Recorded, policy: Policy, folder: Path) -> str:
     model = run.config.model.of(policy)
     base = load_base(model.model_copy(update={"name": base_files(model)}))
     learner = TRLLearner(model, run.config.train, total_steps=len(recorded.steps), base=base)
-    learner.fit(lambda step: [one for one in recorded.steps[step] if one.policy is policy], lambda update: True)
+    for step in sorted(recorded.steps):
+        learner.update([one for one in recorded.steps[step] if one.policy is policy])
     learner.export(policy, folder)
     return sha256(folder / "adapter_model.safetensors")
 

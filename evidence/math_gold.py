@@ -13,11 +13,10 @@ from __future__ import annotations
 import json
 import random
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from _lib import arguments, data_dir, verdict
+from _lib import arguments, cannot_run, data_dir, verdict
 from agon.types import Reason, Verdict
 from agon.verify import Verifier, load_verifier
 from agon.verify.math.notation import as_words
@@ -34,7 +33,7 @@ def rows() -> list[Row]:
     """MATH-500 and both splits of GSM8K."""
     folder = data_dir()
     if folder is None:
-        sys.exit("no data: set AGON_DATA to a folder with math500/ and gsm8k/")
+        cannot_run("no data: set AGON_DATA to a folder with math500/ and gsm8k/")
     files = [folder / "math500" / "test.jsonl", folder / "gsm8k" / "test.jsonl", folder / "gsm8k" / "train.jsonl"]
     return [pair for path in files for line in path.read_text().splitlines() for pair in _rows(json.loads(line))]
 

@@ -93,13 +93,14 @@ def stepped(sizes: dict[str, Any]) -> tuple[Any, int]:
     }
     clip = learner.trainer._clip
 
-    def counting(policy: Policy) -> Any:
+    def counting(policy: Policy, step: int) -> Any:
         if policy is Policy.B:
             kept.append(sum(size(p.grad) for p in learner.pair.parameters(policy)))
-        return clip(policy)
+        return clip(policy, step)
 
     learner.trainer._clip = counting
-    learner.fit(lambda step: [stream(policy, rows) for policy, rows in groups.items()], lambda update: True)
+    while learner.step < learner.total_steps:
+        learner.update([stream(policy, rows) for policy, rows in groups.items()])
     return learner, kept[0]
 
 

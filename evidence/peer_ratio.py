@@ -178,22 +178,15 @@ def random_base_with_our_tokenizer(folder: Path, sizes: dict[str, Any]) -> Path:
 
 def watched(times: Times, after: Callable[[], None]) -> list[Any]:
     """Patches that time our steps and their drawing."""
-    play, finish, sample = Training.streams_for_step, Training.after_step, VLLMSampler.sample
-    began, asked = 0.0, list[float]()
+    step, sample, asked = Training.step, VLLMSampler.sample, list[float]()
 
-    def streams_for_step(training: Training, step: int) -> Any:
-        nonlocal began
+    def timed(training: Training) -> None:
         began = time.perf_counter()
         asked.clear()
-        streams = play(training, step)
-        times.drawing.append(asked[-1] - asked[0])
-        return streams
-
-    def after_step(training: Training, update: Any) -> bool:
-        going = finish(training, update)
+        step(training)
         times.steps.append(time.perf_counter() - began)
+        times.drawing.append(asked[-1] - asked[0])
         after()
-        return going
 
     async def drawn(sampler: VLLMSampler, request: Any) -> Any:
         asked.append(time.perf_counter())
@@ -202,8 +195,7 @@ def watched(times: Times, after: Callable[[], None]) -> list[Any]:
         return completion
 
     return [
-        patch.object(Training, "streams_for_step", streams_for_step),
-        patch.object(Training, "after_step", after_step),
+        patch.object(Training, "step", timed),
         patch.object(VLLMSampler, "sample", drawn),
     ]
 

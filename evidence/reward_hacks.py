@@ -18,7 +18,7 @@ import secrets
 import signal
 import threading
 
-from _lib import arguments, verdict
+from _lib import arguments, need_bubblewrap, verdict
 from agon.data.tabletop.code_handwritten import handwritten
 from agon.data.tabletop.code_templates import problems as templated
 from agon.sandbox import HostSandbox, cgroups
@@ -236,6 +236,7 @@ def disturbed(sandbox: HostSandbox, rows: int) -> tuple[int, int]:
 
 def main() -> None:
     quick = arguments(__doc__ or "").quick
+    need_bubblewrap()
     sandbox = HostSandbox(workers=2, memory="cgroup" if cgroups.places() else "per_process")
     verifier = CodeVerifier(sandbox, threads=4)
     try:

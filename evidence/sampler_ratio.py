@@ -67,7 +67,7 @@ def both(table: Bench, n: int) -> tuple[float, float]:
 
 def cold(table: Bench, run: Callable[[Bench, list[Request]], float], requests: list[Request]) -> float:
     """Seconds of one run over prompts that are in no prefix cache."""
-    table.sampler._bridge.call(table.sampler.fleet.engine._llm.reset_prefix_cache())
+    table.sampler._bridge.call(table.sampler.fleet.members[0].engine._llm.reset_prefix_cache())
     return run(table, requests)
 
 
@@ -82,7 +82,7 @@ def through(table: Bench, requests: list[Request]) -> float:
 
 
 def bare(table: Bench, requests: list[Request]) -> float:
-    sampler, engine = table.sampler, table.sampler.fleet.engine
+    sampler, engine = table.sampler, table.sampler.fleet.members[0].engine
     jobs = []
     for request in requests:
         version = sampler._versions.resolve(request.seat)

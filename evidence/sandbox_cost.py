@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 
-from _lib import arguments, median, ratio_interval, verdict
+from _lib import arguments, median, need_bubblewrap, ratio_interval, verdict
 from agon.sandbox import HostSandbox, ProgramLimits
 from agon.sandbox.bwrap import find_interpreter
 
@@ -58,6 +58,7 @@ def first_result(sandbox: HostSandbox) -> float:
 
 def main() -> None:
     quick = arguments(__doc__ or "").quick
+    need_bubblewrap()
     sandbox = HostSandbox(workers=1)
     try:
         boxed(sandbox, PROGRAM, INPUTS)

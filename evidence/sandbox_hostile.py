@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from _hostile_programs import PROGRAMS, QUICK
-from _lib import ROOT, arguments, verdict
+from _lib import ROOT, arguments, need_bubblewrap, verdict
 
 EXTRA_SOURCES = ("evidence/_hostile_run.py", "evidence/_hostile_programs.py", "src/agon/sandbox")
 USER = 60699
@@ -130,6 +130,7 @@ def table(columns: dict[str, dict[str, list[str]]], names: list[str]) -> str:
 
 def main() -> None:
     quick = arguments(__doc__ or "").quick
+    need_bubblewrap()
     names = QUICK if quick else list(PROGRAMS)
     columns: dict[str, dict[str, list[str]]] = {}
     survivors: dict[str, int] = {}

@@ -128,7 +128,12 @@ async def texts(url: str) -> list[str]:
     """What each question is answered with while all is well."""
     async with client(url) as http:
         replies = [await http.post("/v1/chat/completions", json=body(number)) for number in range(len(QUESTIONS))]
-    return [reply.json()["choices"][0]["message"]["content"] for reply in replies]
+    return [written(reply.json()["choices"][0]["message"]) for reply in replies]
+
+
+def written(message: dict[str, Any]) -> str:
+    """All that a client sees of an answer, or of a part of one."""
+    return (message.get("reasoning") or "") + (message.get("content") or "")
 
 
 @dataclass(frozen=True)
@@ -197,8 +202,8 @@ async def whole(http: httpx2.AsyncClient, number: int, expected: list[str]) -> s
         return "lost"
     if reply.status_code != 200:
         return "lost"
-    content = reply.json()["choices"][0]["message"]["content"]
-    return "right" if content == expected[number % len(expected)] else "wrong"
+    text = written(reply.json()["choices"][0]["message"])
+    return "right" if text == expected[number % len(expected)] else "wrong"
 
 
 async def streamed(http: httpx2.AsyncClient, number: int, expected: list[str]) -> str:
@@ -212,8 +217,8 @@ async def streamed(http: httpx2.AsyncClient, number: int, expected: list[str]) -
     if not events or events[-1] != "[DONE]":
         return "streams lost in silence"
     choices = [choice for event in events[:-1] for choice in json.loads(event)["choices"]]
-    content = "".join(choice["delta"].get("content") or "" for choice in choices)
-    return "right" if content == expected[number % len(expected)] else "wrong"
+    text = "".join(written(choice["delta"]) for choice in choices)
+    return "right" if text == expected[number % len(expected)] else "wrong"
 
 
 def each_fault(
@@ -240,7 +245,7 @@ async def faults(url: str, servers: list[Process], expected: list[str], deadline
                 began = time.monotonic()
                 reply = await http.post("/v1/chat/completions", json=body(0))
                 late = time.monotonic() - began > deadline + 1
-                right = reply.status_code == 200 and reply.json()["choices"][0]["message"]["content"] == expected[0]
+                right = reply.status_code == 200 and written(reply.json()["choices"][0]["message"]) == expected[0]
                 explained = reply.status_code >= 500 and "error" in reply.json()
                 outcomes[f"{name}, {broken}"] = (
                     "late" if late else "right" if right else "error" if explained else "wrong"

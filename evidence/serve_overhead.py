@@ -91,7 +91,8 @@ class Direct:
 
     async def __aenter__(self) -> None:
         limits = httpx2.Limits(max_connections=None, keepalive_expiry=3)
-        self._http = httpx2.AsyncClient(timeout=600, limits=limits, trust_env=False)
+        headers = {"Authorization": f"Bearer {KEY}"}
+        self._http = httpx2.AsyncClient(headers=headers, timeout=600, limits=limits, trust_env=False)
 
     async def __aexit__(self, *error: object) -> None:
         await self._http.aclose()

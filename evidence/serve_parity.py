@@ -15,6 +15,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,8 @@ from _cut_proxy import CutProxy
 from _lib import ROOT, arguments, data_dir, verdict
 from _serve import KEY, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves, write_two_bases
 from _server import free_port
-from agon.types import Completion, Policy, Reason, Verdict
+from agon.deploy.pieces import Answer
+from agon.types import Completion, Policy, Reason, Verdict, Version
 
 if TYPE_CHECKING:
     from agon.deploy.ask import Pair
@@ -113,15 +115,13 @@ def compare(case: Case, folder: Path, *, real: bool, rows: list[dict[str, str]] 
 
 
 def parts(draft: str, peek: str | None, final: str) -> Compared:
-    """What is compared: the draft, the peek, and the final text as a client sees it."""
-    reasoning, _, content = final.lstrip().removeprefix("<think>").partition("</think>")
+    """What is compared: the draft, the peek, and all of the final text as a client sees it: what is outside the answer
+    block as reasoning, and the answer as `Pair.answer` gives it."""
     begins = final.lstrip().startswith("<think>")
-    return {
-        "draft": draft,
-        "peek": peek,
-        "reasoning": reasoning if begins else "",
-        "content": content if begins else final,
-    }
+    trace, mark, rest = final.lstrip().removeprefix("<think>").partition("</think>") if begins else ("", "", final)
+    recap = re.sub("<answer>.*?</answer>", "", rest, flags=re.DOTALL)
+    content = Answer(Completion(final, Version("base"), 0, 0)).text or ""
+    return {"draft": draft, "peek": peek, "reasoning": trace + ("\n" if mark else "") + recap, "content": content}
 
 
 def local(case: Case) -> tuple[list[Compared], int]:
@@ -135,6 +135,7 @@ def local(case: Case) -> tuple[list[Compared], int]:
         for question, wanted in zip(asked, expected, strict=True):
             answer = pair.answer(question)
             differing += parts(answer.draft.text, answer.peek, answer.final.text) != wanted
+            differing += (answer.text or "") != wanted["content"]
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         how = ["--engine", "hf", "--temperature", "0", "--max-tokens", str(case.cap), "--json"]
@@ -190,11 +191,16 @@ def client(url: str) -> Any:
 
 
 def compared(told: dict[str, Any], reasoning: str, content: str) -> tuple[Compared, int]:
-    """The challenger's reasoning is what follows the separator; and how often another server continued a stage."""
+    """An answer as it is compared, and how often another server continued a stage."""
+    own = own_reasoning(reasoning)
+    return {"draft": told["draft"], "peek": told["peek"], "reasoning": own, "content": content}, told["resumed"]
+
+
+def own_reasoning(reasoning: str) -> str:
+    """The challenger's part of it."""
     from agon.deploy.serve.answering import SEPARATOR
 
-    own = reasoning.rpartition(SEPARATOR)[2]
-    return {"draft": told["draft"], "peek": told["peek"], "reasoning": own, "content": content}, told["resumed"]
+    return reasoning.rpartition(SEPARATOR)[2]
 
 
 def whole(url: str, question: str, cap: int) -> tuple[Compared, int]:
@@ -217,7 +223,8 @@ def streamed(url: str, question: str, cap: int) -> tuple[Compared, int]:
 def inside(backend: str, question: str, cap: int) -> Compared:
     """An answer of the plugin inside vLLM's own server."""
     body = json.dumps({"question": question, "temperature": 0, "max_tokens": cap}).encode()
-    asked = urllib.request.Request(f"{backend}/v1/agon/answers", body, {"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+    asked = urllib.request.Request(f"{backend}/v1/agon/answers", body, headers)
     with urllib.request.urlopen(asked, timeout=600) as reply:
         found = json.load(reply)
     return parts(found["draft"], found["peek"], found["answer"])
@@ -261,7 +268,11 @@ def scores(url: str, rows: list[dict[str, str]], cap: int, expected: list[Compar
     if done.returncode:
         raise RuntimeError(f"inspect-ai failed: {(done.stdout + done.stderr)[-2000:]}")
     found = json.loads(done.stdout.splitlines()[-1])
-    differing = sum(row["content"] != wanted["content"] for row, wanted in zip(found, expected, strict=True))
+    names = ("reasoning", "content")
+    seen = [{**row, "reasoning": own_reasoning(row["reasoning"])} for row in found]
+    differing = sum(
+        any(row[name] != wanted[name] for name in names) for row, wanted in zip(seen, expected, strict=True)
+    )
     return {"scored by inspect-ai": sum(row["score"] in "CI" for row in found), "scored texts differ": differing}
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from _lib import ROOT, arguments, verdict
+from _lib import ROOT, arguments, cannot_run, verdict
 
 EXTRA_SOURCES = ("src/agon/training/launch", "src/agon/cli/launch.py")
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
@@ -133,7 +133,7 @@ def wait_until_not_running(job: str, environment: dict[str, str], deadline: floa
 def main() -> None:
     arguments(__doc__ or "")
     if os.getuid() != 0 or not shutil.which("slurmctld"):
-        raise SystemExit("this needs root and a Slurm: apt-get install slurm-wlm")
+        cannot_run("this needs root and a Slurm: apt-get install slurm-wlm")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

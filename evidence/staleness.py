@@ -33,11 +33,10 @@ from agon.algorithm import play
 from agon.config import Config, load_config
 from agon.data import splits
 from agon.plan.schedule import Schedule
-from agon.protocols import Update
 from agon.rundir.records import StepRecord
 from agon.training.machines import Machines, build
 from agon.training.step_record import step_record
-from agon.types import Played, Policy, Problem, Stream, Version, seed_for
+from agon.types import Policy, Problem, Version, seed_for
 
 EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
 PARTS = ("equal", "resume", "wall", "learning")
@@ -72,22 +71,15 @@ def sequential(config: Config, folder: Path) -> tuple[list[StepRecord], dict[Pol
     problems = splits(config.data).train
     schedule = Schedule.of(config, len(problems))
     machines, records = build(config, schedule.total), list[StepRecord]()
-    latest: list[Played] = []
     versions = publish(machines, folder, {}, 0)
     game = config.rules()
-
-    def streams_for_step(step: int) -> Sequence[Stream]:
-        batch = batch_of(problems, step, config, schedule)
-        latest[:] = [asyncio.run(play(batch, step, game, machines.sampler, machines.verify))]
-        return latest[0].streams
-
-    def after_step(update: Update) -> bool:
-        records.append(step_record(latest, update.metrics, game))
-        versions.update(publish(machines, folder, versions, update.step + 1))
-        return True
-
     try:
-        machines.learner.fit(streams_for_step, after_step)
+        for step in range(schedule.total):
+            batch = batch_of(problems, step, config, schedule)
+            played = asyncio.run(play(batch, step, game, machines.sampler, machines.verify))
+            update = machines.learner.update(played.streams)
+            records.append(step_record([played], update.metrics, game))
+            versions.update(publish(machines, folder, versions, step + 1))
         return records, {policy: machines.learner.hash(policy) for policy in Policy}
     finally:
         machines.close()

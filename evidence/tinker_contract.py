@@ -154,7 +154,7 @@ class Contract:
         tokens = [row.completion.tokens for row in rows[Policy.B]]
         before = {policy: learner.score(policy, tokens) for policy in Policy}
         dead = [replace(row, advantage=None) for row in rows[Policy.A]]
-        learner.fit(lambda step: [stream(Policy.A, [dead]), stream(Policy.B, [rows[Policy.B]])], lambda update: False)
+        learner.update([stream(Policy.A, [dead]), stream(Policy.B, [rows[Policy.B]])])
         after = {policy: learner.score(policy, tokens) for policy in Policy}
         self.held["an update moves its policy"] = after[Policy.B] != before[Policy.B]
         self.held["a dead stream moves nothing"] = after[Policy.A] == before[Policy.A]
@@ -209,7 +209,7 @@ def trl_gradients(
     for policy, folder in folders.items():
         learner.pair.load(policy, folder)
         learner.export(policy, out / "before" / policy.value)
-    learner.fit(lambda step: streams, lambda update: False)
+    learner.update(streams)
     gradients = {}
     for policy in Policy:
         learner.export(policy, out / "after" / policy.value)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from _lib import arguments, verdict
+from _lib import arguments, need_bubblewrap, verdict
 from agon.data.tabletop.code_lessons import recap
 from agon.data.tabletop.code_templates import problems as templated
 from agon.engine.hf import HFSampler
@@ -57,6 +57,7 @@ def measure(folder: Path, problems: list[Problem], group: int) -> dict[str, Meas
 
 def main() -> None:
     args = arguments(__doc__ or "")
+    need_bubblewrap()
     torch.set_num_threads(1)
     folder = Path(os.environ.get("AGON_TINY_CODE") or tiny_base("tiny-code"))
     recipe = json.loads((folder / "tiny.json").read_text())

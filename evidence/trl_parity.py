@@ -78,13 +78,10 @@ def ours(case: Case) -> tuple[dict[Policy, list[float]], dict[Policy, Weights], 
     learner = TRLLearner(model_config(), train, total_steps=STEPS, base=random_base(), optimizer=case.optimizer)
     before = {policy: weights(learner, policy) for policy in Policy}
     losses: dict[Policy, list[float]] = {policy: [] for policy in Policy}
-
-    def note(update: Any) -> bool:
+    for step in range(STEPS):
+        update = learner.update([rows(case, policy, step) for policy in Policy])
         for policy in Policy:
             losses[policy].append(update.metrics[policy]["loss"])
-        return True
-
-    learner.fit(lambda step: [rows(case, policy, step) for policy in Policy], note)
     return losses, before, {policy: weights(learner, policy) for policy in Policy}
 
 

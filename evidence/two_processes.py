@@ -85,12 +85,9 @@ def train(rank: int, world: int, job: Job) -> dict[str, Any]:
         raise RuntimeError(f"{learner.processes} processes instead of {world}")
     before = flat(learner)
     metrics: list[Any] = []
-
-    def note(update: Any) -> bool:
+    for step in range(STEPS):
+        update = learner.update([stream(p, groups_of(job, p, step, mine)) for p in Policy])
         metrics.append({policy.value: dict(found) for policy, found in update.metrics.items()})
-        return True
-
-    learner.fit(lambda step: [stream(p, groups_of(job, p, step, mine)) for p in Policy], note)
     return {"before": before, "after": flat(learner), "metrics": metrics}
 
 

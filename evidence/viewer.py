@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from _chromium import INSTALL, Browser, chromium
-from _lib import arguments, median, verdict
+from _lib import arguments, cannot_run, median, verdict
 from _scripted_run import answer, make_run
 from agon.diagnose.rollouts import read_rollouts
 from agon.report.log_viewer import write_log_viewer
@@ -179,7 +179,7 @@ def measure(page: Path, folder: Path, quick: bool) -> tuple[dict[str, float], bo
 def main() -> None:
     quick = arguments(str(__doc__)).quick
     if chromium() is None:
-        raise SystemExit(INSTALL)
+        cannot_run(INSTALL)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         run = make_run(folder, BOUTS, script)

@@ -14,8 +14,6 @@ from agon.data import splits
 from agon.engine.build import base_files
 from agon.engine.hf import HFSampler
 from agon.engine.trl.learner import TRLLearner
-from agon.protocols import Update
-from agon.types import Stream
 
 STEPS, BATCH = 3, 4
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "tabletop" / "agon.yaml"
@@ -38,25 +36,18 @@ def publish(step: int) -> None:
         sampler.publish(version, Path(scratch.name, version))
 
 
-def streams_for_step(step: int) -> tuple[Stream, ...]:
-    """Lines 2 to 9 of Algorithm 1: draft, challenge, score."""
-    batch = problems[step * BATCH : (step + 1) * BATCH]
-    played = loop.run(play(batch, step, game, sampler, verify))
-    for stream in played.streams:
-        rewards = [rollout.reward.total for rollout in stream.rollouts() if rollout.reward]
-        print(f"step {step}: {stream.policy.name} {stream.name:<11} mean reward {sum(rewards) / len(rewards):.2f}")
-    return played.streams
-
-
-def after_step(update: Update) -> bool:
-    """Line 10 has just happened: both policies have learnt from samples drawn before either moved."""
-    publish(update.step + 1)
-    return True
-
-
 with asyncio.Runner() as loop:
     publish(0)
-    learner.fit(streams_for_step, after_step)
+    for step in range(STEPS):
+        # Lines 2 to 9 of Algorithm 1: draft, challenge, score.
+        batch = problems[step * BATCH : (step + 1) * BATCH]
+        played = loop.run(play(batch, step, game, sampler, verify))
+        for stream in played.streams:
+            rewards = [rollout.reward.total for rollout in stream.rollouts() if rollout.reward]
+            print(f"step {step}: {stream.policy.name} {stream.name:<11} mean reward {sum(rewards) / len(rewards):.2f}")
+        # Line 10: both policies learn from samples that were drawn before either moved.
+        learner.update(played.streams)
+        publish(step + 1)
 sampler.close()
 verify.close()
 scratch.cleanup()

@@ -36,9 +36,12 @@ class AgonError(Exception):
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message)
         self.message = message
+        self.set_fix(fix)
+
+    def set_fix(self, fix: str) -> None:
+        """Replace what to do about it, also at the end of a traceback."""
         self.fix = fix
-        if fix:
-            self.add_note(f"fix: {fix}")
+        self.__notes__ = [f"fix: {fix}"] if fix else []
 
 
 def install(*extras: str) -> str:
@@ -76,6 +79,11 @@ def _not_installed(package: str) -> InputError:
 def upgrade() -> str:
     """The commands that install a newer Agon."""
     return f"install a newer Agon: git pull, then {install()}"
+
+
+def to_utf8(path: object) -> str:
+    """The command that makes a file readable which was saved in an old encoding."""
+    return f"convert it: iconv -f latin1 -t utf-8 {path} > NEW_FILE"
 
 
 def first_of(group: ExceptionGroup[Exception]) -> Exception:

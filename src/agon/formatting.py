@@ -1,15 +1,16 @@
-"""Numbers, tables and escapes for terminals and Markdown: the only copy.
+"""Numbers, tables and escapes for terminals, Markdown and notebooks: the only copy.
 
 A value that is not known is a dash. Text from files (names of bases, arms, paths) is shown and never obeyed.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-from agon.rundir.results import Interval, Share
+from agon.rundir.results import Interval, Measures, Share
 
 UNKNOWN, MISSING = "-", "missing"
 """A value that is not known; a number that nobody has measured."""
@@ -89,6 +90,12 @@ def share(counted: Share | None) -> str:
     return f"{percent(counted.rate.value)} [{low}, {high}] ({counted.count}/{counted.of})"
 
 
+def not_graded(measures: Measures) -> str:
+    """`12 of 300 problems could not be graded`; empty if all were."""
+    missing = measures.ungraded_problems
+    return f"{missing} of {plural(len(measures.outcomes), 'problem')} could not be graded" if missing else ""
+
+
 def probability(p: float | None) -> str:
     """`0.031`, `2.1e-05`."""
     if p is None:
@@ -127,12 +134,30 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str
     return "\n".join(f"| {' | '.join(line)} |" for line in [[escape_markdown(word) for word in head], ruler, *cells])
 
 
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The same for a notebook: text is escaped, and a cell keeps its lines."""
+    left = 'style="text-align: left; vertical-align: top"'
+    titles = "".join(f"<th {left}>{escape_html(word)}</th>" for word in head)
+    body = "".join(f"<tr>{''.join(f'<td {left}>{html_lines(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def html_lines(text: str) -> str:
+    """Text of several lines, escaped, for a notebook."""
+    return "<br>".join(map(escape_html, text.split("\n")))
+
+
 # -- text from files --------------------------------------------------------------------------------------------------
 
 
 def show_hidden(text: str) -> str:
     """One line without a character that moves a cursor, turns the direction of text or cannot be seen."""
     return "".join(_spelled(letter) if unicodedata.category(letter) in HIDDEN else letter for letter in text)
+
+
+def escape_html(value: object) -> str:
+    """One line of HTML that reads as the text: hidden characters are shown, markup is escaped."""
+    return html.escape(show_hidden(str(value)))
 
 
 def escape_markdown(text: str) -> str:

@@ -140,7 +140,7 @@ class Store(Protocol):
 
 
 class Learner(Protocol):
-    """Owns the loop (in TRL it is the HF Trainer's own): asks for the streams of a step, updates, then reports."""
+    """Moves both adapters, one optimizer step at a time."""
 
     @property
     def rank(self) -> int:
@@ -166,15 +166,10 @@ class Learner(Protocol):
         """The values of all processes, in the order of their ranks, on every process. All must call it."""
         ...
 
-    def fit(
-        self,
-        streams_for_step: Callable[[int], Sequence[Stream]],
-        after_step: Callable[[Update], bool],
-        phase: Phase = alone,
-    ) -> None:
-        """Run steps until the schedule ends or `after_step` returns False, which it must do on all processes.
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+        """One optimizer step from the rows of both streams; all processes call it, each with the rows that it drew.
 
-        What a process computes alone in an update runs in a `phase`, so that no other waits for one that failed.
+        What a process computes alone runs in a `phase`, so that no other waits for one that failed.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""The Dockerfiles, which CI does not build: pinned images, small layers, no root, and only files that are there.
+"""The Dockerfiles, which CI does not build: pinned images, packages by hash, no root, and only files that are there.
 
 hadolint is not a Python package; these are the rules of it that matter here, and a few that it cannot know.
 """
@@ -8,14 +8,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
-import tomllib
 
 import pytest
 
 from .tree import ROOT
 
-FILES = sorted((ROOT / "docker").glob("*.Dockerfile"))
-KNOWN = {"FROM", "RUN", "COPY", "WORKDIR", "ENV", "USER", "ENTRYPOINT", "CMD"}
+FILES = sorted([*(ROOT / "docker").glob("*.Dockerfile"), *(ROOT / "deploy").glob("*.Dockerfile")])
+KNOWN = {"FROM", "RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "ENTRYPOINT", "CMD"}
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
@@ -31,21 +30,33 @@ def faults(text: str) -> list[str]:
     runs = [rest for name, rest in steps if name == "RUN"]
     users = [rest for name, rest in steps if name == "USER"]
     found = [f"{name} is not an instruction that is used here" for name, _ in steps if name not in KNOWN]
-    found += [f"{rest}: pin the image" for name, rest in steps if name == "FROM" and not re.search(r":\d+\.\d+", rest)]
+    found += [
+        f"{rest}: pin the image" for name, rest in steps if name == "FROM" and not re.search(r":\d+\.\d+\.\d+", rest)
+    ]
     found += [
         f"{rest}: --no-install-recommends" for rest in runs if "apt-get install" in rest and "--no-inst" not in rest
     ]
     found += [
         f"{rest}: remove the lists" for rest in runs if "apt-get update" in rest and "rm -rf /var/lib/apt" not in rest
     ]
-    found += [f"{rest}: --no-cache-dir" for rest in runs if "pip install" in rest and "--no-cache-dir" not in rest]
+    installs = [part for rest in runs for part in rest.split("&&") if "pip install" in part]
+    found += [f"{part}: --no-cache-dir" for part in installs if "--no-cache-dir" not in part]
+    found += [f"{part}: install by hash" for part in installs if not unresolved(part)]
     found += [] if users and users[-1] not in ("root", "0") else ["it ends as root"]
     found += [] if steps and steps[0][0] == "FROM" else ["FROM comes first"]
     return found + ([] if "does not build it" in text else ["say that CI does not build it"])
 
 
-def test_both_files_are_there() -> None:
-    assert [path.name for path in FILES] == ["cpu.Dockerfile", "cuda.Dockerfile"]
+def unresolved(install: str) -> bool:
+    """Whether nothing but what a lock file names by hash is installed, torch and Agon itself apart."""
+    words = install.split()
+    if "--require-hashes" in words:
+        return True
+    return "--no-deps" in words and (words[-1] == "." or "^torch==" in install)
+
+
+def test_the_files_are_there() -> None:
+    assert [path.name for path in FILES] == ["gateway.Dockerfile", "cpu.Dockerfile", "cuda.Dockerfile"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -64,12 +75,11 @@ def test_it_copies_what_is_there_and_not_ignored(path) -> None:  # type: ignore[
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_it_installs_extras_that_exist_and_starts_the_command(path) -> None:  # type: ignore[no-untyped-def]
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+def test_it_installs_a_lock_that_it_copied_and_starts_the_command(path) -> None:  # type: ignore[no-untyped-def]
     text = path.read_text()
-    (asked,) = re.findall(r"'\.\[([\w,]+)\]'", text)
-    assert set(asked.split(",")) <= extras.keys()
-    assert 'ENTRYPOINT ["agon"]' in text
+    (lock,) = set(re.findall(r"-r (constraints/\S+\.lock)", text))
+    assert any(lock in rest for name, rest in instructions(text) if name == "COPY")
+    assert 'ENTRYPOINT ["agon"' in text
     for _, rest in instructions(text):
         shlex.split(rest)
 
@@ -78,10 +88,14 @@ def test_it_installs_extras_that_exist_and_starts_the_command(path) -> None:  # 
     ("bad", "fault"),
     [
         ("FROM python:latest\nUSER agon", "pin the image"),
-        ("FROM a:1.2\nRUN apt-get update && apt-get install -y git\nUSER agon", "--no-install-recommends"),
-        ("FROM a:1.2\nRUN pip install x\nUSER agon", "--no-cache-dir"),
-        ("FROM a:1.2\nRUN true", "it ends as root"),
-        ("FROM a:1.2\nADD http://h/x .\nUSER agon", "ADD is not an instruction"),
+        ("FROM python:3.12-slim\nUSER agon", "pin the image"),
+        ("FROM a:1.2.3\nRUN apt-get update && apt-get install -y git\nUSER agon", "--no-install-recommends"),
+        ("FROM a:1.2.3\nRUN pip install x\nUSER agon", "--no-cache-dir"),
+        ("FROM a:1.2.3\nRUN pip install --no-cache-dir '.[serve]'\nUSER agon", "install by hash"),
+        ("FROM a:1.2.3\nRUN pip install --no-cache-dir .\nUSER agon", "install by hash"),
+        ("FROM a:1.2.3\nRUN pip install --no-cache-dir --no-deps x\nUSER agon", "install by hash"),
+        ("FROM a:1.2.3\nRUN true", "it ends as root"),
+        ("FROM a:1.2.3\nADD http://h/x .\nUSER agon", "ADD is not an instruction"),
     ],
 )
 def test_a_fault_is_found(bad: str, fault: str) -> None:

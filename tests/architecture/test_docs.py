@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -99,3 +100,13 @@ def test_files_outside_docs_are_on_the_site() -> None:
     for source, page in site_pages().PAGES.items():
         assert (ROOT / source).is_file()
         assert f": {page}\n" in nav, f"{page} is not in the navigation"
+
+
+def test_the_page_about_releases_names_the_pythons_and_extras_that_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "release.md").read_text()
+    declared = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert f"**Python**: {' and '.join(declared)} are declared" in page
+    rows = "\n".join(line.split("|")[1] for line in page.partition("## Extras")[2].splitlines() if line.startswith("|"))
+    missing = [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in rows]
+    assert not missing

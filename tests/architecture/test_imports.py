@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from . import tree
 from .tree import ROOT, SOURCE, imports, modules, name_of, within
 
 HEAVY = ("torch", "transformers", "peft", "trl", "vllm", "accelerate", "tokenizers", "safetensors", "tinker")
@@ -26,22 +25,6 @@ SLOW_TO_IMPORT = (
     "math_verify",
     "pyarrow",
 )
-
-
-FLOORS = (
-    {"types", "errors"},
-    {"game", "protocols", "interrupt", "sandbox", "cluster"},
-    {"algorithm", "config", "data", "verify"},
-    {"rundir"},
-    {"formatting", "engine"},
-    {"eval", "diagnose"},
-    {"plan"},
-    {"training", "report", "deploy"},
-    {"matrix"},
-    {"cli"},
-    {"__main__"},
-)
-"""The rooms of src/agon, lowest floor first. A room imports from floors below its own, so that no circle can close."""
 
 
 def strays(folder: str, *allowed: str) -> list[str]:
@@ -89,53 +72,10 @@ def outside(*folders: str) -> list[Path]:
     return [path for path in modules() if path.relative_to(SOURCE).parts[0] not in folders]
 
 
-def room_of(module: str) -> str:
-    """`game` for agon.game.reward; empty for the package itself."""
-    return module.split(".")[1] if "." in module else ""
-
-
-def test_every_room_has_a_floor() -> None:
-    rooms = {room_of(name_of(path)) for path in modules()} - {""}
-    assert rooms == {room for floor in FLOORS for room in floor}, "name every room of src/agon once in FLOORS"
-
-
-def upward_imports() -> list[str]:
-    """Imports from the same floor or from above."""
-    height = {room: number for number, floor in enumerate(FLOORS) for room in floor}
-    return [
-        f"{found.place} imports {found.module}"
-        for path in modules()
-        for found in imports(path)
-        if within(found.module, "agon")
-        if (here := room_of(name_of(path))) and (there := room_of(found.module))
-        if here != there and height[here] <= height[there]
-    ]
-
-
-def test_rooms_import_only_from_floors_below() -> None:
-    found = upward_imports()
-    assert not found, "hand it what it needs as a value, or move it to the room that may import it:\n" + "\n".join(
-        found
-    )
-
-
-@pytest.mark.parametrize(
-    ("path", "text", "upward"),
-    [
-        ("eval/run.py", "def f():\n    from agon.training.run import train", True),
-        ("report/tables.py", "from agon.training import log", True),
-        ("training/run.py", "from agon.eval.run import evaluate", False),
-        ("eval/run.py", "from agon.eval import draw", False),
-    ],
-)
-def test_an_upward_import_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, text: str, upward: bool
-) -> None:
-    monkeypatch.setattr(tree, "ROOT", tmp_path)
-    monkeypatch.setattr(tree, "SOURCE", tmp_path / "src" / "agon")
-    (tree.SOURCE / path).parent.mkdir(parents=True)
-    (tree.SOURCE / path).write_text(text)
-    assert bool(upward_imports()) is upward
+def test_the_contracts_hold() -> None:
+    """Who may import whom stands in pyproject.toml, [tool.importlinter]."""
+    done = subprocess.run([Path(sys.executable).parent / "lint-imports"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_game_imports_the_standard_library_and_types_only() -> None:
@@ -148,6 +88,11 @@ def test_the_game_imports_the_standard_library_and_types_only() -> None:
 def test_types_and_errors_stand_on_nothing() -> None:
     found = strays("types.py") + strays("errors.py")
     assert not found, "types.py and errors.py import the standard library only:\n" + "\n".join(found)
+
+
+def test_the_http_front_stands_below_both_servers() -> None:
+    found = strays("http_front.py", "uvicorn", "starlette")
+    assert not found, "http_front.py is shared by two servers and imports nothing of ours:\n" + "\n".join(found)
 
 
 def test_protocols_know_the_nouns_only() -> None:

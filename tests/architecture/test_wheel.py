@@ -40,7 +40,7 @@ def test_the_light_install_is_light_and_all_is_without_ray_and_tinker(wheel: zip
         Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", written(wheel, "METADATA"), re.MULTILINE)
     ]
     always = {need.name for need in needs if need.marker is None}
-    assert len(always) == 7
+    assert {"agon-judge", "agon-lens"} < always
     assert not always & HEAVY
 
     def of(extra: str) -> set[str]:

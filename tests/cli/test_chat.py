@@ -73,4 +73,16 @@ def test_a_question_that_fails_does_not_end_a_conversation(
     assert main(["chat"]) == 0
     shown = capsys.readouterr()
     assert "all servers are busy" in shown.err
-    assert "so 4" in shown.out
+    assert "so \n\n4\n" in shown.out
+
+
+@pytest.mark.parametrize("hide", [False, True])
+def test_an_answer_that_is_missing_is_reported(
+    hide: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi"))
+    monkeypatch.setattr(chat, "ask", lambda *_: [("reasoning", "so")])
+    assert main(["chat", *(["--hide-reasoning"] if hide else [])]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ("\n" if hide else "so\n")
+    assert "without an answer" in shown.err

@@ -12,6 +12,7 @@ import pytest
 
 from agon.cli.parser import Parser
 from agon.config import Source
+from agon.config.models import PRESETS
 from agon.data import load
 from agon.errors import AgonError, InputError
 from tests.data.helpers import Exact, code_row, numbered, rows_of, write_jsonl
@@ -88,6 +89,18 @@ def test_check_of_a_config_covers_its_splits_and_their_overlap(
     assert json.loads(text)["dev"]["problems"] == 7
 
 
+def test_overlap_is_said_to_come_from_templates_too(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
+    words = "one two three four five six seven eight nine ten eleven twelve thirteen"
+    path = write_jsonl(tmp_path / "a.jsonl", [{"question": f"{words} {n}?", "answer": str(n)} for n in range(50)])
+    config = tmp_path / "run.yaml"
+    config.write_text(CONFIG.format(path=path))
+    code, text = agon_data("check", str(config))
+    assert code == 0
+    assert "overlap: 10 of 10" in text
+    assert "template" in text
+    assert "docs/data.md" in text
+
+
 def test_check_of_code_problems_needs_no_verifier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = importlib.import_module("agon.cli.data")
     monkeypatch.setattr("agon.verify.load_verifier", lambda *_: pytest.fail("started a verifier"), raising=False)
@@ -129,3 +142,15 @@ def test_bad_input_is_reported_with_a_fix(words: tuple[str, ...], agon_data: Cal
         agon_data(*words)
     assert caught.value.exit_code == 2
     assert caught.value.fix
+
+
+def test_a_file_that_does_not_exist_is_answered_with_those_that_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agon_data: Callable[..., tuple[int, str]]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_jsonl(tmp_path / "mine.jsonl", rows_of(numbered(3)))
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(AgonError, match="neither a preset nor a file") as caught:
+        agon_data("check", "nope.jsonl")
+    assert caught.value.fix.startswith("name one of: mine.jsonl; or a preset: ")
+    assert all(preset in caught.value.fix for preset in PRESETS)

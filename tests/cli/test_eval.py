@@ -20,6 +20,7 @@ from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import InputError
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
+from agon.rundir.files import weights_hash
 from agon.rundir.manifest import SplitFacts
 from agon.rundir.pair import PairInfo
 from agon.rundir.records import Point, RunState
@@ -42,6 +43,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     info = PairInfo(
         versions=VERSIONS,
         base="agon:tiny",
+        base_hash=weights_hash(tiny_base()),
         prompts_hash=PROMPTS_HASH,
         chat_template_hash=template,
         direction=Direction.BA,
@@ -212,9 +214,10 @@ def test_a_run_of_a_stranger_reads_no_file_and_asks_no_server_unasked(
 def test_a_file_that_is_named_again_is_read(run: Path, secret: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"data.{part}.path={secret}" for part in ("held_out", "dev", "train")]
     asked = ["--url", "http://127.0.0.1:9/v1", "--limit", "1"]
-    code = main(["eval", str(run), *paths, *asked])
-    assert (code, "my key" in capsys.readouterr().err) == (1, False)
-    assert (run / "evals" / "held_out-1").is_dir()
+    code, told = main(["eval", str(run), *paths, *asked]), capsys.readouterr().err
+    assert (code, "my key" in told) == (1, False)
+    assert "drawing 4 bouts on held_out-1" in told
+    assert not (run / "evals").exists(), "nothing was drawn"
 
 
 @pytest.mark.parametrize("where", ["held_out-1", "held_out-1/a.jsonl", "held_out-1/a.json"])
@@ -253,8 +256,20 @@ def test_a_pair_of_other_prompts_is_refused(run: Path, capsys: pytest.CaptureFix
 
 def test_a_pair_of_another_base_under_the_same_name_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = run / "pair" / "agon.json"
-    path.write_text(path.read_text().replace('"base_hash": null', f'"base_hash": "{"0" * 64}"', 1))
+    held = json.loads(path.read_text())
+    path.write_text(json.dumps(held | {"base_hash": "0" * 64}))
     assert "are not those" in refused(capsys, str(run))
+    path.write_text(json.dumps(held | {"base_hash": None}))
+    assert "no hash of its weights" in refused(capsys, str(run))
+
+
+def test_a_place_that_cannot_be_written_to_is_answered_in_two_lines(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run / "evals").write_text("no folder")
+    told = refused(capsys, str(run))
+    assert "cannot write results" in told
+    assert "--out DIR" in told
 
 
 @pytest.mark.parametrize(

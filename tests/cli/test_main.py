@@ -90,6 +90,25 @@ def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytes
             "type agon launch --to {slurm,k8s} CONFIG; ",
         ),
         (["verify"], "the following arguments are required: VERIFIER", "type agon verify VERIFIER; "),
+        (["train", "x", "--gpu", "4090"], "unrecognized arguments: --gpu 4090", "--gpu is an option of agon plan; "),
+        (
+            ["train", "x", "--learning-rate", "1e-4"],
+            "unrecognized arguments: --learning-rate 1e-4",
+            "write train.learning_rate=1e-4; ",
+        ),
+        (["train", "x", "--lr=1e-4"], "unrecognized arguments: --lr=1e-4", "write train.learning_rate=1e-4; "),
+        (
+            ["train", "x", "--num-generations", "8"],
+            "unrecognized arguments: --num-generations 8",
+            "write game.group_size=8; ",
+        ),
+        (["train", "x", "--model", "Q/R"], "unrecognized arguments: --model Q/R", "write model.name=Q/R; "),
+        (
+            ["eval", "x", "--temperature", "0"],
+            "unrecognized arguments: --temperature 0",
+            "write eval.temperature=0; ",
+        ),
+        (["view", "x", "--learning-rate", "1"], "unrecognized arguments: --learning-rate 1", ""),
     ],
 )
 def test_bad_arguments_are_bad_input(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,19 @@ def test_an_uncounted_source_is_not_guessed(capsys: pytest.CaptureFixture[str]) 
     assert plan["steps"]["steps"] is None
     assert plan["training budget"]["rollouts"] == {"draft": None, "challenge": None, "both": None}
     assert plan["training budget"]["rollouts per step"]["both"] == 128
+
+
+def test_the_evaluation_points_are_known_without_the_number_of_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("configs/paper/code/agon.yaml", "--gpu", "4090")
+    plan, whole = (planned(capsys, *words, *more) for more in ((), ("data.train.take=3000",)))
+    assert plan["steps"]["evaluation points"] == 7, "step 0, and eval.points"
+    name = "evaluation on dev along the run"
+    assert plan[name]["completions"] == whole[name]["completions"]
+    assert main(["plan", *words]) == 0
+    printed = capsys.readouterr().out
+    assert "evaluation at step 0 and 6 points" in printed
+    assert main(["plan", *words, "data.dev.take=null"]) == 0
+    assert re.search(r"evaluation at step 0 and 6 points +not known", capsys.readouterr().out)
 
 
 def test_a_local_file_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,4 +55,5 @@ def test_the_quickstart_runs_as_it_is_written(tmp_path: Path) -> None:
     assert (tmp_path / "pair" / "README.md").is_file()
     assert "6 held-out problems" in told
     assert "A reads B's draft" in told
+    assert "agon as deployed: " in told
     assert "would send 6 files" in told

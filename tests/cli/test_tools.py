@@ -18,7 +18,8 @@ from agon.types import Bout, Completion, Problem, Prompt, Reason, Request, Rollo
 @pytest.mark.parametrize(
     ("word", "kind"),
     [("live_groups", "metric"), ("game.stack", "config key"), ("stack", "config key"), ("dead-drafts", "symptom"),
-     ("dead drafts", "symptom"), ("ConfigError", "error"), ("dead group", "word"), ("logp_diff_max", "metric")],
+     ("dead drafts", "symptom"), ("inert", "word"), ("ConfigError", "error"), ("dead group", "word"),
+     ("logp_diff_max", "metric")],
 )  # fmt: skip
 def test_a_word_is_explained(word: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *word.split(), "--json"]) == 0
@@ -30,6 +31,8 @@ def test_a_word_is_explained(word: str, kind: str, capsys: pytest.CaptureFixture
 def test_a_misspelt_word_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "live_gruops"]) == 2
     assert "did you mean live-groups" in capsys.readouterr().err
+    assert main(["explain", "num_generations"]) == 2
+    assert "in Agon this is game.group_size" in capsys.readouterr().err
 
 
 def test_nothing_is_explained_without_words() -> None:

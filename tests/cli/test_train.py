@@ -115,8 +115,11 @@ def test_the_last_lines_say_whether_dev_moved_and_what_looks_wrong(tmp_path: Pat
     done, *more = closing(run)
     assert done.endswith("holds the last pair; dev rose: 0.30 -> 0.60 (200 answers)")
     assert [line.split(":")[0] for line in more] == ["next"]
+    run.write_points([])
+    run.steps.append(record(0, 0.0))
+    assert [line for line in closing(run) if line.startswith("warning: 0 of 128 answers right")], "without points too"
     run.write_points(points(0.3, 0.31))
-    for step in range(4):
+    for step in range(1, 4):
         run.steps.append(record(step, 0.0))
     done, *warnings, last = closing(run)
     assert "dev" not in done.rpartition("/pair")[2]

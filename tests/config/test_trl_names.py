@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from agon.config.explain import names
-from agon.config.trl_names import FIXED, KEYS, trl_hint
+from agon.config.trl_names import FIXED, KEYS, SHORT, trl_hint
 
 from .helpers import MINIMAL, faults, write
 
 
-@pytest.mark.parametrize("field", KEYS)
+@pytest.mark.parametrize("field", KEYS | SHORT)
 def test_every_answer_is_a_key_of_the_config(field: str) -> None:
-    assert KEYS[field].split(" ")[0] in names()
+    assert (KEYS | SHORT)[field].split(" ")[0] in names()
 
 
 def test_no_key_of_the_config_is_called_one_of_trl() -> None:
@@ -29,6 +29,7 @@ def test_every_field_is_one_of_trl() -> None:
 def test_a_key_of_the_same_section_comes_first() -> None:
     assert trl_hint(("max_completion_length",)) == "in Agon this is train.max_completion_tokens"
     assert trl_hint(("eval", "max_completion_length")) == "in Agon this is eval.max_completion_tokens"
+    assert trl_hint(("train", "lr")) == "in Agon this is train.learning_rate"
     assert trl_hint(("train", "banana")) is None
 
 

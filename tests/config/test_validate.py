@@ -114,6 +114,16 @@ report_to: [wandbb]
     ]
 
 
+def test_files_that_do_not_exist_are_listed_with_the_other_mistakes(tmp_path: Path) -> None:
+    text = MINIMAL.replace("train: {preset: gsm8k, take: 100}", "train: {path: words.jsonl}") + "trian: {}\n"
+    assert faults(write(tmp_path, text)) == [
+        "run.yaml:6: data.train.path: words.jsonl does not exist",
+        "run.yaml:10: trian: unknown key; did you mean train?",
+    ]
+    (tmp_path / "words.jsonl").touch()
+    assert len(faults(tmp_path / "run.yaml")) == 1
+
+
 def test_the_error_shows_its_list_and_says_what_to_do(minimal: Path) -> None:
     with pytest.raises(InputError) as caught:
         load_config(minimal, ["train.seed=-1", "train.sed=1"])

@@ -22,6 +22,15 @@ def test_rejected_golds_are_listed_with_their_reason() -> None:
     assert (rejected.id, rejected.answer, rejected.reason) == (problems[3].id, "?4", "bad_gold")
 
 
+def test_an_accepted_gold_that_can_only_be_compared_as_text_is_a_remark() -> None:
+    problems = [make_problem("size", r"\aleph_0"), make_problem("sum", "x+1")]
+    with load_verifier("math", workers=1) as judge:
+        check = gold_check(problems, judge)
+    assert (check.accepted, check.rejected, check.passed) == (2, (), True)
+    assert [(gold.id, gold.reason) for gold in check.remarks] == [(problems[0].id, "correct")]
+    assert "does not parse" in check.remarks[0].detail
+
+
 @pytest.mark.parametrize(("bad", "passed"), [(0, True), (5, True), (6, False)])
 def test_the_check_fails_below_its_threshold(bad: int, passed: bool) -> None:
     problems = numbered(100 - bad) + [make_problem(f"odd {n}", f"?{n}") for n in range(bad)]

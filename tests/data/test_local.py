@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,8 @@ def test_invalid_utf8_is_reported_with_its_line(tmp_path: Path) -> None:
     csv.write_bytes(b"question,answer\nq,1\n\xff,2\n")
     assert "not valid UTF-8: row 2" in refusal(jsonl).message
     assert "not valid UTF-8: line 3" in refusal(csv).message
+    for path in (jsonl, csv):
+        assert f"iconv -f latin1 -t utf-8 {path}" in refusal(path).fix
 
 
 def test_csv_rows_keep_their_line_numbers_across_multi_line_cells(tmp_path: Path) -> None:
@@ -126,6 +129,46 @@ def test_a_missing_column_is_reported_with_the_columns_there_are(tmp_path: Path)
         assert "columns: {question:" in error.fix
 
 
+def test_the_columns_of_code_problems_are_mapped_as_such(tmp_path: Path) -> None:
+    rows = [{"question": "print 1", "solution": "print(1)", "tests": [["", "1"]]}]
+    assert (
+        "{question: question, answer: solution, tests: tests}" in refusal(write_jsonl(tmp_path / "a.jsonl", rows)).fix
+    )
+    rows = [{"problem": "print 1", "tests": [["", "1"]]}]
+    assert "{question: problem, tests: tests}" in refusal(write_jsonl(tmp_path / "b.jsonl", rows)).fix
+
+
+def test_a_chat_is_asked_with_what_the_user_says(tmp_path: Path) -> None:
+    system, user = ({"role": role, "content": f"{role} says"} for role in ("system", "user"))
+    rows = [{"prompt": chat, "answer": str(n)} for n, chat in enumerate(([system, user], [{**user, "content": "2?"}]))]
+    for path in (write_parquet(tmp_path / "a.parquet", rows), write_jsonl(tmp_path / "a.jsonl", rows)):
+        pool = read(Source(path=str(path), columns={"question": "prompt"}))
+        assert [problem.question for problem in pool.problems] == ["user says", "2?"]
+        assert pool.chats == 2
+    turns = [user, {"role": "assistant", "content": "hm"}, user]
+    several = write_jsonl(tmp_path / "b.jsonl", [{"prompt": turns, "answer": "1"}, {"prompt": [system], "answer": "1"}])
+    assert "question is a chat of several turns; " in refusal(several, question="prompt").message
+
+
+def test_an_array_of_json_is_read_and_one_named_as_lines_is_explained(tmp_path: Path) -> None:
+    rows = rows_of(numbered(3))
+    array, lines = tmp_path / "a.json", tmp_path / "b.json"
+    array.write_text(json.dumps(rows, indent=1))
+    write_jsonl(lines, rows)
+    assert load(Source(path=str(array))) == load(Source(path=str(lines)))
+    assert len(load(Source(path=str(array)))) == 3
+    named = tmp_path / "a.jsonl"
+    named.write_text(array.read_text())
+    assert "is a JSON array" in refusal(named).message
+    assert str(array) in refusal(named).fix
+    array.write_text(json.dumps([*rows, 7]))
+    assert "not a JSON object: row 4" in refusal(array).message
+    (tmp_path / "d").mkdir()
+    write_jsonl(tmp_path / "d" / "train.jsonl", rows)
+    (tmp_path / "d" / "dataset_info.json").write_text("{}")
+    assert len(load(Source(path=str(tmp_path / "d")))) == 3, "facts about a data set are not data"
+
+
 def test_parquet_values_of_the_wrong_type_are_refused(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", [{"question": "q", "answer": [1]}, {"question": "r", "answer": None}])
     message = refusal(path).message
@@ -146,7 +189,7 @@ def test_nothing_to_read_is_reported(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "none").mkdir()
     assert "has no rows" in refusal(tmp_path / "empty.jsonl").message
-    assert "is not a JSONL, parquet or CSV file" in refusal(tmp_path / "notes.txt").message
+    assert "is not a JSONL, JSON, parquet or CSV file" in refusal(tmp_path / "notes.txt").message
     assert "holds no" in refusal(tmp_path / "none").message
     assert "does not exist" in refusal(tmp_path / "absent.jsonl").message
 

@@ -26,6 +26,8 @@ from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import InputError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.game.prompts import PROMPTS_HASH
+from agon.rundir import RunDir
+from agon.rundir.files import weights_hash
 from agon.rundir.pair import PairDir, PairInfo, write_pair
 from agon.types import (
     BASE,
@@ -46,6 +48,7 @@ QUESTION = "Let a = 3. Let b = a + 4. What is b?"
 INFO = PairInfo(
     versions={policy: Version.of(policy, 7, "5f3c9a1e") for policy in Policy},
     base="agon:tiny",
+    base_hash=weights_hash(tiny_base()),
     direction=Direction.BA,
     prompts_hash=PROMPTS_HASH,
     chat_template_hash=Renderer.load(str(tiny_base())).hash,
@@ -77,6 +80,23 @@ def pair(folder: Path) -> Iterator[Pair]:
 
 def test_a_pair_says_what_it_is(pair: Pair, folder: Path) -> None:
     assert repr(pair) == f"Pair({str(pair.folder.path)!r}, b then a, base {pair.folder.info.base!r})"
+
+
+def test_a_pair_is_loaded_from_what_train_returns(folder: Path, pair: Pair) -> None:
+    assert repr(Pair.load(RunDir(folder.parent), max_tokens=60)) == repr(pair)
+
+
+def test_a_notebook_shows_an_answer_as_a_table() -> None:
+    draft, challenge = (
+        Completion(f"<think>{policy}</think>\n<answer>4</answer>", Version.of(policy, 1, "x"), 1, 7)
+        for policy in Policy
+    )
+    html = Answer(draft, "<script>", challenge)._repr_html_()
+    assert html.startswith("<p><b>4</b></p><table>")
+    assert "&lt;think&gt;a&lt;/think&gt;<br>&lt;answer&gt;" in html
+    assert "<script>" not in html
+    assert Answer(draft)._repr_html_().count("<tr>") == 2
+    assert len(Answer(Completion("x" * 10**6, draft.version, 1, 7))._repr_html_()) < 5000
 
 
 async def wrong(problem: Problem, completion: Completion) -> Verdict:

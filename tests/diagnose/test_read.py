@@ -66,6 +66,37 @@ def test_a_trl_completions_folder_is_understood(tmp_path: Path) -> None:
     assert found.dead == {"floored": 2}
 
 
+def repeated(sizes: list[int]) -> list[dict[str, Any]]:
+    """Rows of TRL in one step, of groups of these sizes; a size above 4 is one prompt whose groups of 4 follow."""
+    rows = []
+    for n, size in enumerate(sizes):
+        for part in range(0, size, 4):
+            right, form = [1.0, 0.0, 1.0, 0.0], [0.5, 0.5, float(part == 0), 0.5]
+            rows += trl_rows(1, f"question {n}", right[:size], form[:size])
+    return rows
+
+
+def test_a_prompt_that_occurs_twice_in_a_step_is_two_groups(tmp_path: Path) -> None:
+    found = one(jsonl(tmp_path / "log.jsonl", repeated([4, 8, 4, 12, 4])))
+    assert (found.groups, found.group_sizes) == (8, (4, 4))
+    assert found.advantages_agree, "it would be false of a group of 8"
+    assert "2 prompts" in found.notes[-1]
+    assert "groups of 4" in found.notes[-1]
+
+
+def test_repeats_that_cannot_be_told_from_groups_of_other_sizes_are_only_said(tmp_path: Path) -> None:
+    found = one(jsonl(tmp_path / "log.jsonl", repeated([4, 8, 4, 3, 4])))
+    assert (found.groups, found.group_sizes) == (5, (3, 8))
+    assert "1 group of a multiple of the usual 4 rows" in found.notes[-1]
+    assert "--group" in found.notes[-1]
+
+
+def test_a_column_that_names_groups_is_never_split(tmp_path: Path) -> None:
+    rows = [row | {"uid": row["prompt"][0]["content"]} for row in repeated([4, 8, 4])]
+    found = one(jsonl(tmp_path / "log.jsonl", rows))
+    assert (found.groups, found.group_sizes) == (3, (4, 8))
+
+
 def test_a_row_that_no_reward_function_scored_is_ungraded(tmp_path: Path) -> None:
     nan = float("nan")
     rows = trl_rows(1, "one", [1, 0, nan, nan], [1, 1, nan, nan])
@@ -182,7 +213,7 @@ def test_a_run_with_one_stage_gives_one_stream(tmp_path: Path) -> None:
         ("", "holds no rows"),
         ("{\n", "log.jsonl:1 is not JSON"),
         ("[1]\n", "log.jsonl:1 is not a JSON object"),
-        ("\udcff\n", "log.jsonl:1 is not JSON"),
+        ("\udcff\n", "log.jsonl:1 is not valid UTF-8"),
         ('{"reward": 1}\n', "no group column"),
         ('{"group": 1, "tokens": 3}\n', "no reward column"),
         ('{"group": 1, "reward": "much"}\n', "not a number"),

@@ -11,7 +11,9 @@ import pytest
 from agon.config import Model
 from agon.engine.base_config import hub_answers, read_base_config
 from agon.engine.published import TEXT
-from agon.errors import EngineError
+from agon.engine.render import Renderer
+from agon.engine.safe_load import load_model
+from agon.errors import ConfigError, EngineError
 
 
 def test_a_base_of_the_paper_is_known() -> None:
@@ -44,4 +46,19 @@ def test_a_hub_that_cannot_be_reached_costs_seconds_and_no_noise(
         assert not hub_answers()
         with pytest.raises(EngineError, match="cannot read the config"):
             read_base_config(Model(name="nobody/nothing"))
+        for load in (Renderer.load, lambda name: load_model(name, "float32")):
+            with pytest.raises(ConfigError, match="cannot be reached") as caught:
+                load("nobody/nothing")
+            assert "network" in caught.value.fix
     assert "Retrying" not in capfd.readouterr().err
+
+
+def test_a_base_that_is_not_here_is_not_called_unknown_when_the_hub_is_switched_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ConfigError, match="HF_HUB_OFFLINE is set") as caught:
+        load_model("nobody/nothing", "float32")
+    assert "unset HF_HUB_OFFLINE" in caught.value.fix
+    with pytest.raises(ConfigError, match="cannot load the base /nobody/nothing/here"):
+        load_model("/nobody/nothing/here", "float32")

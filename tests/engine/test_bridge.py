@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agon.engine.bridge import Bridge
+from agon.engine.bridge import Bridge, Runner
 from agon.errors import EngineError
 
 
@@ -106,6 +106,23 @@ def test_closing_cancels_what_runs_then_waits_for_the_last_work() -> None:
     bridge.close(last)
     assert log == ["cancelled", "last"]
     assert running.cancelled()
+
+
+def test_a_runner_works_where_a_loop_runs_already_and_else_in_this_thread() -> None:
+    async def here() -> bool:
+        await asyncio.sleep(0)
+        return threading.current_thread() is threading.main_thread()
+
+    def twice() -> tuple[bool, bool]:
+        with Runner() as runner:
+            return runner.run(here()), runner.run(here())
+
+    async def in_a_cell() -> tuple[bool, bool]:
+        return twice()
+
+    assert twice() == (True, True)
+    assert asyncio.run(in_a_cell()) == (False, False)
+    assert [thread.name for thread in threading.enumerate() if thread.name == "agon-run"] == []
 
 
 def test_a_closed_bridge_refuses_work() -> None:

@@ -48,9 +48,28 @@ def test_one_run_each_is_the_exact_mcnemar_test_on_the_same_problems() -> None:
     assert "a different seed" in text
 
 
+def test_a_notebook_shows_a_comparison_as_a_table() -> None:
+    html = compare_results([result("<b>grpo", {1, 2, 3}), result("agon", {2, 3, 4})])._repr_html_()
+    assert "<table>" in html
+    assert "&lt;b&gt;grpo cascade" in html
+    assert "<b>" not in html
+    assert "No difference is shown" in html
+
+
 def test_no_difference_comes_with_what_would_have_been_missed() -> None:
     text = str(compare_results([result("grpo", {1, 2, 3}), result("agon", {2, 3, 4})]))
     assert "No difference is shown; one below" in text
+
+
+@pytest.mark.parametrize("samples", [1, 3])
+def test_nothing_right_on_either_side_is_no_proof_that_they_are_equal(samples: int) -> None:
+    sides = [result_of({f"p{k}": [False] * samples for k in range(12)}, arm) for arm in ("grpo", "agon")]
+    found = compare_results(sides)
+    difference = found.pairs[0].difference
+    assert difference.value == 0
+    assert difference.low < -0.2
+    assert difference.high > 0.2
+    assert "No difference is shown; one below 57" in str(found)
 
 
 @pytest.mark.parametrize(

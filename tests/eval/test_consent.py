@@ -59,6 +59,28 @@ def test_a_rival_is_named_again_before_it_is_asked_and_only_training_asks_it() -
     check_consent(RUN, told, (f"rival.url={url}",), HASHES, command="agon train {} --resume", trains=True)
 
 
+def test_trackers_are_named_again_before_a_run_reports_to_them() -> None:
+    told = config(report_to=["wandb", "tensorboard"])
+    check(told)
+    with pytest.raises(InputError, match="names trackers") as refused:
+        check_consent(RUN, told, (), HASHES, command="agon train {} --resume", trains=True)
+    assert refused.value.fix.endswith("agon train runs/x --resume 'report_to=[wandb,tensorboard]'")
+    check_consent(RUN, told, ("report_to=[wandb,tensorboard]",), HASHES, trains=True)
+    check_consent(RUN, config(report_to=["tensorboard"]), (), HASHES, trains=True)
+
+
+@pytest.mark.parametrize("trains", [True, False])
+def test_a_hosted_service_is_named_again_before_it_is_opened(trains: bool) -> None:
+    told = config(sampler={"engine": "tinker"})
+    with pytest.raises(InputError, match="hosted service of tinker") as refused:
+        check_consent(RUN, told, (), HASHES, trains=trains)
+    assert refused.value.fix.endswith("agon eval runs/x sampler.engine=tinker")
+    check_consent(RUN, told, ("sampler.engine=tinker",), HASHES, trains=trains)
+    check_consent(RUN, told, (), HASHES, "http://127.0.0.1:8000", trains=trains)
+    with pytest.raises(InputError, match="names servers"):
+        check_consent(RUN, config(sampler={"engine": "tinker", "urls": ["http://h"]}), (), HASHES, trains=trains)
+
+
 @pytest.mark.parametrize("url", ["http://203.0.113.5:8000", "http://127.0.0.1:8000"])
 def test_a_server_is_named_again_or_replaced(url: str) -> None:
     told = config(sampler={"urls": [url, "http://[::1]:8001"], "network": "0.0.0.0/0"})

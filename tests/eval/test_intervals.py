@@ -37,10 +37,33 @@ def test_mcnemar_is_the_sign_test_on_disagreements() -> None:
 @given(outcomes, st.data())
 def test_swapping_the_systems_flips_the_difference_and_keeps_the_p_value(first, data) -> None:
     second = data.draw(st.lists(st.booleans(), min_size=len(first), max_size=len(first)))
-    one, other = s.paired(first, second, draws=200), s.paired(second, first, draws=200)
+    one, other = s.paired(first, second), s.paired(second, first)
     assert one.difference.value == pytest.approx(-other.difference.value)
     assert one.p_value == other.p_value
     assert (one.only_first, one.only_second) == (other.only_second, other.only_first)
+    assert one.difference.low == pytest.approx(-other.difference.high, abs=1e-9)
+    assert -1 <= one.difference.low <= one.difference.value <= one.difference.high <= 1
+
+
+@pytest.mark.parametrize("n", [4, 12, 40, 300])
+def test_systems_that_never_disagree_may_still_differ(n: int) -> None:
+    z = scipy_stats.norm.ppf(0.975)
+    found = s.paired([False] * n, [False] * n).difference
+    assert (found.low, found.high) == pytest.approx((-z * z / (n + z * z), z * z / (n + z * z)))
+
+
+def test_the_interval_of_a_paired_difference_covers_with_few_problems() -> None:
+    """Without simulation: every table of 12 problems, weighed by its chance."""
+    n = 12
+    limits = {(b, c): s.tango(c, b, n) for b in range(n + 1) for c in range(n + 1 - b)}
+    for better, worse in [(0.01, 0.01), (0.05, 0.0), (0.1, 0.05), (0.2, 0.2), (0.4, 0.1), (0.7, 0.1)]:
+        chances = [better, worse, 1 - better - worse]
+        coverage = sum(
+            scipy_stats.multinomial.pmf([b, c, n - b - c], n, chances)
+            for (b, c), found in limits.items()
+            if found.low - 1e-9 <= better - worse <= found.high + 1e-9
+        )
+        assert coverage > 0.93, (better, worse)
 
 
 def test_samples_of_one_problem_are_not_independent() -> None:
@@ -74,6 +97,13 @@ def test_the_detectable_effect_is_found_with_the_stated_power() -> None:
         moved = rng.multinomial(n, [(disagree + effect) / 2, (disagree - effect) / 2, 1 - disagree])
         found += s.mcnemar(int(moved[1]), int(moved[0])) < 0.05
     assert 0.70 < found / 400 < 0.88, "McNemar is a little conservative; the formula is for the normal test"
+
+
+def test_a_difference_that_gives_the_test_too_few_disagreements_is_not_found() -> None:
+    """Twelve problems, six of which must differ: only a difference on 57 of 100 problems makes that likely."""
+    effect = s.detectable(12, disagree=0.0)
+    assert scipy_stats.binom.sf(5, 12, effect) == pytest.approx(0.8)
+    assert s.detectable(5, disagree=0.2) == math.inf
 
 
 def test_seeds_needed_for_an_effect() -> None:

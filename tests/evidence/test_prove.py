@@ -100,7 +100,7 @@ def test_a_change_to_what_the_script_uses_makes_its_result_stale(
     prove: ModuleType, repository: Path, name: str
 ) -> None:
     with (repository / name).open("a") as file:
-        file.write("\n# changed\n")
+        file.write("\nchanged = 1\n")
     assert f"source files changed: {name}" in (reason(repository) or "")
     keep(prove, repository)
     assert reason(repository) is None
@@ -110,6 +110,43 @@ def test_a_change_to_what_the_script_uses_makes_its_result_stale(
 def test_a_change_to_anything_else_does_not(repository: Path, name: str) -> None:
     (repository / name).write_text("changed = True\n")
     assert reason(repository) is None
+
+
+def test_words_about_the_code_are_no_change_of_it(repository: Path) -> None:
+    for name in ("evidence/claim.py", "src/agon/training.py"):
+        text = (repository / name).read_text()
+        (repository / name).write_text(f'"""A docstring."""\n\n# a comment\n{text}\n\n    # more\n')
+    (repository / "src/agon/assets/page.md").write_text("a page")
+    assert reason(repository) is None
+
+
+def test_tables_that_are_written_into_a_page_are_no_change_of_it(prove: ModuleType, repository: Path) -> None:
+    page = "<!-- results: written by scripts/docs --write -->\n{}\n<!-- end of results -->\nsay agon demo\n"
+    (repository / "configs" / "README.md").write_text(page.format("one"))
+    keep(prove, repository)
+    (repository / "configs" / "README.md").write_text(page.format("two"))
+    assert reason(repository) is None
+    (repository / "configs" / "README.md").write_text(page.format("two").replace("demo", "train"))
+    assert reason(repository)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('"""A module."""\nx = "# no"  # a comment\n\n\nx = 2', 'x = "# no"\nx = 2'),
+        ('def f():\n    """One\n    two."""\n    return x', "def f():\n    return x"),
+        ('y = """\n# kept\n"""', 'y = """\n# kept\n"""'),
+        ('def f(): "kept"', 'def f(): "kept"'),
+    ],
+)
+def test_code_is_what_is_left_without_comments_and_docstrings(text: str, code: str) -> None:
+    assert _sources.code_of(text) == code
+
+
+def test_how_the_machine_is_described_makes_no_result_stale() -> None:
+    assert ROOT / "src" / "agon" / "rundir" / "provenance.py" not in _sources.sources(
+        ROOT / "evidence" / "cli_start.py"
+    )
 
 
 def test_a_new_import_makes_a_result_stale_and_counts_from_then_on(prove: ModuleType, repository: Path) -> None:
@@ -146,9 +183,9 @@ def test_only_what_changed_runs_and_listing_runs_nothing(
 ) -> None:
     ran: list[str] = []
 
-    def run(script: Path, quick: bool, part: str | None) -> bool:
+    def run(script: Path, quick: bool, part: str | None, limit: float | None) -> str:
         ran.append(script.stem)
-        return True
+        return "holds"
 
     monkeypatch.setattr(prove, "prove", run)
     (repository / "evidence" / "new.py").write_text("")
@@ -169,7 +206,7 @@ def test_a_result_is_on_disk_before_the_next_script_runs(
     (repository / "evidence" / "later.py").write_text("")
     seen: list[list[str]] = []
 
-    def run(script: Path, options: list[str]) -> tuple[dict[str, object], float]:
+    def run(script: Path, options: list[str], limit: float | None) -> tuple[dict[str, object], float]:
         seen.append([path.name for path in results.iterdir()])
         return {"claim": script.stem, "value": 1, "goal": 1, "holds": True}, 1.0
 
@@ -202,6 +239,72 @@ def test_a_script_whose_exit_code_contradicts_its_verdict_gives_none(prove: Modu
     script = tmp_path / "script.py"
     script.write_text("""print('{"claim": "a", "value": 1, "goal": 1, "holds": true}')\nraise SystemExit(1)""")
     assert prove.run(script, [])[0] is None
+
+
+ENDINGS = {
+    "crashes": "raise KeyError('AGON_X')",
+    "fails": "from _lib import verdict\nverdict('a', 1, 2, False)",
+    "hangs": "import time\ntime.sleep(600)",
+    "holds": "from _lib import arguments, verdict\nverdict('a', 1, 1, arguments('x').quick)",
+    "lacks": "from _lib import cannot_run\ncannot_run('no such machine')",
+}
+
+
+@pytest.fixture
+def endings(prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Scripts that end in every way."""
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'evidence'}:{ROOT / 'src'}")
+    monkeypatch.setattr(prove, "measured_on", lambda script: {"commit": "0", "sources": ""})
+    for helper in ("claim", "_helper"):
+        (repository / "evidence" / f"{helper}.py").unlink()
+    for name, text in ENDINGS.items():
+        (repository / "evidence" / f"{name}.py").write_text(text)
+    return repository
+
+
+def test_a_weekly_run_starts_every_smallest_form_and_names_what_failed(
+    prove: ModuleType, endings: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prove, "LIMIT", 20.0)
+    monkeypatch.setattr(sys, "argv", ["prove", "--weekly"])
+    assert prove.main() == 1
+    told = capsys.readouterr()
+    assert "prove: 1 of 5 hold" in told.out
+    assert told.err.splitlines() == [
+        "prove: cannot run here: lacks",
+        "prove: does NOT hold: fails",
+        "prove: gave no verdict: crashes, hangs",
+    ]
+    assert [path.name for path in (endings / "evidence" / "results").iterdir()] == ["claim.json"], "it keeps nothing"
+
+
+def test_what_cannot_run_here_fails_no_weekly_run_but_one_that_asked_for_it(
+    prove: ModuleType, endings: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("crashes", "fails", "hangs"):
+        (endings / "evidence" / f"{name}.py").unlink()
+    monkeypatch.setattr(sys, "argv", ["prove", "--weekly"])
+    assert prove.main() == 0
+    monkeypatch.setattr(sys, "argv", ["prove", "--quick", "lacks"])
+    assert prove.main() == 1
+    monkeypatch.setattr(sys, "argv", ["prove", "--weekly", "lacks"])
+    assert prove.main() == 2
+
+
+def test_a_script_that_lacks_something_says_so_without_a_traceback(endings: Path) -> None:
+    script = endings / "evidence" / "lacks.py"
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (_lib.CANNOT_RUN, "cannot run here: no such machine\n")
+
+
+def test_a_tinker_server_without_its_variables_cannot_run_and_does_not_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    import _tinker_server
+
+    for variable in ("AGON_TINKER_ENV", "AGON_TINKER_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(SystemExit) as ended, _tinker_server.tinker_server(Path("base"), Path("scratch")):
+        pass
+    assert ended.value.code == _lib.CANNOT_RUN
 
 
 PARTS = """

@@ -13,9 +13,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
+from _competition import STEPS, gullible_cells, repair_cells, split_cells  # noqa: E402
+from _competition_page import (  # noqa: E402
+    ExpectedDifference,
+    agreement,
+    agreement_figure,
+    corrected,
+    gullible,
+    gullible_figure,
+    splitting,
+)
 from _tabletop import (  # noqa: E402
     MAIN,
     PILOT,
+    CellPlan,
     CellResult,
     DevPoint,
     SystemResult,
@@ -251,3 +262,44 @@ def test_the_matrix_continues_from_the_results_on_disk(
     before = go("--most", "0")
     assert go() == before
     assert "budget of the plan is used" in capsys.readouterr().out
+
+
+def reading_result(cell: CellPlan, shift: int) -> CellResult:
+    """A cell of the competition plan with made-up counts, the same at every point."""
+    counts = {"draft_right": 20, "draft_wrong": 80, "conversions": 10 + shift, "regressions": 4, "echoes": 50 - shift}
+    ways = ["ab", "ba", *(f"{way}-{kind}" for way in ("ab", "ba") for kind in ("own", "shuffled", "none"))]
+    systems = {name: SystemResult(str(1 + shift) * 10, "1" * 10, 33.0, 66.0, {}, counts) for name in ways}
+    systems |= {
+        name: SystemResult("1" * 10, "1" * 10, 33.0, 33.0) for name in ("a", "b", "self-cascade", "self-cascade-b")
+    }
+    selective = dict.fromkeys(("always", "draft and answer", "both directions"), (8, 6, 10))
+    selective |= dict.fromkeys(("2 drafts", "3 drafts", "4 drafts"), (5, 4, 10))
+    return CellResult(
+        cell.world, cell.arm, cell.variant, cell.seed, 200, 25600, 1, 9.5, "c0ffee", 0.2, systems, bonus_weight=1.4,
+        along={str(step): systems for step in STEPS}, selective=selective,
+    )  # fmt: skip
+
+
+def test_pages_of_the_competition_plan_are_made_from_their_cells(tmp_path: Path) -> None:
+    done = {
+        cell: reading_result(cell, (cell.seed % 2) * (cell.arm == "agon"))
+        for cell in [*gullible_cells(), *repair_cells(), *split_cells()]
+        if cell.seed < 4
+    }
+    text = "\n".join(gullible(done))
+    assert "12 of 30 cells are done" in text
+    assert "| echoed: agon - coop | below zero | -0.6 points" in text
+    assert "is not shown to pay" in text
+    assert "When draft and answer agree" in "\n".join(agreement(done))
+    assert "reading one's own draft" in "\n".join(splitting(done, {}))
+    gullible_figure(done, tmp_path / "g.svg")
+    agreement_figure(done, tmp_path / "a.svg")
+    assert (tmp_path / "g.svg").exists()
+
+
+def test_a_prediction_counts_only_in_its_direction() -> None:
+    up = Difference([0.02, 0.03, 0.025, 0.02])
+    above, below = corrected([ExpectedDifference("x", up, 1), ExpectedDifference("y", up, -1)])
+    assert (above.verdict, below.verdict) == ("as predicted", "against the prediction")
+    (none,) = corrected([ExpectedDifference("z", Difference([0.1, -0.1, 0.05]), 1)])
+    assert none.verdict == "undecided"

@@ -79,7 +79,8 @@ def test_a_step_of_15000_tokens_at_the_0_6b_shape_fits(record_property: Record) 
     streams = [worst_case(p, 2, QWEN3_0_6B["vocab_size"], 2048, 15_000, seed=i) for i, p in enumerate(Policy)]
     torch.cuda.reset_peak_memory_stats()
     metrics: dict[Policy, Any] = {}
-    learner.fit(lambda step: streams, lambda update: metrics.update(update.metrics) is None)
+    while learner.step < learner.total_steps:
+        metrics.update(learner.update(streams).metrics)
     peak = torch.cuda.max_memory_allocated() / 2**30
     planned = learner_bytes(
         shape_of(QWEN3_0_6B | {"model_type": "qwen3"}), learner.model_config, learner.train_config, 2
@@ -174,7 +175,8 @@ def test_lora_trains_on_the_shape_of_a_family(family: str, record_property: Reco
     base = random_base(family, **WIDTHS[family]).to(torch.bfloat16)
     learner = learner_of(base, beta=0.01)
     streams = [worst_case(p, 2, WIDTHS[family]["vocab_size"], 128, 1024, seed=i) for i, p in enumerate(Policy)]
-    learner.fit(lambda step: streams, lambda update: True)
+    while learner.step < learner.total_steps:
+        learner.update(streams)
     record_property("modules", len(learner.pair.targets()))
     for policy in Policy:
         assert all(p in learner.optimizer.state for p in learner.pair.parameters(policy)), "a module without gradient"

@@ -58,7 +58,7 @@ def publish(machines: Machines, root: Path, step: int) -> dict[Policy, Version]:
 
 def learn(machines: Machines, vocabulary: int) -> None:
     streams = [worst_case(policy, 2, vocabulary, 128, 256, seed=n) for n, policy in enumerate(Policy)]
-    machines.learner.fit(lambda step: streams, lambda update: True)
+    machines.learner.update(streams)
 
 
 def test_an_engine_sleeps_while_the_learner_works_and_wakes_to_its_policies(

@@ -15,6 +15,7 @@ from agon.config import PRESETS, Config, resolved
 from agon.config.arms import resolve
 from agon.engine.scripted import ScriptedSampler
 from agon.eval.intervals import clopper_pearson
+from agon.eval.measures import from_outcomes
 from agon.eval.systems import drawn_by
 from agon.game.budget import Entry
 from agon.game.rules import Game
@@ -150,6 +151,14 @@ def measures(outcomes: dict[str, list[bool]], drafts: Sequence[bool] | None) -> 
         tokens=TokenUse(draft=final if drafts else None, final=final, total=total, per_correct=per_correct),
         length=Lengths(final=lengths, truncated=share(1, trials), seconds=None),
     )  # fmt: skip
+
+
+def without_verdicts(result: EvalResult, problems: int) -> EvalResult:
+    """The same result when the first problems could not be graded."""
+    old = result.measured
+    outcomes = dict(old.outcomes) | {name: [None] for name in list(old.outcomes)[:problems]}
+    made = from_outcomes(outcomes, tokens=old.tokens, length=old.length, exchange=old.exchange, leak=old.leak)
+    return result.model_copy(update={"measures": made})
 
 
 def exchange(drafts: Sequence[bool], finals: Sequence[bool]) -> ExchangeShares:

@@ -13,7 +13,7 @@ from agon.report.collect import HELD_OUT, MeasuredRun, read_run
 from agon.rundir.pair import BaseFacts
 from agon.rundir.results import Interval
 
-from .helpers import INFO, make_run_with_pair
+from .helpers import INFO, N, make_run_with_pair, without_verdicts
 
 NAMED = INFO.model_copy(update={"base": "Qwen/Qwen3-0.6B"})
 
@@ -100,6 +100,13 @@ def test_a_pair_that_is_not_clearly_better_than_one_policy_has_a_caveat(
     changed = run.results | {(HELD_OUT, "cascade"): cascade.model_copy(update={"measures": measures})}  # type: ignore[operator]
     lines = list(caveats(replace(run, results=changed), INFO, "peft"))
     assert any("the pair's interval overlaps that of" in line for line in lines) is overlaps
+
+
+def test_problems_that_could_not_be_graded_are_a_caveat(run: MeasuredRun) -> None:
+    assert not any("could not be graded" in line for line in caveats(run, INFO, "peft"))
+    changed = run.results | {(HELD_OUT, "a"): without_verdicts(run.results[HELD_OUT, "a"], 3)}  # type: ignore[operator]
+    lines = list(caveats(replace(run, results=changed), INFO, "peft"))
+    assert any(f"A alone: 3 of {N} problems could not be graded" in line for line in lines)
 
 
 def test_a_card_without_results_says_so(run: MeasuredRun) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
+import shutil
 import threading
 import urllib.error
 import urllib.request
@@ -14,15 +16,21 @@ import pytest
 
 from agon.cli import main
 from agon.cli.watch import allowed, serve
+from agon.formatting import interval
 from agon.report.charts import POINTS, Chart, thin
+from agon.report.headline import read_headline
 from agon.report.html_page import render_page, results_csv
+from agon.report.methods import cell
 from agon.report.overview import overview
+from agon.report.rows import open_source
 from agon.report.run_story import RunStory
 from agon.rundir import RunDir
 from agon.rundir.lock import locked
+from agon.rundir.records import write_record
+from agon.rundir.results import read_result
 from tests.training.helpers.records import record
 
-from .helpers import BOUTS, make_match, make_study
+from .helpers import BOUTS, N, make_match, make_study, without_verdicts
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +147,60 @@ def test_a_run_is_listed_with_what_it_solves_and_in_how_many_passes(tmp_path: Pa
     assert re.fullmatch(r"\d+\.\d% \[.*\] in 2 passes", shown["agon"][1])
     assert re.fullmatch(r"\d+\.\d% \[.*\] in 1 pass", shown["grpo"][1])
     assert re.fullmatch(r"\d+% -> \d+%|\d+%", shown["agon"][0])
+
+
+def test_wherever_a_rate_is_told_so_are_problems_that_could_not_be_graded(tmp_path: Path) -> None:
+    (path,) = make_study(tmp_path, {"agon": 1})
+    file = path / "evals" / "held_out" / "cascade.json"
+    write_record(file, without_verdicts(read_result(file), 3))
+    missing = f"3 of {N} problems could not be graded"
+    story = RunStory.read(path)
+    assert missing in overview(tmp_path)[0].held_out
+    assert missing in story.verdict()
+    assert cell([story.measured], "agon", "held_out").n == f"{N - 3} of {N}"
+    write_record(file, without_verdicts(read_result(file), N))
+    assert f"{N} of {N} problems could not be graded" in RunStory.read(path).verdict()
+
+
+def test_one_rate_stands_for_a_run_everywhere_with_the_one_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = make_study(tmp_path, {"agon": 1})
+    before = path / "evals" / "held_out@0"
+    shutil.copytree(path / "evals" / "held_out", before)
+    for file in before.glob("*.json"):
+        swapped = {"a": "ab", "b": "ba", "ab": "a", "ba": "b", "cascade": "a"}  # to tell it from the one after
+        source = before.with_name("held_out") / f"{swapped.get(file.stem, file.stem)}.json"
+        file.write_text(
+            json.dumps(json.loads(source.read_text()) | ({"system": file.stem} if file.stem in swapped else {}))
+        )
+    story = RunStory.read(path)
+    assert story.headline is not None
+    assert story.before is not None
+    after, earlier = (interval(result.measured.pass_rate) for result in (story.headline, story.before))
+    assert after != earlier
+    (line,) = overview(tmp_path)
+    assert (line.before, line.held_out.split(" in ")[0]) == (earlier, after)
+    assert main(["runs", str(tmp_path)]) == 0
+    assert earlier in capsys.readouterr().out
+    shown = str(read_headline(path, "cascade"))
+    assert after in shown
+    assert f"before training {earlier}" in shown
+    assert story.verdict().startswith(shown)
+    assert shown in open_source(path).facts, "the header of the viewer"
+    body = render_page([story]).split("<main>")[1]
+    assert body.index(shown) < body.index("<th>before training</th>")
+
+
+def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
+    (path,) = make_study(tmp_path, {"agon": 1})
+    assert "not measured before training" in str(read_headline(path, "cascade"))
+    assert f"Before training: agon eval {path} --step 0." in RunStory.read(path).verdict()
+    (path / "evals" / "held_out" / "cascade.json").unlink()
+    assert "Dev chose no direction" in RunStory.read(path).verdict()
+    shutil.rmtree(path / "evals")
+    assert overview(tmp_path)[0].held_out == "-"
+    assert any("not evaluated on held-out problems; on dev " in fact for fact in open_source(path).facts)
 
 
 def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

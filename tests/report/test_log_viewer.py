@@ -114,15 +114,15 @@ def test_the_page_asks_for_nothing_and_its_script_writes_text_nodes_only(page: s
 @pytest.mark.parametrize(
     ("make", "words", "written"),
     [
-        (trl, ["trl"], "trl/rollouts.html"),
-        (trl, ["trl/completions"], "trl/completions/rollouts.html"),
-        (trl, ["trl/completions/completions_00001.parquet"], "trl/completions/completions_00001.html"),
+        (trl, ["trl"], "rollouts.html"),
+        (trl, ["trl/completions"], "rollouts.html"),
+        (trl, ["trl/completions/completions_00001.parquet"], "completions_00001.html"),
         (
             trl,
             ["trl/completions/completions_00001.parquet", "trl/completions/completions_00002.parquet"],
-            "trl/completions/rollouts.html",
+            "rollouts.html",
         ),
-        (verl, ["verl", "--steps", "10"], "verl/rollouts-step-10.html"),
+        (verl, ["verl", "--steps", "10"], "rollouts-step-10.html"),
         (verl, ["verl", "-o", "page.html", "--gold", "gts", "--scale", "none"], "page.html"),
     ],
 )
@@ -131,9 +131,11 @@ def test_files_and_folders_are_shown(
 ) -> None:  # type: ignore[no-untyped-def]
     make(tmp_path / make.__name__)
     monkeypatch.chdir(tmp_path)
+    logs = sorted((tmp_path / make.__name__).rglob("*"))
     assert main(["view", *words]) == 0
     assert capsys.readouterr().out.startswith(f"{written}  (")
     assert (tmp_path / written).is_file()
+    assert sorted((tmp_path / make.__name__).rglob("*")) == logs, "others read the folder of a log"
 
 
 def test_bouts_of_several_runs_are_not_mixed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,15 @@ def test_a_report_holds_what_every_cell_measured_and_spent(cells: list[CellStatu
     assert read_record(tmp_path / "report.json", MatrixReport, "") == report
 
 
+def test_nothing_trained_is_no_matched_budget(cells: list[CellStatus]) -> None:
+    failed = [replace(cell, done=False) for cell in cells]
+    report = matrix_report(failed, [])
+    assert report.cells == []
+    for text in (str(report), report.markdown()):
+        assert "matched" not in text
+        assert "Nothing was trained" in text
+
+
 def test_the_page_is_the_report_of_the_runs_with_two_more_sections(cells: list[CellStatus], tmp_path: Path) -> None:
     report = write_matrix_report(cells, tmp_path)
     page = (tmp_path / "report.md").read_text()

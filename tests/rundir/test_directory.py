@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import shutil
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -63,6 +64,18 @@ def test_a_run_does_not_tell_the_name_of_the_machine(tmp_path: Path) -> None:
     text = (run.path / "manifest.json").read_text()
     assert platform.node() not in text
     assert str(Path.home()) not in text
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o750), (0o002, 0o770), (0o077, 0o700), (0o000, 0o770)])
+def test_a_new_run_is_closed_to_other_users_and_open_to_a_group_as_the_umask_says(
+    tmp_path: Path, umask: int, mode: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        run = RunDir.create(tmp_path, "run", CONFIG)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(run.path.stat().st_mode) == mode
 
 
 def test_a_run_is_never_overwritten(run: RunDir) -> None:

@@ -205,6 +205,15 @@ def test_a_run_without_one_right_answer_is_reported_from_the_start() -> None:
     assert not names([record(0), *wrong[1:]])
 
 
+def test_a_run_that_ended_without_one_right_answer_is_reported_however_short_it_was() -> None:
+    wrong = history(1, both(pass_rate=0.0))
+    (symptom,) = symptoms(wrong, ended=True)
+    assert symptom.name == "never-right"
+    assert symptom.message.startswith("0 of 128 answers right")
+    assert [found.name for found in symptoms(history(20, both(pass_rate=0.0)), ended=True)] == ["never-right"]
+    assert symptoms([record(0)], ended=True) == symptoms([], ended=True) == []
+
+
 def test_lengths_that_explode_are_reported() -> None:
     records = [both(tokens_mean=100.0 + 10 * step)(record(step)) for step in range(30)]
     (symptom,) = symptoms(records)

@@ -106,6 +106,8 @@ HOSTILE: dict[str, tuple[Callable[[Path], None], str]] = {
     ),
     "a base that is code": (lambda path: facts(path, base={"x": 1}), "base: Input should be a valid string"),
     "a base without a name": (lambda path: facts(path, base=""), "base: String should have at least 1 character"),
+    "a base with an endless name": (lambda path: facts(path, base="a" * 10**6), "base: String should have at most"),
+    "a base that no file system takes": (lambda path: facts(path, base="x/" + "a" * 300), "base: .*a part of it"),
     "an unknown direction": (lambda path: facts(path, direction="aa"), "direction: Input should be"),
     "a newer schema": (lambda path: facts(path, schema=2), "schema 2"),
     "facts that are a list": (lambda path: (path / "agon.json").write_text("[]") and None, "cannot read"),

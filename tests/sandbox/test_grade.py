@@ -29,7 +29,8 @@ SLEEPER = "import time; time.sleep(60)"
         ("print(3", "compile_error", 0),
         ("print 3", "compile_error", 0),
         ("print(3)\0", "compile_error", 0),
-        ("# -*- coding: rot13 -*-\ncevag(3)", "compile_error", 0),
+        ("# -*- coding: rot13 -*-\ncevag(3)", "runtime_error", 0),
+        ("# coding: latin-1\nprint(sum(map(int, input().split())), end='' if len('é') == 1 else 'x')", "correct", None),
         ("(" * 5000 + ")" * 5000, "compile_error", 0),
         ("x = 1\n" * 400_000, "compile_error", 0),
         ("\ud800 = 3", "compile_error", 0),
@@ -42,6 +43,14 @@ def test_the_reason_of_a_grade(sandbox: HostSandbox, program: str, reason: str, 
     grade = run(program, ADD, limits=limits, sandbox=sandbox)
     assert (grade.reason, grade.failed) == (reason, failed), grade
     assert grade.correct is (reason == "correct")
+
+
+@pytest.mark.parametrize(("coding", "newline"), [("unicode_escape", "\\x0a"), ("utf-7", "+AAo-")])
+def test_a_coding_cookie_hides_no_program(sandbox: HostSandbox, coding: str, newline: str) -> None:
+    hidden = f"#{newline}print(sum(map(int, input().split()))){newline}raise SystemExit{newline}"
+    assert hidden.encode().decode(coding).splitlines()[2] == "raise SystemExit"
+    program = f"# coding: {coding}\n{hidden}\nprint('wrong')"
+    assert run(program, ADD, sandbox=sandbox).reason is GradeReason.WRONG_OUTPUT
 
 
 def test_grading_stops_at_the_first_test_that_fails(sandbox: HostSandbox) -> None:

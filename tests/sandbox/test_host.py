@@ -19,6 +19,7 @@ from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxD
 from agon.sandbox.boxes import START_SECONDS, ProgramBox, descendants, longest_wait
 from agon.sandbox.host import Session, first_uid
 from agon.sandbox.launcher import CONTROL, NICE
+from agon.sandbox.leaks import check
 from tests.waiting import gone
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0)
@@ -43,6 +44,23 @@ atexit.register(lambda: print("bye"))
 threading.Thread(target=lambda: print(__name__, sys.argv, __main__.__name__, sys.stdin.read())).start()
 """
     assert said(sandbox, program, b"in") == ["__main__ ['main.py'] __main__ in\nbye\n"]
+
+
+@pytest.mark.parametrize("memory", [0, 1, 1 << 20, 10**19, 10**23])
+def test_no_limit_of_memory_makes_a_right_program_wrong(sandbox: HostSandbox, memory: int) -> None:
+    [run] = outputs(sandbox, "print(7)", limits=ProgramLimits(memory=memory))
+    assert (run.ending, run.stdout) == (Ending.EXITED, b"7\n")
+
+
+def test_a_system_call_that_fails_is_the_machines_failure(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(ProgramBox, "compile", refused)
+    with pytest.raises(SandboxDown, match="Invalid argument"):
+        outputs(sandbox, "print(7)")
 
 
 @pytest.mark.parametrize(
@@ -393,6 +411,30 @@ def test_supervisors_have_uids_of_their_own_where_there_are_enough(tmp_path: Pat
     assert not set(spans[0]) & set(spans[1]) | set(spans[1]) & set(spans[2])
     table.write_text("0 100000 65536\n")
     assert all(1000 < first_uid(pid, table) < 61184 for pid in range(1, 100))
+
+
+def test_root_of_a_namespace_with_one_uid_is_told_so(tmp_path: Path) -> None:
+    table = tmp_path / "uid_map"
+    table.write_text("0 1000 1\n")
+    with pytest.raises(InputError, match="maps too few") as refused:
+        first_uid(1, table)
+    assert "65,536 uids" in refused.value.fix
+
+
+@pytest.mark.parametrize("reason", ["no luck today", "Creating new namespace failed"])
+def test_advice_about_a_box_that_does_not_start_is_not_the_command_that_gave_it(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    broken = ["/bin/sh", "-c", f"echo {reason} >&2; exit 1"]
+    monkeypatch.setattr("agon.sandbox.host.command", lambda interpreter: broken)
+    room = HostSandbox(workers=1, memory=sandbox.memory)
+    try:
+        with pytest.raises(SandboxDown, match=reason) as refused:
+            check(room)
+    finally:
+        room.close()
+    assert "sandbox check" not in refused.value.fix
+    assert "sandbox.backend: landlock" in refused.value.fix
 
 
 def test_the_time_that_a_driver_waited_for_a_core_is_not_held_against_its_program(

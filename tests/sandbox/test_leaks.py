@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from agon.errors import InputError
-from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, SandboxSettings, leaks
+from agon.sandbox import Ending, Execution, HostSandbox, ProgramLimits, SandboxDown, SandboxSettings, leaks, run
 from agon.sandbox.leaks import PROBES, check, checked_sandbox, waivers_of
 
 
@@ -82,3 +82,24 @@ def test_a_leak_that_was_found_before_a_limit_is_reported() -> None:
             yield Execution(Ending.CPU, stdout=b"LEAK everything\n")
 
     assert [result.leaks for result in check(Slow(), (), PROBES[:1])] == [("everything",)]
+
+
+def test_nothing_is_graded_in_a_sandbox_that_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[SandboxSettings] = []
+    monkeypatch.setattr(leaks, "open_sandbox", lambda settings: opened.append(settings) or Leaky())
+    monkeypatch.setattr(leaks, "_held", set())
+    monkeypatch.setattr("agon.sandbox.grade._shared", [])
+    with pytest.raises(InputError, match="the sandbox leaks"):
+        run("print(1)", [("", "1")])
+    assert opened == [SandboxSettings()]
+
+
+def test_a_sandbox_is_probed_once_and_then_grades(sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    probed: list[object] = []
+    monkeypatch.setattr(leaks, "open_sandbox", lambda settings: sandbox)
+    monkeypatch.setattr(leaks, "check", lambda *given: probed.append(given) or [])
+    monkeypatch.setattr(leaks, "_held", set())
+    monkeypatch.setattr("agon.sandbox.grade._shared", [])
+    monkeypatch.setattr("agon.sandbox.grade.atexit.register", lambda close: None)
+    assert [run("print(1)", [("", "1")]).correct for _ in range(3)] == [True] * 3
+    assert len(probed) == 1

@@ -5,25 +5,36 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import httpx2
 import pytest
 import uvicorn
 
+from agon import http_front
 from agon.errors import InputError
-from agon.sandbox import Ending, HostSandbox, ProgramLimits, SandboxDown, remote, run
+from agon.http_front import server_config
+from agon.sandbox import Ending, HostSandbox, ProgramLimits, SandboxDown, remote, run, service
 from agon.sandbox.remote import RemoteSandbox
 from agon.sandbox.service import application, serve
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0)
+HEADERS = {"Authorization": "Bearer key", "Content-Type": "application/json"}
 PRODUCT = "a, b = map(int, input().split())\nprint(a * b)"
 
 
 @pytest.fixture(scope="module")
 def address(sandbox: HostSandbox) -> Iterator[str]:
     """Our own service, with a key."""
+    with running(sandbox, "key") as url:
+        yield url
+
+
+@contextmanager
+def running(sandbox: HostSandbox, key: str) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = uvicorn.Server(uvicorn.Config(application(sandbox, "key"), log_level="error"))
+        server = uvicorn.Server(server_config(application(sandbox, key), "127.0.0.1", 0, log_level="error"))
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
         while not server.started:
@@ -88,6 +99,8 @@ def test_a_wrong_key_is_refused_and_not_tried_again(address: str, monkeypatch: p
         ("/run_code", b'{"code": "print(1)", "language": "python", "files": {"a": "b"}}', 422),
         ("/run_code", b'{"code": "print(1)", "language": "python", "run_timeout": NaN}', 422),
         ("/run_code", b'{"code": "print(1)", "language": "python", "run_timeout": 1e9}', 422),
+        ("/run_code", b'{"code": "print(1)", "language": "python", "memory_limit_MB": 16385}', 422),
+        ("/run_code", b'{"code": "print(1)", "language": "python", "memory_limit_MB": 100000000000000000}', 422),
         ("/run_code", b"[" * 100_000, 422),
         ("/v1/run_batch", b'{"program": "print(1)", "inputs": []}', 422),
         ("/v1/run_batch", b'{"program": "print(1)", "inputs": ["\\u00e9"]}', 422),
@@ -96,24 +109,73 @@ def test_a_wrong_key_is_refused_and_not_tried_again(address: str, monkeypatch: p
     ],
 )
 def test_a_bad_request_is_refused(address: str, path: str, body: bytes, status: int) -> None:
-    import httpx2
-
-    reply = httpx2.post(address + path, content=body, headers={"Authorization": "Bearer key"}, timeout=60)
+    reply = httpx2.post(address + path, content=body, headers=HEADERS, timeout=60)
     assert reply.status_code == status, reply.text
 
 
-def test_every_route_but_health_needs_the_key(address: str) -> None:
-    import httpx2
+@pytest.mark.parametrize("megabytes", [-1, 0, 1, 31, 16384])
+def test_no_limit_of_memory_that_is_taken_makes_a_right_program_wrong(address: str, megabytes: int) -> None:
+    body = {"code": "print(7)", "language": "python", "memory_limit_MB": megabytes}
+    reply = httpx2.post(address + "/run_code", json=body, headers=HEADERS, timeout=60).json()
+    assert (reply["status"], reply["run_result"]["stdout"]) == ("Success", "7\n")
 
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_a_body_must_be_sent_as_json(address: str, kind: str) -> None:
+    """A page in a browser may send any other kind without asking us first."""
+    body = b'{"code": "print(7)", "language": "python"}'
+    reply = httpx2.post(address + "/run_code", content=body, headers=HEADERS | {"Content-Type": kind}, timeout=60)
+    assert reply.status_code == 415
+
+
+@pytest.mark.parametrize("given", [None, "key", "Basic key", "Bearer wrong", b"Bearer \xff\xfe"])
+def test_every_route_but_health_needs_the_key(address: str, given: str | bytes | None) -> None:
     assert httpx2.get(address + "/healthz", timeout=60).status_code == 200
     body = {"code": "print(1)", "language": "python", "program": "print(1)", "inputs": [""]}
+    headers = {} if given is None else {"Authorization": given}
     for path in ("/run_code", "/v1/run_batch"):
-        assert httpx2.post(address + path, json=body, timeout=60).status_code == 401
+        assert httpx2.post(address + path, json=body, headers=headers, timeout=60).status_code == 401
 
 
-def test_listening_for_others_needs_a_key(sandbox: HostSandbox) -> None:
-    with pytest.raises(InputError, match=r"listening on 0.0.0.0 needs a key"):
-        serve(sandbox, host="0.0.0.0", port=1, key="")
+def test_without_a_key_only_this_machines_names_are_answered(sandbox: HostSandbox) -> None:
+    body = {"code": "print(7)", "language": "python"}
+    with running(sandbox, "") as url:
+        assert httpx2.post(url + "/run_code", json=body, timeout=60).status_code == 200
+        foreign = httpx2.post(url + "/run_code", json=body, headers={"Host": "evil.example"}, timeout=60)
+        assert foreign.status_code == 403
+
+
+def test_bodies_that_do_not_end_take_bounded_memory_and_keep_nobody_out(
+    sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HELD", 1_000_000)
+    head = "POST /v1/run_batch HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer key\r\nContent-Type: application/json\r\n"
+    unfinished = f"{head}Content-Length: 600000\r\n\r\n".encode() + b" " * 500_000
+    with running(sandbox, "key") as url, ExitStack() as stack:
+        open_ones = []
+        for _ in range(6):
+            link = stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20))
+            link.sendall(unfinished)
+            open_ones.append(link)
+        body = {"code": "print(7)", "language": "python"}
+        assert httpx2.post(url + "/run_code", json=body, headers=HEADERS, timeout=60).status_code == 200
+        assert b" 429 " in open_ones[0].recv(100)
+
+
+def test_heads_are_bounded(sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_front, "HEAD_SECONDS", 1.0)
+    with running(sandbox, "key") as url:
+        for head, reply in {b"X: a": b"", b"X: " + b"a" * 100_000: b"HTTP/1.1 400"}.items():
+            with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=20) as link:
+                link.sendall(b"POST /run_code HTTP/1.1\r\n" + head)
+                assert link.recv(12) == reply
+
+
+@pytest.mark.parametrize(("key", "said"), [("", "needs a key"), ("k3y", "too easy to guess")])
+def test_listening_for_others_needs_a_key_that_is_hard_to_guess(sandbox: HostSandbox, key: str, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        serve(sandbox, host="0.0.0.0", port=1, key=key)
+    assert "AGON_SANDBOX_KEY" in refused.value.fix
 
 
 Answer = Callable[[str, dict[str, str]], tuple[int, dict[str, object]]]

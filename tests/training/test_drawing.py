@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -82,23 +82,15 @@ class SharedLearner(OneNumberLearner):
     def gather(self, value: Any) -> list[Any]:
         return self.board.gather(self.rank, value)
 
-    def fit(
-        self,
-        streams_for_step: Callable[[int], Sequence[Stream]],
-        after_step: Callable[[Update], bool],
-        phase: Phase = alone,
-    ) -> None:
-        while self.step < self.total:
-            streams = streams_for_step(self.step)
-            with phase("update"):
-                self.rows.append(sum(len(group) for s in streams for group in s.groups))
-            own = [(s.policy, abs(row.advantage)) for s in streams for row in s.rollouts() if row.advantage is not None]
-            moves = [move for part in self.gather(own) for move in part]
-            for policy in Policy:
-                self.weights[policy] += math.fsum(size for mover, size in moves if mover is policy)
-            self.step += 1
-            if not after_step(Update(self.step - 1, {policy: {"loss": self.weights[policy]} for policy in Policy})):
-                return
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+        with phase("update"):
+            self.rows.append(sum(len(group) for s in streams for group in s.groups))
+        own = [(s.policy, abs(row.advantage)) for s in streams for row in s.rollouts() if row.advantage is not None]
+        moves = [move for part in self.gather(own) for move in part]
+        for policy in Policy:
+            self.weights[policy] += math.fsum(size for mover, size in moves if mover is policy)
+        self.step += 1
+        return Update(self.step - 1, {policy: {"loss": self.weights[policy]} for policy in Policy})
 
 
 class WithTokens(ScriptedSampler):

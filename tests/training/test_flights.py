@@ -83,20 +83,17 @@ def test_samples_of_a_different_version_are_not_learnt_from(
 def test_the_next_step_is_played_while_the_learner_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = stale(1, eval__points=0)
     one = training(directory(tmp_path, "x", settings), settings)
-    fit, seen = one.machines.learner.fit, list[int]()
+    learner, seen = one.machines.learner, list[int]()
+    update = learner.update
 
-    def watching(streams_for_step: Any, *more: Any) -> None:
-        def working(step: int) -> Sequence[Stream]:
-            streams = streams_for_step(step)
-            began = time.monotonic()
-            while asked(one) < rows(step + 1) and step < 5 and time.monotonic() - began < 20:
-                time.sleep(0.01)
-            seen.append(asked(one))
-            return streams  # type: ignore[no-any-return]
+    def working(streams: Sequence[Stream], phase: Any) -> Any:
+        began = time.monotonic()
+        while asked(one) < rows(learner.step + 1) and learner.step < 5 and time.monotonic() - began < 20:
+            time.sleep(0.01)
+        seen.append(asked(one))
+        return update(streams, phase)
 
-        fit(working, *more)
-
-    monkeypatch.setattr(one.machines.learner, "fit", watching)
+    monkeypatch.setattr(learner, "update", working)
     assert one.go()
     assert all(count >= rows(min(step + 1, 5)) for step, count in enumerate(seen))
 

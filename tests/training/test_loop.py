@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -14,14 +14,14 @@ from agon.engine.scripted import ScriptedSampler
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import OutOfMemory, RunError, VerifierError
 from agon.plan.schedule import Schedule
-from agon.protocols import Phase, alone
+from agon.protocols import Phase, Update, alone
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
 from agon.rundir.health import verifier_failing
 from agon.rundir.pair import read_pair
 from agon.training.loop import Training
 from agon.training.machines import Machines
-from agon.types import Direction, Policy, Request
+from agon.types import Direction, Policy, Request, Stream
 from tests.game.helpers import RIGHT, WRONG
 from tests.training.helpers.records import record, stream
 from tests.training.helpers.runs import (
@@ -265,7 +265,7 @@ class LargeLearner(OneNumberLearner):
         if self.fails_at is None:
             raise OutOfMemory("out of memory with 1 rows")
 
-    def fit(self, streams_for_step: Any, after_step: Any, phase: Phase = alone) -> None:
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
         @contextmanager
         def failing(name: str) -> Iterator[Callable[[], None]]:
             with phase(name) as proceed:
@@ -273,7 +273,7 @@ class LargeLearner(OneNumberLearner):
                     raise OutOfMemory("out of memory in the update")
                 yield proceed
 
-        super().fit(streams_for_step, after_step, failing)
+        return super().update(streams, failing)
 
 
 @pytest.mark.parametrize("fails_at", [None, 2], ids=["rehearsal", "update"])
@@ -315,5 +315,5 @@ def test_a_sick_run_says_so_once(tmp_path: Path) -> None:
 
 def test_the_learner_of_these_tests_moves_only_what_has_signal() -> None:
     learner = OneNumberLearner(1)
-    learner.fit(lambda step: [], lambda update: True)
+    learner.update([])
     assert learner.weights == {Policy.A: 0.0, Policy.B: 1.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
@@ -53,6 +54,26 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(tmp_path: Path, number: 
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 
+@pytest.mark.parametrize("after", [0, 20])
+def test_a_run_in_a_cell_of_a_notebook_trains_and_stops_as_in_a_script(tmp_path: Path, after: int) -> None:
+    """There the caller's thread runs an event loop."""
+    run, asked = directory(tmp_path, "cell", config()), 0
+
+    def answer(request: Request) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == after:
+            os.kill(os.getpid(), signal.SIGINT)
+        return half_right(request)
+
+    async def cell() -> bool:
+        return training(run, config(), answer=answer).go()
+
+    assert asyncio.run(cell()) is (after == 0)
+    assert asyncio.run(cell())
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, config()), "checkpoints": None}
+
+
 def test_a_signal_in_an_update_asks_nothing_more_of_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A keyboard's signal reaches the engine too: publishing to it would start it again only to stop."""
     settings = config()
@@ -82,7 +103,7 @@ def test_a_signal_before_anything_is_drawn_leaves_no_warning(tmp_path: Path, rec
         raise AssertionError("it was asked")
 
     one._interrupt.asked = time.monotonic()
-    with pytest.raises(interrupt.Interrupted):
+    with one._runner, pytest.raises(interrupt.Interrupted):
         one._draw(work())
     gc.collect()
     assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]

@@ -21,7 +21,7 @@ from agon.game.peek import escape
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.pair import read_pair
 from agon.training.loop import Training
-from agon.training.rivals import from_league, grown, masking
+from agon.training.rivals import from_league, masking, next_league
 from agon.types import Completion, Policy, Problem, Reason, Verdict, Version
 from tests.engine.helpers.servers import server
 from tests.game.helpers import RIGHT, WRONG
@@ -82,10 +82,10 @@ def test_a_rival_that_learns_is_what_it_was(tmp_path: Path) -> None:
 
 
 def test_a_league_grows_by_versions_of_a_that_moved() -> None:
-    assert grown((), A0, 0, 2) == (A0,)
-    assert grown((A0,), A2, 1, 2) == (A0,)
-    assert grown((A0,), A2, 2, 2) == (A0, A2)
-    assert grown((A0, A2), A2, 4, 2) == (A0, A2)
+    assert next_league((), A0, 0, 2) == (A0,)
+    assert next_league((A0,), A2, 1, 2) == (A0,)
+    assert next_league((A0,), A2, 2, 2) == (A0, A2)
+    assert next_league((A0, A2), A2, 4, 2) == (A0, A2)
 
 
 def test_every_version_of_a_league_is_drawn_by_name() -> None:
@@ -135,14 +135,14 @@ def test_a_league_leaves_no_pair_to_evaluate(tmp_path: Path) -> None:
 
 def stop_after(one: Training, steps: int) -> None:
     """Let a run fail in the step after so many."""
-    play = one.streams_for_step
+    step = one.step
 
-    def fail(step: int) -> Any:
-        if step == steps:
+    def fail() -> None:
+        if one.machines.learner.step == steps:
             raise RuntimeError("stop here")
-        return play(step)
+        step()
 
-    one.streams_for_step = fail  # type: ignore[method-assign]
+    one.step = fail  # type: ignore[method-assign]
     with pytest.raises(RuntimeError, match="stop here"):
         one.go()
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import sys
 import types
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agon.errors import InputError
+from agon.errors import CheckpointError, InputError
 from agon.rundir import RunDir
 from agon.training.display import open_display
 from agon.training.trackers import TRACKERS, Trackers, check, numbers
 from tests.rundir.helpers import runs
 from tests.training.helpers.records import POINT, record, timing
+from tests.training.helpers.runs import config, directory, training
 
 Calls = list[tuple[Any, ...]]
 
@@ -77,10 +79,37 @@ def fake_tensorboard(monkeypatch: pytest.MonkeyPatch) -> Calls:
     return FakeWriter.calls
 
 
+def opened(names: Sequence[str], folder: Path, config: Mapping[str, Any] | None = None) -> Trackers:
+    trackers = Trackers(names, "first", folder, config or {})
+    trackers.open()
+    return trackers
+
+
+def test_a_run_is_reported_only_once_its_checkpoint_has_been_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = fake_package(monkeypatch, "wandb")
+    settings = config()
+    run = directory(tmp_path, "run", settings)
+    tracked = training(run, settings)
+    tracked.display = open_display(6, json=False, trackers=["wandb"], run=run)
+    assert not calls
+    tracked.go()
+    assert calls[0][0] == "init"
+    calls.clear()
+    for state in run.checkpoints.rglob("state.json"):
+        state.write_text("{}")
+    damaged = training(run, settings)
+    damaged.display = open_display(6, json=False, trackers=["wandb"], run=run)
+    with pytest.raises(CheckpointError):
+        damaged.go()
+    assert not calls
+
+
 @pytest.mark.parametrize("name", ["trackio", "wandb"])
 def test_every_number_of_a_step_is_sent(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = fake_package(monkeypatch, name)
-    trackers = Trackers([name], "first", tmp_path, {"arm": "agon"})
+    trackers = opened([name], tmp_path, {"arm": "agon"})
     assert trackers.log(3, record(3).model_dump(), {"timing": timing(3).model_dump()}) == []
     assert trackers.close() == []
     given = calls[0][1]
@@ -95,7 +124,7 @@ def test_every_number_of_a_step_is_sent(name: str, tmp_path: Path, monkeypatch: 
 
 def test_tensorboard_writes_into_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = fake_tensorboard(monkeypatch)
-    trackers = Trackers(["tensorboard"], "first", tmp_path, {})
+    trackers = opened(["tensorboard"], tmp_path)
     trackers.log(3, record(3).model_dump())
     trackers.close()
     assert calls[0] == ("writer", str(tmp_path / "tensorboard"))
@@ -110,7 +139,7 @@ def test_a_missing_package_is_told_with_what_to_type(
     for module in (name, f"{name}.summary"):
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(InputError, match=f"report_to names {name}") as refused:
-        Trackers([name], "first", tmp_path, {})
+        opened([name], tmp_path)
     assert refused.value.fix.startswith(f"pip install {name}")
     with pytest.raises(InputError, match=f"report_to names {name}"):
         check([name])
@@ -120,13 +149,13 @@ def test_a_tracker_that_cannot_start_is_bad_input(tmp_path: Path, monkeypatch: p
     fake_package(monkeypatch, "wandb")
     monkeypatch.setattr(sys.modules["wandb"], "init", lambda **given: 1 / 0)
     with pytest.raises(InputError, match="wandb did not start"):
-        Trackers(["wandb"], "first", tmp_path, {})
+        opened(["wandb"], tmp_path)
 
 
 def test_a_run_goes_on_without_a_tracker_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_package(monkeypatch, "wandb", broken=True)
     calls = fake_package(monkeypatch, "trackio")
-    trackers = Trackers(["wandb", "trackio"], "first", tmp_path, {})
+    trackers = opened(["wandb", "trackio"], tmp_path)
     assert trackers.log(0, record(0).model_dump()) == [
         "wandb failed and was dropped; the run continues: no route to host"
     ]
@@ -140,6 +169,7 @@ def test_no_tracker_writes_on_stdout(
     fake_package(monkeypatch, "trackio")
     run: RunDir = runs.new_run(tmp_path)
     display = open_display(5, json=True, trackers=["trackio"], run=run)
+    display.open()
     display.step(record(0), timing(0))
     display.point(POINT)
     display.close()

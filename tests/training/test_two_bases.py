@@ -38,18 +38,14 @@ WORDS = [
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, list[Rollout]]:
     """A run, and what its learner was given."""
-    rows, fit = list[Rollout](), TwoBaseLearner.fit
+    rows, update = list[Rollout](), TwoBaseLearner.update
 
-    def recording(self: TwoBaseLearner, streams: Callable[[int], Sequence[Stream]], *more: Any) -> None:
-        def keep(step: int) -> Sequence[Stream]:
-            played = streams(step)
-            rows.extend(row for stream in played for row in stream.rollouts())
-            return played
-
-        fit(self, keep, *more)
+    def recording(self: TwoBaseLearner, streams: Sequence[Stream], *more: Any) -> Any:
+        rows.extend(row for stream in streams for row in stream.rollouts())
+        return update(self, streams, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TwoBaseLearner, "fit", recording)
+        patch.setattr(TwoBaseLearner, "update", recording)
         patch.setenv("HF_HUB_OFFLINE", "1")
         run = train(CONFIG, *WORDS, out=tmp_path_factory.mktemp("runs"), name="two", show="nothing")
     return run, rows

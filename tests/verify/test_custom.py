@@ -6,6 +6,7 @@ import asyncio
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,6 +103,32 @@ def test_a_verifier_that_does_not_exist_says_what_to_type(name: str) -> None:
     with pytest.raises(InputError) as error:
         load_verifier(name)
     assert error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message", "fix"),
+    [
+        ("def correct(): ...", "corect", "has no function corect", "did you mean {file}:correct?"),
+        ("def correct(): ...", "zzz", "has no function zzz", "it has: correct"),
+        ("x = 1", "zzz", "has no function zzz", "it has: no function"),
+        ("\ndef correct()\n", "correct", "SyntaxError", "correct line 2 of {file}"),
+        (
+            "import nothing_of_that_name",
+            "correct",
+            "ModuleNotFoundError",
+            "install nothing_of_that_name, which {file} ",
+        ),
+        ("1 / 0", "correct", "ZeroDivisionError", "correct what the module does"),
+    ],
+)
+def test_a_verifier_that_cannot_be_loaded_is_told_what_is_wrong(
+    text: str, name: str, message: str, fix: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "judge.py"
+    file.write_text(text)
+    with pytest.raises(InputError, match=message) as caught:
+        load_verifier(f"{file}:{name}")
+    assert caught.value.fix.startswith(fix.format(file=file))
 
 
 def test_a_function_with_other_parameters_is_refused(load) -> None:  # type: ignore[no-untyped-def]

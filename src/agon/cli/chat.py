@@ -65,10 +65,17 @@ def _talk(url: str, model: str, hide_reasoning: bool) -> None:
 def _show(url: str, model: str, question: str, hide_reasoning: bool) -> None:
     """Print an answer as it arrives."""
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    ending, answered = "", False
     for kind, text in ask(url, model, question):
+        if kind == "content" and not answered:
+            answered = True
+            print("" if not ending else "\n" if ending == "\n" else "\n\n", end="")
         if kind == "content" or not hide_reasoning:
             print(f"{FAINT}{text}{PLAIN}" if colour and kind == "reasoning" else text, end="", flush=True)
+            ending = text[-1]
     print()
+    if not answered:
+        print("(it ended without an answer)", file=sys.stderr)
 
 
 def ask(url: str, model: str, question: str) -> Iterator[tuple[str, str]]:

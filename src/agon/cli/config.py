@@ -86,14 +86,18 @@ def _explain(args: argparse.Namespace) -> int:
 
 def _keys(word: str) -> list[str]:
     """A dotted key as it is, or every key that ends in the word."""
-    from agon.config.explain import did_you_mean, names
+    from agon.config import Config
+    from agon.config.explain import names, sections, suggest_key
+    from agon.config.trl_names import trl_hint
     from agon.errors import InputError
 
     known = names()
     keys = [word] if word in known else [key for key in known if key.endswith(f".{word}")]
     if not keys:
-        hint = did_you_mean(word, known).removeprefix("; ") or "`agon config schema` lists them all"
-        raise InputError(f"there is no config key {word!r}", fix=hint)
+        key = tuple(word.split("."))
+        hint = trl_hint(key) or suggest_key(key).removeprefix("; ")
+        listed = f"`agon config explain SECTION` lists the keys of one of: {', '.join(sections(Config))}"
+        raise InputError(f"there is no config key {word!r}", fix=hint or listed)
     return keys
 
 

@@ -27,7 +27,7 @@ PARTS = ("train", "dev", "held_out")
 SAMPLE = 200
 """Problems drawn of a generated preset when no take is given."""
 LISTED = 20
-"""Rejected golds shown; --json lists all."""
+"""Rejected golds shown, and accepted ones with a remark; --json lists all."""
 EXAMPLES = 5
 """Overlaps shown, the largest first; --json lists all."""
 WIDTH = 160
@@ -220,9 +220,7 @@ def _source(name: str, overrides: list[str]) -> Source:
 
     known = _is_preset(name)
     if not known and not Path(name).exists():
-        raise InputError(
-            f"{name} is neither a preset nor a file", fix=f"name a file, or one of: {', '.join(_presets())}"
-        )
+        raise _unknown(name)
     fields: dict[str, Any] = {"preset" if known else "path": name, "take": SAMPLE if is_generated(name) else None}
     for word in overrides:
         _set(fields, word)
@@ -233,17 +231,25 @@ def _source(name: str, overrides: list[str]) -> Source:
         raise InputError(f"{name}: {what}", fix="`agon config explain data.train` lists the keys of a source") from None
 
 
+def _unknown(name: str) -> InputError:
+    """The error about a source that does not exist, with the files that do and the presets."""
+    from agon.config.models import PRESETS
+    from agon.data.local import READERS
+
+    folder = Path(name).parent
+    here = (
+        sorted(str(path) for path in folder.glob("[!.]*") if path.suffix in READERS)[:LISTED] if folder.is_dir() else []
+    )
+    files = f"name one of: {', '.join(here)}; or a preset" if here else "name a file, or a preset"
+    fix = f"{files}: {', '.join([*PRESETS, 'reasoning-gym:TASK'])}"
+    return InputError(f"{name} is neither a preset nor a file", fix=fix)
+
+
 def _is_preset(name: str) -> bool:
     from agon.data import PRESETS
     from agon.data.generated import is_generated
 
     return name in PRESETS or is_generated(name)
-
-
-def _presets() -> list[str]:
-    from agon.data import PRESETS
-
-    return [*PRESETS, "tabletop", "reasoning-gym:TASK"]
 
 
 def _set(fields: dict[str, Any], word: str) -> None:
@@ -279,6 +285,7 @@ def _facts(part: Part) -> dict[str, Any]:
         "duplicates": pool.duplicates,
         "conflicts": pool.conflicts,
         "unusable": dict(pool.unusable),
+        "chats": pool.chats,
         "question": lengths(problem.question for problem in part.problems),
         "answer": lengths(problem.answer for problem in part.problems),
         "tests": cases_per_problem(part.problems),
@@ -306,6 +313,8 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
         print(f"  tests     {', '.join(f'{label} {value}' for label, value in fact['tests'].items())} per problem")
     if fact["guessable"]:
         print(f"  guessable {len(fact['guessable'])} problems whose tests all expect one output; --json lists them")
+    if fact["chats"]:
+        print(f"  chat      {fact['chats']} questions are the user's message of a chat; system messages are left out")
     if fact["meta"]:
         print(f"  meta      {', '.join(fact['meta'])}")
 
@@ -314,11 +323,13 @@ def _print_golds(check: GoldCheck) -> None:
     if check.share is None:
         print("  golds     none to check: these problems are judged by tests")
         return
-    print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%})")
-    for row in check.rejected[:LISTED]:
-        print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
-    if len(check.rejected) > LISTED:
-        print(f"            and {len(check.rejected) - LISTED} more; --json lists all")
+    remarks = f", {len(check.remarks)} with a remark" if check.remarks else ""
+    print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%}){remarks}")
+    for rows in (check.rejected, check.remarks):
+        for row in rows[:LISTED]:
+            print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
+        if len(rows) > LISTED:
+            print(f"            and {len(rows) - LISTED} more; --json lists all")
 
 
 def _print_overlap(shared: Overlap, *, generated: bool) -> None:
@@ -328,6 +339,8 @@ def _print_overlap(shared: Overlap, *, generated: bool) -> None:
         return
     for row in shared.problems[:EXAMPLES]:
         print(f"  {row.held_out} with {row.train}: {row.share:.0%} of its n-grams, such as: {_line(row.words)}")
+    if shared.problems:
+        print("  questions made from one template share words and differ: look at the examples (docs/data.md, Splits)")
 
 
 def _line(text: str) -> str:

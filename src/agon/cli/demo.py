@@ -51,6 +51,7 @@ def closing(path: Path) -> list[str]:
     """The table, what follows from it, the page to open, and what to type next."""
     from agon.matrix.demo import ARMS
     from agon.report.demo_table import DemoResults, conclusion, demo_table
+    from agon.report.headline import read_headline
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
 
@@ -60,7 +61,9 @@ def closing(path: Path) -> list[str]:
     page = write_viewer(open_source(pair), pair / "match.html")
     best = "" if page.best is None else f" (opens on its best conversion, bout {page.best})"
     head = f"{n} held-out problems, never seen in training; tokens are those of all passes of one answer"
-    said = textwrap.wrap(conclusion(results), 110)
+    deployed = read_headline(pair, "cascade")
+    said = [*textwrap.wrap(f"agon as deployed: {deployed}.", 110), ""] if deployed else []
+    said += textwrap.wrap(conclusion(results), 110)
     return [
         head,
         "",

@@ -49,18 +49,43 @@ class Parser(argparse.ArgumentParser):
         )
 
     def _hint(self, message: str) -> str:
-        """The nearest option to an unknown one, or what must be typed at least."""
-        options = [name for action in self._actions for name in action.option_strings]
-        unknown = re.findall(r"(?<= )--[\w-]+", message) if message.startswith("unrecognized") else []
-        if near := [match for word in unknown for match in get_close_matches(word, options, n=1)]:
-            return f"did you mean {near[0]}? "
+        """What to type for an unknown option, or what must be typed at least."""
+        if message.startswith("unrecognized"):
+            found = re.findall(r"(?<= )--([\w.-]+)(?:[ =]([^-\s]\S*))?", message)
+            return next((hint for word, value in found if (hint := self._instead(word, value))), "")
         return f"type {self._shortest()}; " if "are required" in message else ""
+
+    def _instead(self, word: str, value: str) -> str:
+        """A config key of that name, the nearest option, or the command that has it."""
+        from agon.cli import COMMANDS, parser_of
+
+        if any(action.dest == "overrides" for action in self._actions) and (key := _config_key(word, self.prog)):
+            return f"write {key}={value or 'VALUE'}; "
+        options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]
+        if near := get_close_matches(word, options, n=1):
+            return f"did you mean --{near[0]}? "
+        others = [name for group in COMMANDS.values() for name in group if f"agon {name}" != self.prog]
+        having = [name for name in others if f"--{word}" in parser_of(name)._option_string_actions]
+        return f"--{word} is an option of agon {' and agon '.join(having[:2])}; " if having else ""
 
     def _shortest(self) -> str:
         """The command with what it requires and nothing else."""
         needed = [action for action in self._actions if action.required and action.nargs != argparse.ZERO_OR_MORE]
         words = [f"{action.option_strings[-1]} {_values(action)}" for action in needed if action.option_strings]
         return " ".join([self.prog, *words, *(_values(action) for action in needed if not action.option_strings)])
+
+
+def _config_key(word: str, command: str) -> str | None:
+    """The key of a config that an option is named after, by our name or by that of another trainer."""
+    from agon.config.explain import names
+    from agon.config.trl_names import KEYS, SHORT
+
+    plain, known = word.replace("-", "_"), names()
+    ours = (KEYS | SHORT).get(plain, plain).partition(" ")[0]
+    values = [key for key in known if not any(other.startswith(f"{key}.") for other in known)]
+    found = [key for key in values if key == ours or key.endswith(f".{ours}")]
+    section = "eval." if command == "agon eval" else "train."
+    return min(found, key=lambda key: not key.startswith(section)) if found else None
 
 
 def _values(action: argparse.Action) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 from agon.cli.parser import json_argument, print_json
@@ -31,7 +31,6 @@ def run(args: argparse.Namespace) -> int:
     elif not runs:
         print(f"no runs in {show_hidden(str(args.folder))}; start one: agon train CONFIG, or: agon demo")
     else:
-        rows = [(one.path, one.arm, one.base, one.state, one.progress, one.score, one.held_out) for one in runs]
-        head = ("run", "arm", "base", "state", "steps", "dev", "held-out")
-        print(table(head, [tuple(map(show_hidden, row)) for row in rows]))
+        head = ("run", "arm", "base", "state", "steps", "dev", "before training", "held-out")
+        print(table(head, [tuple(map(show_hidden, astuple(one))) for one in runs]))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
-    from agon.deploy.serve.vllm_command import VllmProcess
     from agon.types import Policy
 
 KEYS = "AGON_SERVE_KEYS"
@@ -49,9 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C; running answers are finished."""
+    from agon.cli.eval import model_names
+    from agon.deploy.serve.admission import Keys
+    from agon.deploy.serve.gateway_settings import GatewaySettings
+    from agon.deploy.serve.request_log import log_to
     from agon.deploy.serve.served_pair import ServedPair
-    from agon.deploy.serve.serving import without_torch
-    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands, vllm_ports
+    from agon.deploy.serve.serving import Address, build_gateway, check_bind, serve, without_torch
+    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands, vllm_key, vllm_ports
+    from agon.engine.http_client import KEY
 
     if args.backend and args.print_command:
         raise InputError(
@@ -62,18 +67,30 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"loading {args.pair}")
     without_torch()
     pair = ServedPair.load(args.pair, weights=not args.backend)
+    commands: list[list[str]] = []
     if args.backend:
-        _serve(args, pair, _urls(args.backend, pair), [])
-        return 0
-    ports = vllm_ports(pair, port)
-    for each in ports.values():
-        _check_port(each, args.port)
-    commands = vllm_commands(pair, VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)).values()
+        urls, key = _urls(args.backend, pair), os.environ.get(KEY, "").strip()
+    else:
+        ports, key = vllm_ports(pair, port), vllm_key()
+        for each in ports.values():
+            _check_port(each, args.port)
+        urls = {policy: [f"http://127.0.0.1:{each}"] for policy, each in ports.items()}
+        settings = VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)
+        commands = list(vllm_commands(pair, settings).values())
     if args.print_command:
         print(*map(shown, commands), sep="\n")
         return 0
-    urls = {policy: [f"http://127.0.0.1:{each}"] for policy, each in ports.items()}
-    _serve(args, pair, urls, [VllmProcess(command) for command in commands])
+    keys = Keys(word.strip() for word in os.environ.pop(KEYS, "").split(","))  # no process of ours inherits them
+    address = Address(args.host, args.port)
+    check_bind(address, keys)
+    given = model_names(args.names)
+    names = {policy: given.get(policy.value, version) for policy, version in pair.folder.info.versions.items()}
+    limits = GatewaySettings(
+        deadline=args.deadline, stall=args.stall, slots=args.slots, queue=args.queue, per_key=args.per_key
+    )
+    log_to(sys.stderr, starting=bool(commands))
+    gateway = build_gateway(pair, urls, names, limits, key)
+    serve(gateway, keys, address, [VllmProcess(command, key) for command in commands])
     return 0
 
 
@@ -110,24 +127,3 @@ def _urls(backends: list[tuple[str, str]], pair: ServedPair) -> dict[Policy, lis
     for policy, url in backends:
         urls.setdefault(Policy(policy or "a"), []).append(url)
     return urls
-
-
-def _serve(
-    args: argparse.Namespace, pair: ServedPair, urls: dict[Policy, list[str]], children: list[VllmProcess]
-) -> None:
-    from agon.cli.eval import model_names
-    from agon.deploy.serve.admission import Keys
-    from agon.deploy.serve.gateway_settings import GatewaySettings
-    from agon.deploy.serve.request_log import log_to
-    from agon.deploy.serve.serving import Address, build_gateway, check_bind, serve
-
-    keys = Keys(word.strip() for word in os.environ.get(KEYS, "").split(","))
-    address = Address(args.host, args.port)
-    check_bind(address, keys)
-    given = model_names(args.names)
-    names = {policy: given.get(policy.value, version) for policy, version in pair.folder.info.versions.items()}
-    settings = GatewaySettings(
-        deadline=args.deadline, stall=args.stall, slots=args.slots, queue=args.queue, per_key=args.per_key
-    )
-    log_to()
-    serve(build_gateway(pair, urls, names, settings), keys, address, children)

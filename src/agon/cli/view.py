@@ -22,18 +22,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to show, and where to write it."""
     help = "a run directory, bouts, or a result of `agon eval`; or logs of TRL, verl and others: files, folders"
     parser.add_argument("sources", type=Path, nargs="+", metavar="RUN|RESULT|LOG", help=help)
-    help = "where the page goes (default: in the run or folder, or beside the file)"
+    help = "where the page goes (default: a run's into the run, a result's beside it, a log's into the current folder)"
     parser.add_argument("-o", "--out", type=Path, metavar="FILE", help=help)
     parser.add_argument("--steps", metavar="FIRST:LAST", help="keep these steps only, of a run or log that is long")
     column_arguments(parser, texts=True)
 
 
-def default_page(sources: Sequence[Path], steps: StepRange | None, folder_page: str) -> Path:
-    """Where the page of a source goes; that of some steps does not replace that of all."""
-    part, source = f"-{steps.name}" if steps else "", sources[0]
-    if len(sources) > 1:
-        return source.parent / f"{folder_page}{part}.html"
-    return source / f"{folder_page}{part}.html" if source.is_dir() else source.with_name(f"{source.stem}{part}.html")
+def match_page(source: Path, steps: StepRange | None) -> Path:
+    """Where the page of a run or result goes; that of some steps does not replace that of all."""
+    part = f"-{steps.name}" if steps else ""
+    return source / f"match{part}.html" if source.is_dir() else source.with_name(f"{source.stem}{part}.html")
+
+
+def log_page(sources: Sequence[Path], steps: StepRange | None) -> Path:
+    """Where the page of a log goes: here, since others read the folder of a log."""
+    part = f"-{steps.name}" if steps else ""
+    return Path(f"{'rollouts' if len(sources) > 1 or sources[0].is_dir() else sources[0].stem}{part}.html")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -61,7 +65,7 @@ def _bouts(args: argparse.Namespace, steps: StepRange | None) -> Path:
     if len(args.sources) > 1:
         fix = "name one of them; for many runs: agon report RUN..."
         raise InputError("bouts of one run at a time can be shown", fix=fix)
-    out = args.out or default_page(args.sources, steps, "match")
+    out = args.out or match_page(args.sources[0], steps)
     return write_viewer(open_source(args.sources[0], steps), out).path
 
 
@@ -70,4 +74,4 @@ def _log(args: argparse.Namespace, steps: StepRange | None) -> Path:
     from agon.report.log_viewer import write_log_viewer
 
     rollouts = read_rollouts(args.sources, columns_of(args), steps.__contains__ if steps else None)
-    return write_log_viewer(rollouts, args.out or default_page(args.sources, steps, "rollouts"), args.scale)
+    return write_log_viewer(rollouts, args.out or log_page(args.sources, steps), args.scale)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from agon.config.section import Frozen, Positive, Weight
 from agon.types import Policy
+
+
+def _check_parts(name: str) -> str:
+    if any(len(part.encode()) > 255 for part in name.split("/")):
+        raise ValueError("a part of it is longer than a file name can be")
+    return name
+
+
+BaseName = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_check_parts)]
+"""Names a base on the Hub or in a folder; an agon.json from a stranger may hold one that no file system takes."""
 
 
 class Lora(Frozen):
@@ -41,7 +51,7 @@ class Init(Frozen):
 class BaseOfB(Frozen):
     """A base of B's own. Without a name, B is an adapter over A's base, as in the paper."""
 
-    name: str | None = Field(default=None, min_length=1)
+    name: BaseName | None = None
     """Our choice: the base of policy B where it is a different one than A's, written like `model.name`; docs/rivals.md
     says what such a pair cannot do yet."""
     revision: str | None = None
@@ -51,7 +61,7 @@ class BaseOfB(Frozen):
 class Model(Frozen):
     """The frozen base and the adapters over it."""
 
-    name: str = Field(min_length=1)
+    name: BaseName
     """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny` or
     `agon:halves`."""
     revision: str | None = None

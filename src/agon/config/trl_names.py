@@ -1,4 +1,4 @@
-"""What people from TRL type: fields of its GRPOConfig that have a different name here, or no key at all.
+"""What people from TRL type: fields of its GRPOConfig that have a different name here, or no key at all; short names.
 
 Fields with the same name, such as `learning_rate`, are found as misspelt keys are.
 """
@@ -31,21 +31,44 @@ KEYS = {
     "bf16": "model.dtype (bfloat16 or float32)",
 }
 """Our key for a field of TRL, with a remark where its values mean something different."""
+SHORT = {
+    "lr": "train.learning_rate",
+    "batch_size": "train.problems_per_step",
+    "num_epochs": "train.epochs",
+    "kl_coef": "train.beta",
+    "max_tokens": "train.max_completion_tokens",
+    "max_new_tokens": "train.max_completion_tokens",
+    "lora_r": "model.lora.rank",
+    "lora_alpha": "model.lora.alpha",
+    "model": "model.name",
+    "model_name_or_path": "model.name",
+    "dataset_name": "data.train.preset (or data.train.path for a file)",
+}
+"""The same for names that other trainers and command lines use."""
 FIXED = {
     "epsilon": "ratios are clipped at 0.2, TRL's default",
     "num_iterations": "each batch is used for one update",
     "scale_rewards": "rewards are scaled by the group's standard deviation",
+    "reward_weights": "game.stack says what is paid, and game.format_weight what the format is worth",
+    "optim": "the optimizer is AdamW",
+    "weight_decay": "weight decay is 0",
+    "logging_steps": "every step is logged",
+    "log_completions": "every bout is kept, and `agon view RUN` shows them",
+    "output_dir": "runs are written to --out DIR, each under its --name",
+    "run_name": "a run is named with --name",
+    "resume_from_checkpoint": "resume with: agon train RUN --resume",
 }
 """What Agon does where it has no key."""
 
 
 def trl_hint(key: tuple[str, ...]) -> str | None:
-    """What to write for a field of TRL; None for any other key. A key of the same section comes first."""
+    """What to write for a name from elsewhere; None for any other key. A key of the same section comes first."""
     *section, word = key
     if word in FIXED:
         return f"Agon has no such key: {FIXED[word]}"
-    if word not in KEYS:
+    known = KEYS | SHORT
+    if word not in known:
         return None
-    ours, space, remark = KEYS[word].partition(" ")
+    ours, space, remark = known[word].partition(" ")
     beside = ".".join((*section, ours.split(".")[-1]))
     return f"in Agon this is {beside if beside in names() else ours}{space}{remark}"

@@ -49,6 +49,7 @@ def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
     written.values = anchored(written.values, Path.cwd())  # what is still relative is from the command line
     config = _validate(written, name)
     if config is None or written.faults:
+        _check_paths(written)
         raise _error(name, written)
     places = {".".join(key): str(place) for key, place in written.places.items()}
     armed = dict.fromkeys((f"game.{field}" for field in resolve(config.arm)), f"arm {config.arm}")
@@ -145,6 +146,20 @@ def _check_presets(written: Written) -> None:
             name = written.values["data"][key[1]]["preset"]
             if isinstance(name, str) and name not in PRESETS and not name.startswith("reasoning-gym:"):
                 written.report(place, f"{'.'.join(key)}: there is no preset {name!r}{did_you_mean(name, PRESETS)}")
+
+
+def _check_paths(written: Written) -> None:
+    """Report files that do not exist together with the other mistakes; without any, they are reported when read."""
+    for key, place in written.places.items():
+        path = _value(written.values, key)
+        if key[:1] == ("data",) and key[2:] == ("path",) and isinstance(path, str) and not Path(path).exists():
+            written.report(place, f"{'.'.join(key)}: {path} does not exist")
+
+
+def _value(values: Mapping[str, Any], key: Key) -> Any:
+    for name in key:
+        values = values.get(name, {}) if isinstance(values, dict) else {}
+    return values
 
 
 def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config) -> None:

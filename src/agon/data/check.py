@@ -1,7 +1,8 @@
 """Check problems before a GPU hour is spent on them: lengths, and every gold given as the answer to its own problem.
 
 A gold that its own verifier rejects can never be rewarded: its groups are dead, and it counts against every policy.
-Below `GOLD_SHARE` the check fails. The gold of a problem with tests is a program that passes; many have none.
+Below `GOLD_SHARE` the check fails. The gold of a problem with tests is a program that passes; many have none. What the
+verifier says about a gold that it accepts is a remark, such as that the gold can only be compared as text.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
-class RejectedGold:
-    """A gold that its own verifier does not accept."""
+class JudgedGold:
+    """What a verifier says about the gold of a problem."""
 
     id: str
     answer: str
@@ -34,7 +35,9 @@ class GoldCheck:
 
     accepted: int
     of: int
-    rejected: tuple[RejectedGold, ...]
+    rejected: tuple[JudgedGold, ...]
+    remarks: tuple[JudgedGold, ...] = ()
+    """Accepted golds whose verdict has a detail."""
 
     @property
     def share(self) -> float | None:
@@ -54,12 +57,13 @@ def gold_check(problems: Iterable[Problem], verifier: Verifier) -> GoldCheck:
     """Give every problem its own gold as the answer."""
     golds = with_gold(problems)
     verdicts = verifier.verify_many([(problem, gold_completion(problem)) for problem in golds])
-    rejected = [
-        RejectedGold(problem.id, problem.answer, verdict.reason.value, verdict.detail)
+    judged = [
+        (JudgedGold(problem.id, problem.answer, verdict.reason.value, verdict.detail), verdict.correct)
         for problem, verdict in zip(golds, verdicts, strict=True)
-        if not verdict.correct
     ]
-    return GoldCheck(len(golds) - len(rejected), len(golds), tuple(rejected))
+    rejected = tuple(gold for gold, accepted in judged if not accepted)
+    remarks = tuple(gold for gold, accepted in judged if accepted and gold.detail)
+    return GoldCheck(len(golds) - len(rejected), len(golds), rejected, remarks)
 
 
 def gold_completion(problem: Problem) -> Completion:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agon.data.normalise import gold_text, make_problem, question_key, question_text
 from agon.data.split import ProblemPool, unique
-from agon.data.tabletop import code_handwritten, code_templates
+from agon.data.tabletop import code_handwritten, code_templates, repair
 from agon.data.tabletop import problems as tabletop
 from agon.errors import DataError, install
 from agon.types import Problem
@@ -56,6 +56,8 @@ def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int) -> 
     if unknown := sorted(set(options) - {"family", "difficulty"}):
         raise DataError(f"{preset} has no option {', '.join(unknown)}", fix="its options are family and difficulty")
     family, difficulty = options.get("family"), int(options.get("difficulty", 3))
+    if preset == "tabletop" and family == repair.SURE:
+        return repair.sure_problems(difficulty, count, seed)
     if preset == "tabletop":
         return tabletop.problems(str(family or "chain"), difficulty, count, seed)
     if family == "handwritten":

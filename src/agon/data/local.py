@@ -1,4 +1,4 @@
-"""Rows of local files: JSONL, parquet and CSV, with a column map.
+"""Rows of local files: JSONL, JSON arrays, parquet and CSV, with a column map.
 
 Every row must be usable, or the whole file is refused with the numbers of the bad rows, by reason. Row numbers are what
 an editor shows: lines of a text file (a header is line 1), rows of a parquet file from 1.
@@ -6,18 +6,20 @@ an editor shows: lines of a text file (a header is line 1), rows of a parquet fi
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agon.data.normalise import gold_text, make_problem, question_text
+from agon.data.normalise import gold_text, is_chat, make_problem, question_text
 from agon.data.split import ProblemPool, unique
 from agon.data.unit_tests import unit_tests
-from agon.errors import DataError
+from agon.errors import DataError, to_utf8
 from agon.types import Problem
 
 RawRow = Mapping[str, Any]
@@ -33,6 +35,9 @@ ALIASES = {
     "answer": ("answer", "solution", "final_answer", "ground_truth", "gold", "target", "label", "expected", "output"),
 }
 """Names under which data sets publish what we call question and answer, the likeliest first."""
+TESTS = ("tests", "test_cases", "unit_tests")
+"""The same for the tests of a code problem."""
+NOT_UTF8 = "not valid UTF-8"
 SHOWN = 10
 """Reasons listed for a refused file, and row numbers per reason."""
 
@@ -71,6 +76,8 @@ class Faults:
         if bad and bad > allowed * total:
             reasons = "; ".join(f"{reason}: {_listed(rows)}" for reason, rows in list(self.rows.items())[:SHOWN])
             fix = map_columns(self.present) if len(self.rows) == 1 and self.present else "repair or remove these rows"
+            if NOT_UTF8 in self.rows:
+                fix = f"{to_utf8(origin)}; or repair or remove these rows"
             raise DataError(f"{bad} of {total} rows of {origin} cannot be used: {reasons}", fix=fix)
 
 
@@ -85,14 +92,18 @@ def read_file(path: str, columns: Mapping[str, str]) -> ProblemPool:
     Problems with tests need no answer: theirs, if mapped, is a program that passes.
     """
     names = {"question": "question", **({} if "tests" in columns else {"answer": "answer"}), **columns}
+    chats = 0
 
     def problem(row: RawRow) -> Problem:
+        nonlocal chats
+        chats += is_chat(row[names["question"]])
         meta = {ours: row[theirs] for ours, theirs in names.items() if ours not in FIELDS}
         answer = gold_text(row[names["answer"]]) if "answer" in names else ""
         tests = unit_tests(row[names["tests"]]) if "tests" in names else None
         return make_problem(question_text(row[names["question"]]), answer, meta, tests)
 
-    return collect(rows(files(Path(path)), list(names.values())), problem, origin=path)
+    pool = collect(rows(files(Path(path)), list(names.values())), problem, origin=path)
+    return replace(pool, chats=chats)
 
 
 def collect(
@@ -132,8 +143,12 @@ def _readable(row: RawRow | str | MissingFieldError) -> RawRow:
 
 
 def map_columns(present: Sequence[str]) -> str:
-    """The line that maps these columns, as far as their names say what they hold."""
+    """The line that maps these columns, as far as their names say what they hold. Tests make a code problem, which
+    needs no answer."""
     chosen = {ours: next((name for name in names if name in present), "...") for ours, names in ALIASES.items()}
+    if tests := next((name for name in TESTS if name in present), None):
+        chosen = {ours: theirs for ours, theirs in chosen.items() if theirs != "..." or ours == "question"}
+        chosen["tests"] = tests
     line = ", ".join(f"{ours}: {theirs}" for ours, theirs in chosen.items())
     words = " ".join(f"columns.{ours}={theirs}" for ours, theirs in chosen.items())
     return f"map its columns: `columns: {{{line}}}` under its path in a config, or {words} with `agon data`"
@@ -142,7 +157,7 @@ def map_columns(present: Sequence[str]) -> str:
 def files(path: Path, prefix: str = "") -> list[Path]:
     """The file itself, or all files of a folder in a known format whose names begin with `prefix`."""
     if path.is_dir():
-        paths = sorted(file for file in path.rglob(f"{prefix}*") if file.suffix in READERS and file.is_file())
+        paths = sorted(file for file in path.rglob(f"{prefix}*") if file.suffix in IN_FOLDERS and file.is_file())
     elif path.is_file():
         paths = [path]
     else:
@@ -158,7 +173,8 @@ def rows(paths: Sequence[Path], columns: Sequence[str]) -> Numbered:
     for path in paths:
         if path.suffix not in READERS:
             raise DataError(
-                f"{path} is not a JSONL, parquet or CSV file", fix=f"end its name with {', '.join(READERS)}"
+                f"{path} is not a JSONL, JSON, parquet or CSV file",
+                fix=f"write the problems in one of these, and end the name with {', '.join(READERS)}",
             )
         for number, row in READERS[path.suffix](path, columns):
             yield str(number) if len(paths) == 1 else f"{path.name}:{number}", row
@@ -167,15 +183,31 @@ def rows(paths: Sequence[Path], columns: Sequence[str]) -> Numbered:
 def _jsonl(path: Path, columns: Sequence[str]) -> NumberedLines:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if number == 1 and line.lstrip(codecs.BOM_UTF8).lstrip().startswith(b"["):
+                message = f"{path} is a JSON array, not one object per line"
+                raise DataError(message, fix=f"rename it: mv {path} {path.with_suffix('.json')}")
             if line.strip():
                 yield number, _json_row(line, columns)
+
+
+def _json(path: Path, columns: Sequence[str]) -> NumberedLines:
+    """The objects of an array, counted from 1; a file that is no array is read line by line."""
+    try:
+        whole = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        whole = None
+    if not isinstance(whole, list):
+        yield from _jsonl(path, columns)
+        return
+    for number, row in enumerate(whole, start=1):
+        yield number, _picked(row, columns) if isinstance(row, dict) else "not a JSON object"
 
 
 def _json_row(line: bytes, columns: Sequence[str]) -> RawRow | str | MissingFieldError:
     try:
         row = json.loads(line.decode("utf-8-sig"))
     except UnicodeDecodeError:
-        return "not valid UTF-8"
+        return NOT_UTF8
     except (ValueError, RecursionError):
         return "not valid JSON"
     if not isinstance(row, dict):
@@ -204,7 +236,7 @@ def _decoded(path: Path) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{path} is not valid UTF-8: line {line}", fix="save it as UTF-8") from error
+        raise DataError(f"{path} is {NOT_UTF8}: line {line}", fix=to_utf8(path)) from error
 
 
 def _parquet(path: Path, columns: Sequence[str]) -> NumberedLines:
@@ -242,6 +274,9 @@ def _picked(row: RawRow, columns: Sequence[str]) -> RawRow | MissingFieldError:
 
 READERS: dict[str, Callable[[Path, Sequence[str]], NumberedLines]] = {
     ".jsonl": _jsonl,
+    ".json": _json,
     ".parquet": _parquet,
     ".csv": _csv,
 }
+IN_FOLDERS = READERS.keys() - {".json"}
+"""Formats that are read from a folder: beside its data, a data set often has facts about it in JSON."""

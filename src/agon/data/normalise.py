@@ -54,8 +54,23 @@ def make_problem(
     return Problem(content_id(canonical(question), canonical(answer)), question, answer, dict(meta or {}), tests)
 
 
+def is_chat(value: object) -> bool:
+    """Whether a value is a list of chat messages, as TRL's conversational data sets have for a prompt."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(m, Mapping) and {"role", "content"} <= m.keys() for m in value)
+    )
+
+
 def question_text(value: object) -> str:
-    """The question of a row; ValueError with the reason if it cannot be one."""
+    """The question of a row; ValueError with the reason if it cannot be one. Of a chat, what the user says: the prompt
+    around it is ours."""
+    if isinstance(value, list) and is_chat(value):
+        asked = [message["content"] for message in value if message["role"] != "system"]
+        if len(asked) != 1 or value[-1]["role"] != "user":
+            raise ValueError("question is a chat of several turns; a question is one message of the user")
+        value = asked[0]
     if not isinstance(value, str):
         raise ValueError(f"question is {_kind(value)}")
     return _checked("question", value)

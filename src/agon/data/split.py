@@ -39,6 +39,8 @@ class ProblemPool:
     duplicates: int = 0
     conflicts: int = 0
     unusable: Mapping[str, int] = field(default_factory=dict)
+    chats: int = 0
+    """Rows whose question is the user's message of a chat."""
 
     @property
     def left_out(self) -> dict[str, int]:

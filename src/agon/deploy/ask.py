@@ -22,6 +22,7 @@ from agon.errors import RunDirError, naming_extras
 from agon.eval.draw import seed_of
 from agon.game.cascade import System, Turn, follow, turns
 from agon.protocols import Sampler
+from agon.rundir import RunDir
 from agon.rundir.pair import PairDir, read_pair
 from agon.types import Completion, Direction, Policy, Problem, Request
 
@@ -44,7 +45,7 @@ class Pair:
     @naming_extras()
     def load(
         cls,
-        path: str | Path,
+        path: RunDir | str | Path,
         *,
         direction: Direction | str | None = None,
         engine: EngineName | None = None,
@@ -85,7 +86,7 @@ class Pair:
     def close(self) -> None:
         """Stop the engine."""
         self._sampler.close()
-        self._bridge.close(_nothing)
+        self._bridge.close()
 
     def __enter__(self) -> Self:
         return self
@@ -119,9 +120,6 @@ class Pair:
 
     def _clip(self, text: str) -> str:
         return self._sampler.clip(text, self.settings.max_peek_tokens)
-
-
-async def _nothing() -> None: ...
 
 
 def _sampler(folder: PairDir, settings: Settings) -> Sampler:

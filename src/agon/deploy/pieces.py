@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from agon.formatting import html_lines, html_table
 from agon.game.parse import parse, same_answer
 from agon.types import Completion, Seat
 
+SHOWN = 500
+"""Characters at either end of a completion that a notebook's table shows."""
 Stage = Literal["draft", "peek", "challenge"]
 
 
@@ -54,6 +57,21 @@ class Answer:
 
     def __str__(self) -> str:
         return self.text or ""
+
+    def _repr_html_(self) -> str:
+        def row(stage: Stage, written: Completion) -> tuple[str, ...]:
+            return stage, written.version, str(written.generated_tokens), _short(written.text)
+
+        rows = [row("draft", self.draft)]
+        if self.challenge is not None:
+            rows += [("peek", "", "", _short(self.peek or "")), row("challenge", self.challenge)]
+        answer = "no answer" if self.text is None else f"<b>{html_lines(self.text)}</b>"
+        return f"<p>{answer}</p>{html_table(('', 'by', 'tokens', 'text'), rows)}"
+
+
+def _short(text: str) -> str:
+    """The beginning and the end of a long text, for a table."""
+    return text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]}\n...\n{text[-SHOWN:]}"
 
 
 class Growing:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agon.errors import DataError
+from agon.errors import DataError, to_utf8
 
 LogLine = Mapping[str, Any]
 """A line of a log as it was written: a value by column."""
@@ -196,6 +196,8 @@ def _is_json(text: bytes) -> bool:
 def _json_line(text: bytes, place: str) -> LogLine:
     try:
         line = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{place} is not valid UTF-8", fix=to_utf8(place.rpartition(":")[0])) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place} is not JSON: {error}", fix=JSONL) from error
     if not isinstance(line, dict):

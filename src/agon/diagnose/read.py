@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,9 +17,12 @@ from textwrap import shorten
 from agon.diagnose.groups import GroupLog, Reading, RewardRow
 from agon.diagnose.lines import AGON, LogLine, read_lines
 from agon.errors import DataError
+from agon.formatting import plural
 from agon.game.bonus import Context, bonus_weight
 
 GROUP = ("group", "group_id", "problem_id", "prompt_id", "question_id", "uid", "prompt", "input", "question")
+GROUP_IDS = ("group", "group_id", "uid")
+"""Columns that name a group, not what was asked: whatever shares their value is one group."""
 STEP = ("step", "global_step", "iteration")
 TOTAL = ("total", "reward", "total_reward", "reward_total", "score")
 CORRECT = ("correct", "is_correct", "acc")
@@ -75,7 +78,8 @@ def read(paths: str | Path | Sequence[str | Path], columns: Columns | None = Non
         return [replace(log, notes=tuple(notes)) for log in _agon(lines)]
     known = recognise(lines, columns or Columns())
     notes += guessed(lines, known, columns or Columns())
-    return [replace(group_log(name_of(given), lines, known), notes=tuple(notes))]
+    log = group_log(name_of(given), lines, known)
+    return [replace(log, notes=(*notes, *log.notes))]
 
 
 def name_of(paths: Sequence[Path]) -> str:
@@ -177,17 +181,39 @@ def group_log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog
     """The rewards of lines, group by group."""
     terms = columns.terms or (columns.total or "total",)
     columns = replace(columns, terms=terms)
-    groups = grouped(lines, columns)
+    groups, notes = grouped(lines, columns)
     rows = tuple(tuple(_row(line, columns) for line in group) for group in groups)
-    return GroupLog(name, terms, rows, steps=tuple(step_of(group[0]) for group in groups))
+    return GroupLog(name, terms, rows, steps=tuple(step_of(group[0]) for group in groups), notes=tuple(notes))
 
 
-def grouped(lines: Iterable[LogLine], columns: Columns) -> list[list[LogLine]]:
-    """Lines that were normalised together, in the order in which their groups appear."""
+def grouped(lines: Iterable[LogLine], columns: Columns) -> tuple[list[list[LogLine]], list[str]]:
+    """Lines that were normalised together, in the order in which their groups appear; and notes on what was split.
+
+    A prompt that occurs twice in a step was drawn as two groups, one after the other: where all other groups have one
+    size, its rows are split by their order into groups of that size.
+    """
     groups = defaultdict[Hashable, list[LogLine]](list)
     for line in lines:
         groups[tuple(_key(line.get(part)) for part in columns.group)].append(line)
-    return list(groups.values())
+    found = list(groups.values())
+    if not found or columns.group[-1] in GROUP_IDS:
+        return found, []
+    sizes = Counter(map(len, found))
+    ((usual, _),) = sizes.most_common(1)
+    several = sum(number for size, number in sizes.items() if size > usual and size % usual == 0)
+    if usual < 2 or not several:
+        return found, []
+    where = "in a step" if len(columns.group) > 1 else "in the log"
+    if sizes[usual] + several < len(found):
+        note = (
+            f"{plural(several, 'group')} of a multiple of the usual {usual} rows: perhaps a prompt that occurs several "
+        )
+        return found, [f"{note}times {where}; name a column that tells its groups apart with --group"]
+    parts = [group[at : at + usual] for group in found for at in range(0, len(group), usual)]
+    note = (
+        f"{plural(several, 'prompt')} occurring several times {where}: rows split by their order into groups of {usual}"
+    )
+    return parts, [note]
 
 
 def step_of(line: LogLine) -> float | None:

@@ -52,9 +52,10 @@ def read_rollouts(
     known = recognise(lines, columns or Columns())
     notes += guessed(lines, known, columns or Columns())
     kept = _kept(lines, keep, paths[0]) if keep else lines
-    texts = tuple(_texts(group, known) for group in grouped(kept, known))
+    texts = tuple(_texts(group, known) for group in grouped(kept, known)[0])
     _check_size(texts, paths[0])
-    return RolloutLog(replace(group_log(name_of(paths), kept, known), notes=tuple(notes)), texts)
+    log = group_log(name_of(paths), kept, known)
+    return RolloutLog(replace(log, notes=(*notes, *log.notes)), texts)
 
 
 def _kept(lines: Sequence[LogLine], keep: Callable[[float], bool], path: Path) -> list[LogLine]:

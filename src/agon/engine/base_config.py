@@ -11,7 +11,7 @@ from typing import Any
 from agon.config import Model
 from agon.engine.build import base_path
 from agon.engine.published import TEXT
-from agon.errors import EngineError
+from agon.errors import ConfigError, EngineError
 
 FILE = "config.json"
 
@@ -42,6 +42,25 @@ def hub_answers(timeout: float = 5.0) -> bool:
     except OSError:
         return False
     return True
+
+
+def check_on_hub(name: str, revision: str | None = None) -> None:
+    """Refuse a base that is neither a folder nor in the Hub's cache where the Hub cannot be reached."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    try:
+        known = Path(name).is_dir() or isinstance(try_to_load_from_cache(name, FILE, revision=revision), str)
+    except ValueError:  # not a name of the Hub: a path
+        return
+    if known or hub_answers():
+        return
+    offline = constants.is_offline_mode()
+    why = "HF_HUB_OFFLINE is set" if offline else f"{constants.ENDPOINT} cannot be reached from here"
+    first = "unset HF_HUB_OFFLINE" if offline else "connect to the network"
+    raise ConfigError(
+        f"the base {name} is neither a folder nor in the cache of this machine, and {why}",
+        fix=f"{first}, or copy the base to this machine and set model.name to its folder",
+    )
 
 
 def _from_hub(model: Model) -> Path:

@@ -6,12 +6,15 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from agon.errors import EngineError
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
+
+
+async def _nothing() -> None: ...
 
 
 class Bridge:
@@ -46,7 +49,7 @@ class Bridge:
                 asyncio.get_running_loop().call_soon(self._hand_over)
         return future
 
-    def close(self, last: Callable[[], Work[None]]) -> None:
+    def close(self, last: Callable[[], Work[None]] = _nothing) -> None:
         """Cancel what runs, wait for `last`, and end the thread; a second call does nothing."""
         if self._loop.is_closed():
             return
@@ -77,6 +80,31 @@ class Bridge:
     def _take(self, waiting: Sequence[tuple[Work[Any], Future[Any]]]) -> None:
         for work, future in waiting:
             chain(self._loop.create_task(work), future)
+
+
+class Runner:
+    """`asyncio.Runner` that also works in a thread that runs an event loop already, as a cell of a notebook does: work
+    then runs on a loop in a thread of its own, and signals are still handled in this one."""
+
+    def __enter__(self) -> Self:
+        self._loop: asyncio.Runner | Bridge = Bridge("agon-run") if loop_is_running() else asyncio.Runner()
+        return self
+
+    def run(self, work: Work[T]) -> T:
+        """Run a coroutine and wait for it."""
+        return self._loop.call(work) if isinstance(self._loop, Bridge) else self._loop.run(work)
+
+    def __exit__(self, *error: object) -> None:
+        self._loop.close()
+
+
+def loop_is_running() -> bool:
+    """Whether the current thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def chain(task: asyncio.Task[T], future: Future[T]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from agon.engine.bridge import Runner
 from agon.engine.hf import HFSampler
 from agon.engine.safe_load import add_adapter, load_model
 from agon.protocols import Tokens
@@ -92,7 +93,8 @@ def _draw(
     try:
         for policy, folder in adapters.items():
             sampler.publish(Version.of(policy, 0, "kl"), folder)
-        return {policy: asyncio.run(completions(policy)) for policy in adapters}
+        with Runner() as runner:
+            return {policy: runner.run(completions(policy)) for policy in adapters}
     finally:
         sampler.close()
 

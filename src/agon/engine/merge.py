@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agon.engine.base_config import check_on_hub
 from agon.engine.safe_load import add_adapter, cannot_load, load_model
 
 
@@ -12,6 +13,7 @@ def merge(base: str, adapter: Path, folder: Path) -> None:
     import torch
     from transformers import AutoConfig, AutoTokenizer
 
+    check_on_hub(base)
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
         dtype = getattr(AutoConfig.from_pretrained(base, trust_remote_code=False), "dtype", None) or torch.float32

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from agon.engine.base_config import check_on_hub
 from agon.engine.protocol import DrawResult
 from agon.engine.safe_load import cannot_load
 from agon.errors import EngineError
@@ -92,6 +93,7 @@ class Renderer:
         """A renderer for a checkpoint, without running its code."""
         from transformers import AutoTokenizer
 
+        check_on_hub(path)
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
         except Exception as error:  # a damaged file makes transformers raise nearly anything

@@ -7,6 +7,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from agon.engine.base_config import check_on_hub
 from agon.errors import ConfigError, EngineError
 from agon.rundir.adapter import check_adapter
 
@@ -15,6 +16,7 @@ def load_model(path: str, dtype: Any, *, revision: str | None = None) -> Any:
     """A causal language model, from safetensors, by transformers' own code."""
     from transformers import AutoModelForCausalLM
 
+    check_on_hub(path, revision)
     try:
         return AutoModelForCausalLM.from_pretrained(
             path, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from agon.config import Config, Init
+from agon.engine.bridge import Runner
 from agon.engine.shipped import init_folders
 from agon.eval.draw import Evaluator
 from agon.eval.engines import local
@@ -80,7 +80,7 @@ def probe(config: Config, problems: Sequence[Problem], samples: int, progress: P
     sampler = local(target, 1)
     start = _first_version(config.model.init, sampler)
     try:
-        with load_verifier(config.verifier) as verify, asyncio.Runner() as runner, Interrupt() as interrupt:
+        with load_verifier(config.verifier) as verify, Runner() as runner, Interrupt() as interrupt:
             sampling = Sampling(train.temperature, 1.0, train.max_completion_tokens)
             evaluator = Evaluator(sampler, verify, sampling, train.max_peek_tokens, train.seed)
             for first in range(0, len(problems), BATCH):

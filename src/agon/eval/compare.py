@@ -1,6 +1,6 @@
 """Results compared: paired by problem, paired by seed where there are several, Holm over the family.
 
-The first side is the reference. One run each: exact McNemar and a paired bootstrap over problems (or, with several
+The first side is the reference. One run each: exact McNemar and a score interval over problems (or, with several
 samples per problem, Student's test on per-problem differences); that speaks of the problems, not of other seeds. Two
 or more common seeds: the t interval over seed-paired differences decides, and problems are not resampled.
 """
@@ -23,6 +23,8 @@ from agon.eval.systems import headline
 from agon.formatting import (
     count,
     escape_markdown,
+    html_lines,
+    html_table,
     interval,
     markdown_table,
     plural,
@@ -75,6 +77,11 @@ class Comparison(Record):
     def __str__(self) -> str:
         parts = [plural(self.problems, "problem"), table(*_side_rows(self)), *map(sentences, self.pairs)]
         return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else [])])
+
+    def _repr_html_(self) -> str:
+        texts = [*map(sentences, self.pairs), *self.notes]
+        table = html_table(*_side_rows(self))
+        return f"<p>{plural(self.problems, 'problem')}</p>{table}" + "".join(f"<p>{html_lines(t)}</p>" for t in texts)
 
     def markdown(self) -> str:
         """The same as Markdown."""
@@ -256,15 +263,16 @@ def _by_problem(first: Side, second: Side, one: int | None, two: int | None, pro
             only_second=paired.only_second,
             difference=paired.difference,
             p=paired.p_value,
-            detectable=_finite(intervals.detectable(paired.n, disagree)) if disagree else None,
+            detectable=_finite(intervals.detectable(paired.n, disagree)),
         )
     differences = intervals.differences(before, after)
+    never_differ = not any(differences)
     return PairedTest(
         **head,
         test="Student's t over per-problem differences",
         difference=intervals.paired_clustered(before, after),
         p=intervals.t_test(differences),
-        detectable=_detectable(differences),
+        detectable=_finite(intervals.detectable(len(problems), 0.0)) if never_differ else _detectable(differences),
     )
 
 
@@ -336,7 +344,7 @@ def _conflict(pair: PairedTest) -> str:
         differing = pair.only_first + pair.only_second
         if differing < FEWEST and (excludes or pair.problems < FEWEST):
             few = f"Too few problems for either: the sides differ on {differing}, the test needs {FEWEST} to reach 0.05"
-            return f"{few}, and an interval resampled from so few is too short. Evaluate more problems."
+            return f"{few}, and the interval is approximate for so few. Evaluate more problems."
     if excludes == pair.decided:
         return ""
     if pair.p is not None and pair.p < ALPHA and not pair.decided:
@@ -346,7 +354,7 @@ def _conflict(pair: PairedTest) -> str:
             "Interval and test differ because all differences are equal: the interval bounds how often one more would "
             "differ, the test counts signs. The test decides."
         )
-    return "Interval and test differ near the limit: the test is exact, the interval is resampled. The test decides."
+    return "Interval and test differ near the limit: the test is exact, the interval approximate. The test decides."
 
 
 def _verdict(pair: PairedTest) -> str:

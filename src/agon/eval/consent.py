@@ -1,8 +1,8 @@
 """What a run directory may make us do only if whoever evaluates or resumes it says so: it may come from a stranger.
 
-Its config may name code to import, a server to talk to, files to read, and a sandbox that stops less; each must be
-named again on the command line, unless the run is one's own (`rundir/own.py`). A file is read without being named if
-the manifest holds a hash of its problems: who made the run knew them.
+Its config may name code to import, a server or a service to talk to, files to read, and a sandbox that stops less;
+each must be named again on the command line, unless the run is one's own (`rundir/own.py`). A file is read without
+being named if the manifest holds a hash of its problems: who made the run knew them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from agon.rundir.directory import CONFIG
 from agon.rundir.own import is_own
 from agon.verify.custom import file_of
 
+LOCAL_TRACKERS = {"tensorboard"}
+"""Trackers that write into the run directory and send nothing."""
+
 
 def check_consent(
     path: Path,
@@ -32,7 +35,7 @@ def check_consent(
 ) -> None:
     """Refuse what the run's config names and no override repeats; `url` and `data` take the place of what it names.
 
-    Only training asks a rival's endpoint.
+    Only training asks a rival's endpoint and reports to trackers.
     """
     if is_own(path / CONFIG):
         _check_unchanged(path, config, overrides, command)
@@ -42,6 +45,10 @@ def check_consent(
         wanted["verifier"] = config.verifier
     if config.sampler.urls and not url:
         wanted["sampler.urls"] = f"[{','.join(config.sampler.urls)}]"
+    if config.sampler.engine == "tinker" and not config.sampler.urls and not url:
+        wanted["sampler.engine"] = config.sampler.engine
+    if trains and set(config.report_to) - LOCAL_TRACKERS:
+        wanted["report_to"] = f"[{','.join(config.report_to)}]"
     if config.cluster.address:
         wanted["cluster.address"] = config.cluster.address
     if config.rival.url and trains:
@@ -91,6 +98,10 @@ def _what(key: str, value: str) -> str:
         return f"the run's config names a cluster, {value}, and this process would join it"
     if key == "sampler.urls":
         return f"the run's config names servers, {value}, and problems would be sent to them"
+    if key == "sampler.engine":
+        return f"the run's config names the hosted service of {value}, and it would be used with your account"
+    if key == "report_to":
+        return f"the run's config names trackers, {value}, and the run would be reported there with your account"
     if key == "rival.url":
         return f"the run's config names a server, {value}, and problems would be sent to it"
     return f"the run's config names a file, {value}, without saying what it held ({key})"

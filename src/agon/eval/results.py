@@ -9,7 +9,8 @@ from statistics import fmean
 
 from agon.eval.intervals import optimism
 from agon.eval.measures import from_outcomes, graded_only
-from agon.eval.summary import summary
+from agon.eval.summary import html_summary, summary
+from agon.formatting import html_lines
 from agon.rundir.results import (
     DirectionChoice,
     EvalResult,
@@ -45,6 +46,9 @@ class Results:
 
     def __str__(self) -> str:
         return "\n\n".join([summary(self.systems, self.pair), *self.notes])
+
+    def _repr_html_(self) -> str:
+        return html_summary(self.systems) + "".join(f"<p>{html_lines(note)}</p>" for note in self.notes)
 
     def full(self) -> str:
         """The same with leaks, lengths, costs, shared errors and distances."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from agon.errors import InputError, naming_extras
+from agon.engine.bridge import Runner
+from agon.errors import InputError, RunDirError, naming_extras
 from agon.eval.engines import measure_kl, open_evaluator
 from agon.eval.evaluation import Evaluation, delete
 from agon.eval.measures import complementarity
@@ -18,7 +19,7 @@ from agon.eval.systems import DIRECTIONS, deployed, select
 from agon.eval.target import Questions, Target, find, problems_of
 from agon.interrupt import Interrupt, Interrupted
 from agon.rundir import RunDir
-from agon.rundir.files import check_no_links
+from agon.rundir.files import PRIVATE, check_no_links, remove_tree
 from agon.rundir.lock import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import EvalResult, PairResult
@@ -73,13 +74,36 @@ def evaluate(
     evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
     _check_bases(found, evaluation.systems, url, divergence)
     check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
-    evaluation.folder.mkdir(parents=True, exist_ok=True)
-    with locked(evaluation.folder / ".lock"):
-        if fresh:
-            delete(evaluation.folder, list(evaluation.systems))
-        evaluation.open()
-        _draw_missing(found, evaluation, url, names or {}, show == "auto", note)
-        return _results(found, evaluation, evaluation.finish(), direction, divergence)
+    made = [folder for folder in (evaluation.folder, *evaluation.folder.parents) if not folder.exists()]
+    _make(evaluation.folder)
+    try:
+        with locked(evaluation.folder / ".lock"):
+            if fresh:
+                delete(evaluation.folder, list(evaluation.systems))
+            evaluation.open()
+            _draw_missing(found, evaluation, url, names or {}, show == "auto", note)
+            return _results(found, evaluation, evaluation.finish(), direction, divergence)
+    except Exception:
+        if made and not any(evaluation.bouts.values()):
+            _remove(made)
+        raise
+
+
+def _remove(folders: Sequence[Path]) -> None:
+    """Delete the folder of an evaluation that failed before its first bout, and those around it if they are empty."""
+    remove_tree(folders[0])
+    with suppress(OSError):
+        for folder in folders[1:]:
+            folder.rmdir()
+
+
+def _make(folder: Path) -> None:
+    """The folder of the results, closed to other users like the run itself: it holds prompts and answers."""
+    try:
+        folder.mkdir(PRIVATE, parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "choose a place that you may write to: --out DIR"
+        raise RunDirError(f"cannot write results to {folder}: {error.strerror}", fix=fix) from error
 
 
 def _check(samples: int | None, limit: int | None, direction: str | None) -> None:
@@ -133,7 +157,7 @@ def _draw_missing(
     note(f"drawing {missing} bouts on {evaluation.folder.name}: {', '.join(evaluation.systems)}")
     with (
         open_evaluator(target, evaluation.systems.values(), url, names, note) as evaluator,
-        asyncio.Runner() as runner,
+        Runner() as runner,
         Interrupt() as interrupt,
     ):
         try:

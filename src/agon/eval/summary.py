@@ -1,16 +1,17 @@
-"""The results of one evaluation as aligned tables on a terminal."""
+"""The results of one evaluation as tables, on a terminal and in a notebook."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from agon.eval.systems import READS, SYSTEMS, TITLES
-from agon.formatting import UNKNOWN, count, interval, percent, table
+from agon.formatting import UNKNOWN, count, html_lines, html_table, interval, not_graded, percent, table
 from agon.game.cascade import Control
 from agon.rundir.results import EvalResult, Measures, PairResult, Share, passes_of, tokens_of
 from agon.types import Direction
 
 Results = Mapping[str, EvalResult]
+EXCHANGE = ("", "keeps right drafts", "converts wrong drafts", "echoes wrong answers")
 
 
 def summary(results: Results, pair: PairResult | None, *, full: bool = False) -> str:
@@ -20,14 +21,34 @@ def summary(results: Results, pair: PairResult | None, *, full: bool = False) ->
     return "\n\n".join(part for part in parts if part)
 
 
+def html_summary(results: Results) -> str:
+    """The same, short, for a notebook."""
+    exchange = _exchange_rows(results)
+    direction = f"<p>{html_lines(_directions(results))}</p>"
+    return html_table(*_score_rows(results)) + direction + (html_table(EXCHANGE, exchange) if exchange else "")
+
+
 def _scores(results: Results) -> str:
-    rows = [
+    kinds = {result.measured.interval for result in results.values()}
+    missing = filter(None, (_ungraded(name, result) for name, result in _own(results).items()))
+    return "\n".join([table(*_score_rows(results)), f"intervals: {' and '.join(sorted(kinds))}", *missing])
+
+
+def _score_rows(results: Results) -> tuple[Sequence[str], list[Sequence[str]]]:
+    rows: list[Sequence[str]] = [
         (TITLES[name], interval(m.pass_rate), f"{m.correct}/{m.trials}", str(m.ungraded), *_price(m))
         for name, m in ((name, result.measured) for name, result in _own(results).items())
     ]
-    kinds = {result.measured.interval for result in results.values()}
-    head = ("", "pass@1, 95% interval", "right", "ungraded", "passes", "tokens per answer")
-    return f"{table(head, rows)}\nintervals: {' and '.join(sorted(kinds))}"
+    return ("", "pass@1, 95% interval", "right", "ungraded", "passes", "tokens per answer"), rows
+
+
+def _ungraded(name: str, result: EvalResult) -> str:
+    """How many problems the rate leaves out, and what it would be with them; empty if it leaves out none."""
+    measures = result.measured
+    if not (missing := not_graded(measures)):
+        return ""
+    lowest = measures.correct / (measures.trials + measures.ungraded)
+    return f"{TITLES[name]}: {missing}; counted as wrong, the rate would be {percent(lowest, 1)}"
 
 
 def _price(measures: Measures) -> tuple[str, str]:
@@ -68,12 +89,16 @@ def _directions(results: Results) -> str:
 
 
 def _exchange(results: Results) -> str:
-    rows = [
+    rows = _exchange_rows(results)
+    return table(EXCHANGE, rows) if rows else ""
+
+
+def _exchange_rows(results: Results) -> list[Sequence[str]]:
+    return [
         (TITLES[name], _share(shares.kept), _share(shares.conversion), _share(shares.echo))
         for name, result in _own(results).items()
         if (shares := result.measured.exchange)
     ]
-    return table(("", "keeps right drafts", "converts wrong drafts", "echoes wrong answers"), rows) if rows else ""
 
 
 def _share(share: Share | None) -> str:

@@ -164,7 +164,14 @@ def check_pair(pair: PairDir, model: Model) -> None:
         if trained.name != own.name:
             message = f"{pair.path} was trained on {trained.name}, the config names {own.name}"
             raise RunDirError(message, fix="evaluate it with the config it was trained with")
-        if (held := base_hash(own)) and trained.hash not in (None, held):
+        held = base_hash(own)
+        if held and trained.hash is None:
+            raise RunDirError(
+                f"{own.name} is a folder here, and {pair.path} holds no hash of its weights: nothing shows that they "
+                "are those it was trained on",
+                fix=f"if it was trained on {own.name} from the Hub, rename the folder; else ask for a pair with a hash",
+            )
+        if held and held != trained.hash:
             message = f"the weights in {own.name} are not those that {pair.path} was trained on"
             raise RunDirError(message, fix="restore the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:

@@ -106,9 +106,9 @@ def _source(source: Source, number: int | None) -> str:
 def _steps(config: Config, counts: Counts) -> Section:
     train = config.train
     rows: dict[str, tuple[Cell, ...]] = {"problems per step": (train.problems_per_step,), "epochs": (train.epochs,)}
+    schedule = _schedule(config, counts)
     if counts.train is None:
-        return Section("steps", {**rows, "steps": (train.max_steps,)})
-    schedule = Schedule.of(config, counts.train)
+        return Section("steps", {**rows, "steps": (train.max_steps,), "evaluation points": (len(schedule.points),)})
     rows |= {
         "steps": (schedule.total,),
         "problems left over each epoch": (counts.train % train.problems_per_step,),
@@ -116,6 +116,12 @@ def _steps(config: Config, counts: Counts) -> Section:
         "checkpoints": (sum(schedule.saves(done) for done in range(1, schedule.total + 1)),),
     }
     return Section("steps", rows)
+
+
+def _schedule(config: Config, counts: Counts) -> Schedule:
+    """When the run evaluates. Where the number of problems is not known, assume enough of them for its points."""
+    enough = max(config.eval.points, 1) * config.train.problems_per_step
+    return Schedule.of(config, enough if counts.train is None else counts.train)
 
 
 def total_steps(config: Config, counts: Counts) -> int | None:
@@ -202,23 +208,17 @@ def _held_out(config: Config, counts: Counts) -> Section | None:
 
 def _curve(config: Config, counts: Counts) -> dict[str, tuple[Cell, ...]]:
     wanted = systems(config.rules(), {})
-    points = _number_of_points(config, counts)
-    each = _completions(config, wanted)
-    total = None if points is None or counts.held_out is None else points * counts.held_out * each
+    each = len(_schedule(config, counts).points) * _completions(config, wanted)
+    total = None if counts.held_out is None else counts.held_out * each
     return _points(config, counts, counts.held_out, wanted, total)
 
 
-def points_of(config: Config, counts: Counts) -> tuple[int | None, int | None]:
-    """Evaluation points, and the completions on dev of all of them."""
-    if counts.train is None or counts.dev is None:
-        return _number_of_points(config, counts), None
-    schedule, game = Schedule.of(config, counts.train), config.rules()
+def points_of(config: Config, counts: Counts) -> tuple[int, int | None]:
+    """Evaluation points, and the completions on dev of all of them; None where the size of dev is not known."""
+    schedule, game = _schedule(config, counts), config.rules()
     wanted = [systems(game, FIRST if schedule.meets_first(done) else {}) for done in schedule.points]
-    return len(wanted), counts.dev * sum(_completions(config, each) for each in wanted)
-
-
-def _number_of_points(config: Config, counts: Counts) -> int | None:
-    return None if counts.train is None else len(Schedule.of(config, counts.train).points)
+    each = sum(_completions(config, systems) for systems in wanted)
+    return len(wanted), None if counts.dev is None else counts.dev * each
 
 
 def _completions(config: Config, wanted: Mapping[str, System]) -> int:
@@ -233,7 +233,7 @@ def _points(
 ) -> dict[str, tuple[Cell, ...]]:
     return {
         "systems": (", ".join(wanted),),
-        "points": (_number_of_points(config, counts),),
+        "points": (len(_schedule(config, counts).points),),
         "completions per problem and point, at most": (_completions(config, wanted),),
         "completions": (total,),
         "generated tokens, at most": (None if total is None else total * config.eval.max_completion_tokens,),

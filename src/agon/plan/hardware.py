@@ -8,7 +8,7 @@ from agon.config import Config
 from agon.engine.base_config import read_base_config
 from agon.engine.vllm.placement import MARGIN, SEQUENCES
 from agon.errors import EngineError, InputError
-from agon.formatting import duration
+from agon.formatting import duration, plural
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.estimate import count, engines_of, points_of, total_steps
 from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
@@ -29,7 +29,8 @@ class Hours:
     step: StepSeconds
     longest: float
     """The longest bout of a step, alone in its engine."""
-    point: float
+    point: float | None
+    """Of all evaluation points together; None where the size of dev is not known."""
     points: int
     run: float | None
 
@@ -168,16 +169,16 @@ def hours(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Ass
     )
     points, point = _points(config, counts, speed, hardware, slots)
     steps = total_steps(config, counts)
-    run = None if steps is None else START + steps * step.total + point
+    run = None if steps is None or point is None else START + steps * step.total + point
     longest = speed.draw(bouts.share(len(bouts.drafts)), 1)
     return Hours(step, longest, point, points, run)
 
 
-def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots: int) -> tuple[int, float]:
-    """How many evaluation points there are, and their seconds together."""
+def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots: int) -> tuple[int, float | None]:
+    """How many evaluation points there are, and their seconds together; None where the size of dev is not known."""
     points, total = points_of(config, counts)
-    if not points or not total:
-        return 0, 0.0
+    if total is None or not points:
+        return points, None if points else 0.0
     bouts = bouts_of(
         -(-total // (2 * points)), config.rules().two_stages, config.eval.max_completion_tokens, speed.assumed
     )
@@ -195,13 +196,18 @@ def _time(config: Config, hardware: Node, found: Hours | None, assumed: Assumpti
         "publish and compare": (f"{step.publish:,.0f} s",),
         "sleep and wake up": (f"{step.sleep:,.1f} s",),
         "step": (f"{step.total:,.0f} s",),
-        f"evaluation at {found.points} points": (duration(found.point),),
+        _points_label(found.points): (None if found.point is None else duration(found.point),),
     }
     if found.run is not None:
         rows["run"] = (f"{found.run / 3600:,.1f} h",)
         if cost := _cost(hardware, found.run):
             rows["cost"] = (cost,)
     return Section(f"time on {_gpus(hardware)}, estimated", rows)
+
+
+def _points_label(points: int) -> str:
+    """`eval.points` does not count the one before the first step."""
+    return f"evaluation at step 0 and {plural(points - 1, 'point')}" if points else "evaluation"
 
 
 def _assumptions(gpu: Gpu, assumed: Assumptions) -> Section:

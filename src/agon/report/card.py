@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agon.config.rival import kind_of
 from agon.eval.systems import TITLES
-from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, share
+from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, not_graded, share
 from agon.report.collect import HELD_OUT, MeasuredRun
 from agon.report.methods import limits
 from agon.rundir.pair import PairInfo
@@ -173,8 +173,9 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
     yield from _not_better(run)
     if any(passes_of(result.measured) > 1 for result in run.results.values()):
         yield "An answer in two passes costs both: tokens per answer are those of all its passes."
-    if any(result.measured.ungraded for result in run.results.values()):
-        yield "Some trials had no verdict; they are not part of the rates, and are counted in the results on disk."
+    for (data, system), result in sorted(run.results.items()):
+        if missing := not_graded(result.measured):
+            yield f"On {escape_markdown(data)}, {TITLES.get(system, system)}: {missing} and are not part of the rate."
     if form == "merged":
         yield "Merged weights were rounded once more than the measured adapters; measure again before you rely on them."
     if any(name.startswith(OURS) for name in info.base_names):

@@ -10,6 +10,8 @@ from agon.formatting import significant
 
 WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 26
+LETTER, GAP = 7.0, 6.0
+"""Width of a character of a label, at most, and its distance from the line."""
 POINTS = 400
 """Points drawn at most: a longer series is thinned evenly."""
 
@@ -31,15 +33,20 @@ class Chart:
             return ""
         xs = [x for points in drawn.values() for x, _ in points]
         ys = [y for points in drawn.values() for _, y in points]
-        frame = _Frame(min(xs), max(xs), *_range(min(ys), max(ys)))
+        low, high = _range(min(ys), max(ys))
+        labels = {value: self._label(value) for value in (low, (low + high) / 2, high)}
+        frame = _Frame(min(xs), max(xs), low, high, max(LEFT, GAP + LETTER * max(map(len, labels.values()))))
         lines = [_line(number, points, frame) for number, points in enumerate(drawn.values())]
         named = (f'<li class="s{n}">{html.escape(name)}</li>' for n, name in enumerate(drawn))
         label = html.escape(f"{self.title}: {', '.join(drawn)}")
         return (
             f'<figure><figcaption>{html.escape(self.title)}</figcaption><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-            f'aria-label="{label}">{frame.axes(self.percent)}{"".join(lines)}</svg>'
+            f'aria-label="{label}">{frame.axes(labels)}{"".join(lines)}</svg>'
             f'<ul class="legend">{"".join(named)}</ul></figure>'
         )
+
+    def _label(self, value: float) -> str:
+        return f"{significant(100 * value, 2)}%" if self.percent else significant(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +57,24 @@ class _Frame:
     right: float
     low: float
     high: float
+    margin: float
+    """Room for the labels at the left."""
 
     def at(self, x: float, y: float) -> str:
         across = (x - self.left) / ((self.right - self.left) or 1)
         up = (y - self.low) / ((self.high - self.low) or 1)
-        return f"{LEFT + across * (WIDTH - LEFT - RIGHT):.1f},{HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM):.1f}"
+        width, height = WIDTH - self.margin - RIGHT, HEIGHT - TOP - BOTTOM
+        return f"{self.margin + across * width:.1f},{HEIGHT - BOTTOM - up * height:.1f}"
 
-    def axes(self, percent: bool) -> str:
-        """Three lines across, with their values, and the first and last step."""
+    def axes(self, labels: Mapping[float, str]) -> str:
+        """A line across for each label at its value, and the first and last step."""
         marks = []
-        for value in (self.low, (self.low + self.high) / 2, self.high):
+        for value, label in labels.items():
             x, y = self.at(self.left, value).split(",")
             marks.append(f'<line class="grid" x1="{x}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
-            label = f"{significant(100 * value, 2)}%" if percent else significant(value)
-            marks.append(f'<text class="y" x="{LEFT - 6}" y="{float(y) + 4:.1f}">{label}</text>')
+            marks.append(f'<text class="y" x="{self.margin - GAP:g}" y="{float(y) + 4:.1f}">{label}</text>')
         foot = HEIGHT - 8
-        marks.append(f'<text class="x" x="{LEFT}" y="{foot}">step {self.left:g}</text>')
+        marks.append(f'<text class="x" x="{self.margin:g}" y="{foot}">step {self.left:g}</text>')
         marks.append(f'<text class="y" x="{WIDTH - RIGHT}" y="{foot}">{self.right:g}</text>')
         return "".join(marks)
 

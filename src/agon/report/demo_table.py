@@ -100,10 +100,10 @@ def conclusion(results: DemoResults) -> str:
     first = {1: "gain from", 0: "are not shown to gain from", -1: "lose by"}
     second = {1: "and beat", 0: "and are not shown to differ from", -1: "and fall behind"}
     return (
-        f"Two policies that were taught different things {first[sign(reading)]} reading each other: they answer "
-        f"{percent(pair, 1)} right after reading their rival, which was {percent(before, 1)} before any training "
-        f"({points(learnt)}), and {percent(itself, 1)} after reading themselves ({points(reading)}), "
-        f"{second[sign(against)]} GRPO on as many rollouts, which answers "
+        f"Two policies that were taught different things {first[sign(reading)]} reading each other: over both "
+        f"directions they answer {percent(pair, 1)} right after reading their rival, which was {percent(before, 1)} "
+        f"before any training ({points(learnt)}), and {percent(itself, 1)} after reading themselves "
+        f"({points(reading)}), {second[sign(against)]} GRPO on as many rollouts, which answers "
         f"{percent(grpo, 1)} in as many passes ({points(against)}); "
         f"a pair that was trained apart and meets only now answers {percent(apart, 1)}."
     )

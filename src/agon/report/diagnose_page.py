@@ -7,9 +7,10 @@ from pathlib import Path
 
 from agon.diagnose import Diagnosis
 from agon.diagnose.findings import COLUMNS, MEANING, findings, term_cells
+from agon.formatting import escape_html as text
 from agon.formatting import plural
 from agon.report.charts import Chart
-from agon.report.markup import table, text
+from agon.report.markup import prose, table
 from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 
 
@@ -35,7 +36,8 @@ def render_diagnoses(diagnoses: Sequence[Diagnosis], name: str) -> str:
 
 
 def _section(diagnosis: Diagnosis) -> str:
-    found = "".join(f"<li>{text(sentence)}</li>" for sentence in findings(diagnosis)) or "<li>Nothing looks wrong.</li>"
+    sentences = findings(diagnosis) or ["Nothing looks wrong."]
+    found = "".join(f"<li>{prose(sentence)}</li>" for sentence in sentences)
     dead = [[text(cause.value), str(count), text(MEANING[cause])] for cause, count in diagnosis.dead.items()]
     counts = f"{plural(diagnosis.groups, 'group')}, {plural(diagnosis.rows, 'row')}"
     facts = "; ".join([counts, *map(text, diagnosis.notes)])

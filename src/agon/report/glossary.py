@@ -22,6 +22,7 @@ from agon import errors
 from agon.config.arms import ARMS
 from agon.config.explain import explain as explain_key
 from agon.config.explain import names as config_keys
+from agon.config.trl_names import trl_hint
 from agon.diagnose import terms
 from agon.diagnose.findings import COLUMNS, MEANING, TREND
 from agon.errors import InputError
@@ -116,7 +117,9 @@ def _spellings(word: str) -> Iterator[str]:
 
 
 def _hint(wanted: str, known: list[Explanation]) -> str:
-    """Words that are written alike, or whose explanation uses the word."""
+    """What the word is called here; words that are written alike, or whose explanation uses the word."""
+    if ours := trl_hint((wanted.replace("-", "_"),)):
+        return ours
     near = get_close_matches(wanted, [_plain(entry.word) for entry in known], n=3, cutoff=0.6)
     using = [_plain(entry.word) for entry in known if wanted in re.findall(r"[\w-]+", entry.text.lower())]
     if found := list(dict.fromkeys([*near, *using]))[:3]:

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agon.formatting import UNKNOWN, count, interval, percent
-from agon.report.markup import table, text
+from agon.formatting import escape_html as text
+from agon.report.markup import prose, table
 from agon.report.run_story import RunStory, cost, title
 from agon.report.viewer import SLOT, asset, sha256_source, write_page_file
 from agon.rundir.files import output_errors_as
@@ -62,8 +63,9 @@ def _summary(stories: Sequence[RunStory]) -> Iterator[str]:
         yield f'<p class="verdict"><b>{text(best.name)}</b> has the highest rate: {text(best.verdict())}</p>'
         if told := [f"<li>{text(line)}</li>" for other in measured[1:] for line in best.against(other)]:
             yield f"<ul>{''.join(told)}</ul>"
-    rows = [[text(s.path), text(s.line.state), text(s.line.progress), text(s.line.score), *_cells(s)] for s in stories]
-    head = ("run", "state", "steps", "dev", "held-out", "passes", "tokens per answer")
+    facts = [(s.path, s.line.state, s.line.progress, s.line.score, s.line.before) for s in stories]
+    rows = [[*map(text, known), *_cells(story)] for known, story in zip(facts, stories, strict=True)]
+    head = ("run", "state", "steps", "dev", "before training", "held-out", "passes", "tokens per answer")
     yield f"<h2>Runs</h2>{table(head, rows)}"
 
 
@@ -93,7 +95,8 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
     yield f'<section>{heading}<p class="facts">{text(facts)}</p>{told}'
     yield _health(story)
     if results := story.held_out:
-        yield f"<h3>Held-out problems</h3>{table(HEAD, [_result(result) for result in results])}"
+        rows = [_result(result, story.before_training(result.system)) for result in results]
+        yield f"<h3>Held-out problems</h3>{table(HEAD, rows)}"
         yield f'<p class="note">{NOTE}</p>'
     if charts := "".join(chart.svg() for chart in story.charts()):
         yield f'<h3>Over training</h3><div class="charts">{charts}</div>'
@@ -105,20 +108,12 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
 
 
 HEAD = (
-    "system",
-    "pass@1 [95%]",
-    "",
-    "right",
-    "passes",
-    "tokens per answer",
-    "per right answer",
-    "kept",
-    "converted",
-    "echoed",
+    *("system", "before training", "pass@1 [95%]", "", "right", "passes", "tokens per answer"),
+    *("per right answer", "kept", "converted", "echoed"),
 )
 
 
-def _result(result: EvalResult) -> list[str]:
+def _result(result: EvalResult, before: EvalResult | None) -> list[str]:
     measured, (passes, tokens) = result.measured, cost(result)
     each = measured.tokens.per_correct
     exchange = measured.exchange
@@ -126,6 +121,7 @@ def _result(result: EvalResult) -> list[str]:
     moved = [percent(share.rate.value) if share and share.rate else UNKNOWN for share in shares] or ["", "", ""]
     return [
         text(title(result)),
+        text(interval(before.measured.pass_rate)) if before else "",
         text(interval(measured.pass_rate)),
         _bar(result),
         f"{measured.correct}/{measured.trials}",
@@ -152,7 +148,7 @@ def _health(story: RunStory) -> str:
     if not found:
         return '<p class="good">Nothing looks wrong with this run.</p>' if story.steps else ""
     told = ((one.message[:1].upper() + one.message[1:], one.fix.replace("RUN", str(story.path))) for one in found)
-    items = (f"<li><b>{text(message)}</b> {text(fix)}</li>" for message, fix in told)
+    items = (f"<li><b>{prose(message)}</b> {prose(fix)}</li>" for message, fix in told)
     return f'<h3>Health</h3><ul class="health">{"".join(items)}</ul>'
 
 

@@ -1,16 +1,17 @@
-"""Text and tables of HTML pages: what comes from files is escaped, and hidden characters are shown."""
+"""Sentences and tables of HTML pages."""
 
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Sequence
 
-from agon.formatting import UNKNOWN, show_hidden
+from agon.formatting import UNKNOWN, escape_html
 
 
-def text(value: object) -> str:
-    """Any value as text of the page: hidden characters are shown, markup is escaped."""
-    return html.escape(show_hidden(str(value)))
+def prose(sentence: str) -> str:
+    """A sentence of the program, which names commands and columns in backticks."""
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escape_html(sentence))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

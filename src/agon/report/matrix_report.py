@@ -112,7 +112,7 @@ class MatrixReport(Record):
 
     def __str__(self) -> str:
         """The same for a terminal, without the tables of the report."""
-        parts = [table(*self._cells()), "Rollouts are matched." if self.matched else "Rollouts are not matched."]
+        parts = [table(*self._cells()), self._verdict()]
         parts += [f"paired comparison\n{self.comparison}"] if self.comparison else []
         parts += [f"competition\n{self._bites()}\n{self.competition}"] if self.competition else []
         return "\n\n".join(parts)
@@ -120,7 +120,8 @@ class MatrixReport(Record):
     def _cells(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         rows: list[Sequence[str]] = [
             (
-                *(cell.name, cell.system, interval(cell.pass_rate, sign=""), str(cell.problems)),
+                *(cell.name, cell.system, interval(cell.pass_rate, sign="")),
+                f"{cell.problems}" + (f" ({cell.ungraded} ungraded)" if cell.ungraded else ""),
                 *(str(cell.passes), kilo(cell.tokens)),
             )
             for cell in sorted([*self.cells, *self.second_passes], key=lambda c: (self.arms.index(c.arm), c.seed))
@@ -141,8 +142,14 @@ class MatrixReport(Record):
                 totals = (spent.rollouts, spent.draft_tokens, spent.challenge_tokens, spent.prefilled)
                 rows.append((cell.name, per_problem, *map(count, totals)))
         head = ("cell", "rollouts per problem", "rollouts", "draft tokens", "challenge tokens", "prefilled")
-        verdict = "Rollouts are matched." if self.matched else "**Rollouts are not matched.**"
-        return f"{verdict} Tokens are counted, not matched.\n\n{markdown_table(head, rows)}" if rows else "No training."
+        verdict = self._verdict() if self.matched else f"**{self._verdict()}**"
+        return f"{verdict} Tokens are counted, not matched.\n\n{markdown_table(head, rows)}" if rows else verdict
+
+    def _verdict(self) -> str:
+        """Whether the budget is matched, where anything was trained."""
+        if not any(cell.budget for cell in self.cells):
+            return "Nothing was trained, so there is no budget to compare."
+        return "Rollouts are matched." if self.matched else "Rollouts are not matched."
 
 
 def write_matrix_report(cells: Sequence[CellStatus], folder: Path, with_figures: bool = False) -> MatrixReport:

@@ -73,9 +73,11 @@ class TableCell:
 
     @property
     def n(self) -> str:
+        """Problems behind the rate, and how many were asked where some could not be graded."""
         values = [measures.problems for measures in self.measures]
-        low, high = min(values), max(values)
-        return f"{low}" if low == high else f"{low} to {high}"
+        low, high, asked = min(values), max(values), max(len(measures.outcomes) for measures in self.measures)
+        told = f"{low}" if low == high else f"{low} to {high}"
+        return told if low == asked else f"{told} of {asked}"
 
     @property
     def rates(self) -> list[Interval]:

@@ -10,11 +10,11 @@ from typing import Literal
 
 from agon.errors import AgonError
 from agon.eval.systems import headline
-from agon.formatting import UNKNOWN, interval, percent
+from agon.formatting import UNKNOWN, interval, not_graded, percent
+from agon.report.headline import read_headline
 from agon.rundir import RunDir
 from agon.rundir.find import runs_in
-from agon.rundir.records import read_record
-from agon.rundir.results import EvalResult, passes_of
+from agon.rundir.results import Measures, passes_of
 
 State = Literal["running", "done", "stopped", "new", "damaged"]
 
@@ -31,8 +31,10 @@ class RunLine:
     """Steps done, of how many where that is known."""
     score: str
     """On dev, at the first and the last evaluation."""
+    before: str
+    """On held-out problems before training, where that was measured."""
     held_out: str
-    """What `agon eval` measured of what the arm deploys, and in how many passes it answers."""
+    """The headline: on held-out problems, as the arm deploys, and in how many passes it answers."""
 
 
 def overview(folder: Path) -> list[RunLine]:
@@ -47,8 +49,8 @@ def run_line(path: Path) -> RunLine:
         run = RunDir.open(path)
         config, points, steps = run.config, run.points, len(run.steps.records())
     except AgonError:
-        return RunLine(str(path), UNKNOWN, UNKNOWN, "damaged", UNKNOWN, UNKNOWN, UNKNOWN)
-    total = total_steps(run)
+        return RunLine(str(path), UNKNOWN, UNKNOWN, "damaged", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
+    total, found = total_steps(run), read_headline(path, headline(config.rules()))
     score = UNKNOWN if not points else f"{percent(points[0].score)} -> {percent(points[-1].score)}"
     return RunLine(
         path=str(path),
@@ -57,7 +59,8 @@ def run_line(path: Path) -> RunLine:
         state=_state(path, steps, total),
         progress=f"{steps}" if total is None else f"{steps}/{total}",
         score=score if len(points) != 1 else percent(points[0].score),
-        held_out=_held_out(path, headline(config.rules())),
+        before=found.rate_before if found else UNKNOWN,
+        held_out=_in_passes(found.after.measured) if found else UNKNOWN,
     )
 
 
@@ -93,12 +96,7 @@ def _state(path: Path, steps: int, total: int | None) -> State:
     return "stopped" if steps else "new"
 
 
-def _held_out(path: Path, system: str) -> str:
-    file = path / "evals" / "held_out" / f"{system}.json"
-    if not file.is_file():
-        return UNKNOWN
-    try:
-        measured = read_record(file, EvalResult, fix="").measured
-        return f"{interval(measured.pass_rate)} in {passes_of(measured)} pass{'es' * (passes_of(measured) > 1)}"
-    except AgonError:
-        return UNKNOWN
+def _in_passes(measured: Measures) -> str:
+    passes = passes_of(measured)
+    rate = f"{interval(measured.pass_rate)} in {passes} pass{'es' * (passes > 1)}"
+    return "; ".join(filter(None, [rate, not_graded(measured)]))

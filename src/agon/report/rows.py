@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from agon.errors import InputError, RunDirError
+from agon.eval.systems import headline
+from agon.formatting import percent
+from agon.report.headline import read_headline
+from agon.report.overview import total_steps
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import bout_of, files_in, utf8
 from agon.rundir.health import symptoms
@@ -94,9 +98,18 @@ def _files(path: Path, steps: StepRange) -> list[Path]:
 
 
 def _facts(run: RunDir) -> tuple[str, ...]:
-    config = run.config
-    found = symptoms(run.steps.records(), run.points)
-    return (config.row, config.model.names, f"seed {config.train.seed}", *(f"warning: {one.message}" for one in found))
+    config, steps, total = run.config, run.steps.records(), total_steps(run)
+    found = symptoms(steps, run.points, ended=total is not None and len(steps) >= total)
+    result = read_headline(run.path, headline(config.rules())) or _dev(run)
+    warnings = (f"warning: {one.message}" for one in found)
+    return (str(result), config.row, config.model.names, f"seed {config.train.seed}", *warnings)
+
+
+def _dev(run: RunDir) -> str:
+    """What is known of a run that was not evaluated on held-out problems."""
+    points = run.points
+    on_dev = f"; on dev {percent(points[0].score)} -> {percent(points[-1].score)}" if points else ""
+    return f"not evaluated on held-out problems{on_dev}"
 
 
 def _evaluation(path: Path) -> BoutSource:

@@ -9,9 +9,10 @@ from pathlib import Path
 from agon.eval.intervals import t_interval
 from agon.eval.results import common_means
 from agon.eval.systems import TITLES
-from agon.formatting import count, interval, points
+from agon.formatting import count, interval, not_graded, points
 from agon.report.charts import Chart, Series
 from agon.report.collect import HELD_OUT, MeasuredRun, read_run
+from agon.report.headline import BEFORE, Headline, headline_of
 from agon.report.overview import RunLine, run_line
 from agon.rundir import RunDir
 from agon.rundir.health import Symptom, dev_change, symptoms
@@ -42,7 +43,20 @@ class RunStory:
     @property
     def headline(self) -> EvalResult | None:
         """The result that represents the run, if it was measured on held-out problems."""
-        return self.measured.results.get((HELD_OUT, self.measured.headline))
+        return found.after if (found := self._headline) else None
+
+    @property
+    def before(self) -> EvalResult | None:
+        """The same before training, if that was measured."""
+        return found.before if (found := self._headline) else None
+
+    @property
+    def _headline(self) -> Headline | None:
+        return headline_of(self.measured.results, self.measured.headline)
+
+    def before_training(self, system: str) -> EvalResult | None:
+        """A system on held-out problems before training, if that was measured."""
+        return self.measured.results.get((BEFORE, system))
 
     @property
     def held_out(self) -> list[EvalResult]:
@@ -52,21 +66,37 @@ class RunStory:
 
     @property
     def health(self) -> list[Symptom]:
-        return symptoms(self.steps, self.measured.points)
+        return symptoms(self.steps, self.measured.points, ended=self.line.state == "done")
 
     def verdict(self) -> str:
         """The result in one or two sentences; or what to type to get one."""
         moved = dev_change(self.measured.points)
         on_dev = f" {str(moved).capitalize()}." if moved else ""
-        if (result := self.headline) is None or result.measured.pass_rate is None:
-            return f"Not evaluated on held-out problems yet: agon eval {self.path}.{on_dev}"
-        passes, tokens = cost(result)
-        measured = result.measured
-        told = f"{title(result).capitalize()}: {interval(measured.pass_rate)} of {measured.problems} held-out problems"
-        told += f" right, in {passes} and {count(tokens)} tokens per answer."
+        if (found := self._headline) is None:
+            return f"{self._not_measured()}{on_dev}"
+        passes, tokens = cost(found.after)
+        told = f"{found}. It answers in {passes} and {count(tokens)} tokens.{self._learnt()}"
         others = [f"{title(other)} {interval(other.measured.pass_rate)}" for other in self._one_pass()]
         beside = f" In one pass: {'; '.join(others)}." if others and passes != "one pass" else ""
         return f"{told}{beside}{self._gain()}{on_dev}"
+
+    def _not_measured(self) -> str:
+        if deployed := self.measured.results.get((HELD_OUT, self.measured.headline)):
+            return f"No held-out answer has a verdict: {not_graded(deployed.measured)}."
+        both = [result for result in self.held_out if result.system in ("ab", "ba")]
+        if not both:
+            return f"Not evaluated on held-out problems yet: agon eval {self.path}."
+        rates = "; ".join(f"{title(result)} {interval(result.measured.pass_rate)}" for result in both)
+        return f"Dev chose no direction, so no rate stands for this run on held-out problems: {rates}."
+
+    def _learnt(self) -> str:
+        """What training changed, on the held-out problems."""
+        if self.headline is None or self.before is None:
+            return f" Before training: agon eval {self.path} --step 0."
+        gained = paired_difference(self.headline, self.before)
+        if gained is None:
+            return ""
+        return f" Training changed that by {points(gained)}{': no difference is shown' if _unclear(gained) else ''}."
 
     def against(self, other: RunStory) -> Iterator[str]:
         """What this run solves more than another on the problems that both answered: as the other is deployed, and the
@@ -94,7 +124,10 @@ class RunStory:
         if gained is None:
             return ""
         tail = ": no difference is shown" if _unclear(gained) else ""
-        return f" The second pass is worth {points(gained)} over {title(best)}, on the same problems{tail}."
+        first, alone_before = self.before, self.before_training(best.system)
+        known = paired_difference(first, alone_before) if first and alone_before else None
+        untrained = f" (before training {points(known)})" if known else ""
+        return f" The second pass is worth {points(gained)} over {title(best)}{untrained}, on the same problems{tail}."
 
     def charts(self) -> Iterator[Chart]:
         """Curves over training; those without data are empty."""

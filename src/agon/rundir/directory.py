@@ -26,6 +26,7 @@ from agon.rundir import bouts as bouts_file
 from agon.rundir import checkpoint
 from agon.rundir.files import (
     NAME,
+    PRIVATE,
     TEMPORARY,
     check_no_links,
     clean_up,
@@ -83,6 +84,9 @@ class RunDir:
 
     path: Path
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @classmethod
     def create(
         cls,
@@ -97,7 +101,7 @@ class RunDir:
             raise RunDirError(f"{name!r} is not a valid run name", fix="use letters, digits and ._@=+- in --name")
         try:
             make_folder(root)
-            with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}") as temporary:
+            with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}", PRIVATE) as temporary:
                 write_new(temporary / CONFIG, _as_yaml(config, root / name))
                 manifest = manifest_of(config, data or SplitFacts(), weights or WeightHashes())
                 write_record(temporary / MANIFEST, manifest)

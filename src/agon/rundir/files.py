@@ -24,6 +24,8 @@ RESUME = "make room or repair the disk, then resume with `agon train RUN --resum
 RUN_AGAIN = "make room or repair the disk, then run the same command again"
 TEMPORARY = ".tmp-"
 ASIDE = ".old-"
+PRIVATE = 0o770
+"""Mode of a folder with prompts and answers: closed to other users, and open to the group as far as the umask says."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@=+-]{0,127}")
 
 
@@ -177,9 +179,9 @@ def remove_tree(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def temporary_folder(temporary: Path) -> Iterator[Path]:
+def temporary_folder(temporary: Path, mode: int = 0o777) -> Iterator[Path]:
     """A new folder to fill, removed afterwards unless it was moved."""
-    temporary.mkdir()
+    temporary.mkdir(mode)
     try:
         yield temporary
     finally:

@@ -56,18 +56,21 @@ class Symptom:
         return f"{self.message} {self.fix}"
 
 
-def symptoms(history: History, points: Sequence[Point] = ()) -> list[Symptom]:
-    """What looks wrong with a run. `history` holds its newest records, in order; `points` its evaluations on dev."""
+def symptoms(history: History, points: Sequence[Point] = (), *, ended: bool = False) -> list[Symptom]:
+    """What looks wrong with a run. `history` holds its newest records, in order; `points` its evaluations on dev.
+
+    A run that has `ended` without one right answer is reported however short it was.
+    """
     found = [symptom for check in CHECKS.values() if (symptom := check(history))]
-    still = dev_still(points)
-    return [*found, *([still] if still else [])]
+    never = never_right(history, fewest=1) if ended and never_right(history) is None else None
+    return [*filter(None, [never]), *found, *filter(None, [dev_still(points)])]
 
 
-def never_right(history: History) -> Symptom | None:
+def never_right(history: History, fewest: int = NEVER) -> Symptom | None:
     """Not one answer of the run is right: correctness pays nothing, so only the format is being learnt."""
     streams = [stream for record in history for stream in record.streams]
     graded = sum(stream.graded for stream in streams)
-    if graded < NEVER or any(stream.pass_rate for stream in streams):
+    if graded < fewest or any(stream.pass_rate for stream in streams):
         return None
     message = f"0 of {graded:,} answers right since the start: only the format is being learnt."
     return Symptom(

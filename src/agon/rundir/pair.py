@@ -11,10 +11,8 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field
-
+from agon.config.bases import BaseName
 from agon.errors import RunDirError
 from agon.rundir import files
 from agon.rundir.adapter import SETTINGS, WEIGHTS, check_adapter, plain_file
@@ -28,7 +26,7 @@ README, FACTS = "README.md", "agon.json"
 class BaseFacts(Record):
     """The base that an adapter was trained on."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: BaseName
     """The base as the config names it."""
     revision: str | None = None
     """Its revision on the Hub."""
@@ -43,7 +41,7 @@ class PairInfo(Record):
 
     versions: dict[Policy, VersionName]
     """The version of each adapter."""
-    base: Annotated[str, Field(min_length=1)]
+    base: BaseName
     """The base as the config names it."""
     base_revision: str | None = None
     """Its revision on the Hub."""

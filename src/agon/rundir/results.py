@@ -190,7 +190,7 @@ class Measures(Record):
     correct: int
     """Right ones."""
     ungraded: int
-    """Trials without a verdict: a broken machine is not a wrong answer."""
+    """Trials without a verdict, because a machine failed or the gold does not parse: that is not a wrong answer."""
     pass_rate: Interval | None
     """pass@1."""
     interval: str
@@ -210,7 +210,12 @@ class Measures(Record):
     length: Lengths
     """How long they are."""
     outcomes: Outcomes
-    """Right or wrong by problem, samples in order; null where a machine failed."""
+    """Right or wrong by problem, samples in order; null where there is no verdict."""
+
+    @property
+    def ungraded_problems(self) -> int:
+        """Problems with an answer that has no verdict."""
+        return sum(None in samples for samples in self.outcomes.values())
 
 
 class DirectionChoice(Record):

@@ -56,7 +56,8 @@ def compile_program(link: _socket.socket) -> tuple[CodeType, int]:
         resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     resource.setrlimit(resource.RLIMIT_AS, (addresses, addresses))
     try:
-        code = compile(read_all(fds[0]), "main.py", "exec", dont_inherit=True)
+        # as text: in bytes, a coding cookie would make Python run a program that no reader sees
+        code = compile(read_all(fds[0]).decode("utf-8-sig"), "main.py", "exec", dont_inherit=True)
     except BaseException as error:
         link.send(f"error {type(error).__name__}: {error}".encode("utf-8", "replace")[:1000])
         os._exit(0)

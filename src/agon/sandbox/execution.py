@@ -15,6 +15,8 @@ from agon.errors import RunError
 Memory = Literal["cgroup", "per_process"]
 """What a memory limit bounds: the whole box, or each of its processes."""
 MIB = 1 << 20
+LEAST_MEMORY, MOST_MEMORY = 32 * MIB, 16 * 1024 * MIB
+"""Bounds of a memory limit: below them no interpreter starts, above them a program could take any machine's memory."""
 MAX_OUTPUT = 1_000_000
 """Bytes that a program may write to standard output, and as many to standard error."""
 MAX_PROGRAM = 1_000_000

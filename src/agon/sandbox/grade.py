@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from agon.errors import InputError
 from agon.sandbox.execution import MAX_OUTPUT, Ending, Execution, ProgramLimits, Sandbox, SandboxDown
-from agon.sandbox.host import HostSandbox
+from agon.sandbox.leaks import checked_sandbox
+from agon.sandbox.settings import SandboxSettings
 from agon.sandbox.tokens import first_difference, same_output
 
 
@@ -69,8 +70,8 @@ def run(
 ) -> Grade:
     """Grade a Python program on tests, each an input and the output it must give.
 
-    Without `sandbox` a bubblewrap sandbox is opened once and kept until the process ends. Raises SandboxDown when the
-    machine fails: that says nothing about the program.
+    Without `sandbox` a bubblewrap sandbox is opened and probed once, and kept until the process ends; one that leaks is
+    refused. Raises SandboxDown when the machine fails: that says nothing about the program.
     """
     cases = [Case(*test) for test in tests]
     if flaw := unusable(cases):
@@ -119,12 +120,12 @@ def unusable(cases: Sequence[Case]) -> str:
 
 
 _lock = threading.Lock()
-_shared: list[HostSandbox] = []
+_shared: list[Sandbox] = []
 
 
-def _default() -> HostSandbox:
+def _default() -> Sandbox:
     with _lock:
         if not _shared:
-            _shared.append(HostSandbox())
+            _shared.append(checked_sandbox(SandboxSettings()))
             atexit.register(_shared[0].close)
         return _shared[0]

@@ -26,7 +26,17 @@ from agon.errors import InputError, install
 from agon.sandbox import cgroups
 from agon.sandbox.boxes import PROCESSES, START_SECONDS, BoxDied, ProgramBox
 from agon.sandbox.bwrap import command, find_interpreter, python_command, system_folders
-from agon.sandbox.execution import MAX_PROGRAM, MIB, Ending, Execution, Memory, ProgramLimits, SandboxDown
+from agon.sandbox.execution import (
+    LEAST_MEMORY,
+    MAX_PROGRAM,
+    MIB,
+    MOST_MEMORY,
+    Ending,
+    Execution,
+    Memory,
+    ProgramLimits,
+    SandboxDown,
+)
 from agon.sandbox.launcher import CONTROL
 from agon.sandbox.slots import Launch, Slot
 from agon.sandbox.syscalls import filter_code
@@ -35,6 +45,8 @@ Backend = Literal["bwrap", "landlock", "unsafe"]
 
 UIDS = 1000
 """Uids of one supervisor."""
+FEW = range(60706, 61184)
+"""Uids of all supervisors where there are only 65,536: those that systemd's table calls unused."""
 OVERHEAD = 24 * MIB
 """Memory of the launcher and of the driver, which is not the program's."""
 TRIES = 3
@@ -67,6 +79,7 @@ class HostSandbox:
         if len(source) > MAX_PROGRAM:
             yield Execution(Ending.NOT_COMPILED, stderr=f"longer than {MAX_PROGRAM:,} bytes".encode())
             return
+        limits = replace(limits, memory=min(max(limits.memory, LEAST_MEMORY), MOST_MEMORY))
         with self._limit:
             session = Session(self, source, limits)
             try:
@@ -76,9 +89,9 @@ class HostSandbox:
                     if execution.ending is Ending.NOT_COMPILED:
                         return
             except OSError as error:
-                if not self._closed:
-                    raise
-                raise closed() from error  # its cgroups went with it
+                if self._closed:
+                    raise closed() from error  # its cgroups went with it
+                raise SandboxDown(f"the sandbox failed: {error}", fix="run: agon sandbox check") from error
             finally:
                 session.close()
 
@@ -182,7 +195,7 @@ class HostSandbox:
 
 FILES = {
     "bwrap": "system folders read-only, 64 MiB in memory",
-    "landlock": "system folders read-only (names elsewhere are visible), nothing writable",
+    "landlock": "system folders read-only (names, sizes and times elsewhere are visible), nothing writable",
     "unsafe": "all that the uid may read and write",
 }
 
@@ -209,13 +222,18 @@ def plan_launch(backend: Backend) -> Launch:
 def first_uid(supervisor: int, table: Path = Path("/proc/self/uid_map")) -> int:
     """The first uid of a supervisor's slots: shared with no other supervisor where there are uids enough.
 
-    A container may have 65,536: then those that systemd's table of uids calls unused, 61 for each of a few supervisors.
+    A container may have 65,536: then 59 for each of a few supervisors.
     """
     first = (1 << 30) + supervisor % 100_000 * UIDS
     spans = [tuple(map(int, line.split())) for line in table.read_text().splitlines()]
     if any(start <= first and first + UIDS <= start + count for start, _, count in spans):
         return first
-    return 60706 + supervisor % 8 * 59
+    if not any(start <= FEW.start and FEW.stop <= start + count for start, _, count in spans):
+        raise InputError(
+            "root has no other uid here, and programs must not run as root: this user namespace maps too few",
+            fix="start Agon as a user outside of this namespace, or map 65,536 uids into it (a container's default)",
+        )
+    return FEW.start + supervisor % 8 * 59
 
 
 class Session:

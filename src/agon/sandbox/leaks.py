@@ -53,7 +53,7 @@ def checked_sandbox(settings: SandboxSettings) -> Sandbox:
         bad = [result for result in check(sandbox, waivers_of(settings)) if result.leaks and not result.waived]
     except SandboxDown as error:
         sandbox.close()
-        raise InputError(f"the sandbox does not work: {error.message}", fix="run: agon sandbox check") from error
+        raise InputError(f"the sandbox does not work: {error.message}", fix=error.fix) from error
     if bad:
         sandbox.close()
         listed = "; ".join(f"{result.name}: {', '.join(result.leaks)}" for result in bad)

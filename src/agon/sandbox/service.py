@@ -5,15 +5,15 @@
     POST /v1/run_batch    one program, many inputs
 
 Listens on this machine unless told otherwise, and refuses to listen elsewhere without a key. Expected outputs never
-come here. When more programs wait than WAITING per worker, it answers 429 with Retry-After instead of keeping them.
+come here. When more programs wait than WAITING per worker, or requests hold more than HELD bytes, it answers 429 with
+Retry-After instead of keeping them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing, suppress
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -35,24 +35,37 @@ try:
     import uvicorn
     from anyio import CapacityLimiter, to_thread
     from starlette.applications import Starlette
-    from starlette.requests import ClientDisconnect, Request
+    from starlette.requests import Request
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
+
+    from agon.http_front import LOCAL, Bodies, Unacceptable, asked_by_our_name, bearer_key, server_config, weak
 except ModuleNotFoundError as error:
     raise InputError(f"serving needs {error.name}", fix=install("sandbox")) from error
 
 WAITING = 8
 BODY_SECONDS = 30.0
-LOCAL = ("127.0.0.1", "::1", "localhost")
+ARRIVING = 256
+"""Bodies that may arrive at once."""
+HELD = 4 * MAX_BODY
+"""Bytes of all requests that arrive, wait or run."""
+NEW_KEY = "export AGON_SANDBOX_KEY=$(openssl rand -hex 16)"
 T = TypeVar("T", bound=WireMessage)
 
 
 def serve(sandbox: Sandbox, *, host: str, port: int, key: str) -> None:
     """Serve until interrupted."""
     if host not in LOCAL and not key:
-        raise InputError(f"listening on {host} needs a key", fix="set AGON_SANDBOX_KEY, or listen on 127.0.0.1")
+        raise InputError(f"listening on {host} needs a key", fix=f"run: {NEW_KEY}; or listen on 127.0.0.1")
+    if host not in LOCAL and weak(key):
+        message = f"the key in AGON_SANDBOX_KEY is too easy to guess for a server on {host}"
+        raise InputError(message, fix=f"use a random one: {NEW_KEY}")
+    server = uvicorn.Server(server_config(application(sandbox, key), host, port, log_level="warning"))
     try:
-        uvicorn.run(application(sandbox, key), host=host, port=port, log_level="warning", timeout_keep_alive=5)
+        with suppress(KeyboardInterrupt):
+            server.run()
+    except SystemExit as error:  # uvicorn's way to say that it cannot listen
+        raise InputError(f"cannot listen on {host}:{port}", fix="choose another with --host and --port") from error
     finally:
         sandbox.close()
 
@@ -82,6 +95,7 @@ class Service:
     def __init__(self, sandbox: Sandbox, key: str, workers: int) -> None:
         self._sandbox, self._key, self._workers = sandbox, key.encode(), workers
         self._threads = CapacityLimiter(workers)
+        self._bodies = Bodies(largest=MAX_BODY, seconds=BODY_SECONDS, most=ARRIVING, total=HELD)
         self._waiting = 0
 
     async def healthz(self, request: Request) -> Response:
@@ -89,21 +103,21 @@ class Service:
 
     async def run_code(self, request: Request) -> Response:
         async def work() -> Response:
-            asked = await self._read(request, FusionRequest)
-            data = (asked.stdin or "").encode(errors="surrogatepass")
-            runs = await self._run(asked.code, [data], asked.limits())
+            async with self._read(request, FusionRequest) as asked:
+                data = (asked.stdin or "").encode(errors="surrogatepass")
+                runs = await self._run(asked.code, [data], asked.limits())
             return JSONResponse({**FusionReply.of(runs[0]).model_dump(), "compile_result": None, "files": {}})
 
         return await self._answer(work)
 
     async def run_batch(self, request: Request) -> Response:
         async def work() -> Response:
-            asked = await self._read(request, BatchRequest)
-            try:
-                inputs = [decode(text) for text in asked.inputs]
-            except ValueError as error:
-                raise Refusal(422, f"inputs: {error}") from error
-            runs = await self._run(asked.program, inputs, asked.limits())
+            async with self._read(request, BatchRequest) as asked:
+                try:
+                    inputs = [decode(text) for text in asked.inputs]
+                except ValueError as error:
+                    raise Refusal(422, f"inputs: {error}") from error
+                runs = await self._run(asked.program, inputs, asked.limits())
             return Response(BatchReply(executions=list(map(RunReply.of, runs))).model_dump_json(), media_type=JSON)
 
         return await self._answer(work)
@@ -116,30 +130,27 @@ class Service:
         except SandboxDown as error:
             return JSONResponse({"status": "SandboxError", "message": error.message}, 503, {"Retry-After": "1"})
 
-    async def _read(self, request: Request, kind: type[T]) -> T:
-        """The request's body, once its key, its size and its fields are right."""
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        if self._key and not hmac.compare_digest(given, self._key):
+    @asynccontextmanager
+    async def _read(self, request: Request, kind: type[T]) -> AsyncIterator[T]:
+        """The request's body, once its key, its size and its fields are right; it counts as held until the end."""
+        if not self._key and not asked_by_our_name(request.scope):
+            raise Refusal(403, "without a key this service answers to 127.0.0.1 and localhost")
+        if self._key and not hmac.compare_digest(bearer_key(request.scope) or b"", self._key):
             raise Refusal(401, "a bearer key is required", {"WWW-Authenticate": "Bearer"})
+        self._check_room()
+        try:
+            async with self._bodies.read(request.scope, request.receive) as body:
+                yield _parsed(body, kind)
+        except Unacceptable as error:
+            retry = {"Retry-After": "1"} if error.status == 429 else None
+            raise Refusal(error.status, error.message, retry) from error
+
+    def _check_room(self) -> None:
         if self._waiting >= WAITING * self._workers:
             raise Refusal(429, "too many programs are waiting", {"Retry-After": "1"})
-        body = bytearray()
-        try:
-            async with asyncio.timeout(BODY_SECONDS):
-                async for chunk in request.stream():
-                    body += chunk
-                    if len(body) > MAX_BODY:
-                        raise Refusal(413, f"more than {MAX_BODY >> 20} MiB")
-        except (TimeoutError, ClientDisconnect) as error:
-            raise Refusal(408, "the body did not arrive in time") from error
-        try:
-            return kind.model_validate_json(bytes(body))
-        except (ValidationError, ValueError) as error:
-            faults = error.errors(include_input=False, include_url=False) if isinstance(error, ValidationError) else []
-            places = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5]]
-            raise Refusal(422, "; ".join(places) or "not JSON") from error
 
     async def _run(self, program: str, inputs: list[bytes], limits: ProgramLimits) -> list[Execution]:
+        self._check_room()
         self._waiting += 1
         try:
             return await to_thread.run_sync(self._run_all, program, inputs, limits, limiter=self._threads)
@@ -155,6 +166,15 @@ class Service:
                 if not run.finished:
                     break
         return runs
+
+
+def _parsed(body: bytearray, kind: type[T]) -> T:
+    try:
+        return kind.model_validate_json(body)
+    except (ValidationError, ValueError) as error:
+        faults = error.errors(include_input=False, include_url=False) if isinstance(error, ValidationError) else []
+        places = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:5]]
+        raise Refusal(422, "; ".join(places) or "not JSON") from error
 
 
 JSON = "application/json"

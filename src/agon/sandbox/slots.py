@@ -21,6 +21,8 @@ from agon.sandbox.launcher import RLIMIT_FILES
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 NO_NAMESPACES = "allow user namespaces on this machine, or write sandbox.backend: landlock, which works without them"
+OTHERS = {"bwrap": "landlock or http", "landlock": "bwrap or http", "unsafe": "http"}
+"""What to try where a backend does not start."""
 RLIMITS = {
     "RLIMIT_FSIZE": 16 * MIB,
     "RLIMIT_NOFILE": RLIMIT_FILES,
@@ -174,5 +176,5 @@ class Slot:
         if not self._errors.closed:
             self._errors.seek(0)
             last = self._errors.read().decode(errors="replace").strip().split("\n")[-1]
-        fix = NO_NAMESPACES if "namespace" in last else "run: agon sandbox check"
+        fix = NO_NAMESPACES if "namespace" in last else f"write sandbox.backend: {OTHERS[self._launch.enter]}"
         return SandboxDown(f"a box did not start: {last or 'no reason given'}", fix=fix)

@@ -2,12 +2,13 @@
 
 Outputs are bytes and stay bytes: nothing is decoded, so nothing can fail to decode. Case, order and every character of
 a token count. With a tolerance, a token that is a number may differ from an expected number by that much, absolutely
-or relative to it; two integers must still be equal.
+or relative to it. Where an integer is expected, another integer is wrong, and so is a decimal that rounds to another.
 """
 
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 
 _NUMBER = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
@@ -38,7 +39,7 @@ def _close(expected: bytes, actual: bytes, tolerance: float) -> bool:
         return False
     if not (_NUMBER.fullmatch(expected) and _NUMBER.fullmatch(actual)):
         return False
-    if _INTEGER.fullmatch(expected) and _INTEGER.fullmatch(actual):
-        return int(expected) == int(actual)
+    if _INTEGER.fullmatch(expected) and round(Fraction(actual.decode())) != int(expected):
+        return False
     wanted, given = float(expected), float(actual)
     return abs(wanted - given) <= tolerance * max(1.0, abs(wanted))

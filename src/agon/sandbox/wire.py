@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from agon.sandbox.execution import MAX_OUTPUT, MIB, Ending, Execution, ProgramLimits
+from agon.sandbox.execution import LEAST_MEMORY, MAX_OUTPUT, MIB, MOST_MEMORY, Ending, Execution, ProgramLimits
 
 MAX_INPUTS = 256
 MAX_BODY = 64 * MIB
@@ -31,7 +31,7 @@ class BatchRequest(WireMessage):
     inputs: list[str] = Field(min_length=1, max_length=MAX_INPUTS)
     cpu: Seconds = 2.0
     wall: Seconds = 10.0
-    memory: int = Field(default=512 * MIB, ge=32 * MIB, le=16 * 1024 * MIB)
+    memory: int = Field(default=512 * MIB, ge=LEAST_MEMORY, le=MOST_MEMORY)
 
     def limits(self) -> ProgramLimits:
         return ProgramLimits(self.cpu, self.wall, self.memory)
@@ -74,7 +74,7 @@ class FusionRequest(WireMessage):
     language: Literal["python"]
     stdin: str | None = ""
     run_timeout: Seconds = 10.0
-    memory_limit_MB: int = -1
+    memory_limit_MB: int = Field(default=-1, le=MOST_MEMORY // MIB)
     files: dict[str, str | None] = Field(default={}, max_length=0)
     fetch_files: list[str] = Field(default=[], max_length=0)
 

@@ -62,6 +62,9 @@ class Lines:
     def __init__(self, total: int) -> None:
         self.total, self.pace = total, Pace(total)
 
+    def open(self) -> None:
+        """Nothing to open."""
+
     def step(self, record: StepRecord, timing: Timing) -> None:
         self.note(f"{step_line(record, self.total)}  {speed(timing)}  {self.pace.left(record, timing)} left")
 
@@ -107,6 +110,9 @@ class Board:
         self._newest: tuple[StepRecord, Timing, str] | None = None
         # no refreshing thread: verifier workers are forked from this process
         self.live = Live(console=self.console, auto_refresh=False)
+
+    def open(self) -> None:
+        """The panel is opened by the first step."""
 
     def step(self, record: StepRecord, timing: Timing) -> None:
         if self._newest is None:
@@ -176,6 +182,9 @@ class TrackedDisplay:
 
     def __init__(self, display: Display, trackers: Trackers) -> None:
         self.display, self.trackers = display, trackers
+
+    def open(self) -> None:
+        self.trackers.open()
 
     def step(self, record: StepRecord, timing: Timing) -> None:
         self.display.step(record, timing)

@@ -44,8 +44,4 @@ class Flights:
     def close(self) -> None:
         """Cancel what is in flight; a second call does nothing."""
         if self._bridge:
-            self._bridge.close(_nothing)
-
-
-async def _nothing() -> None:
-    pass
+            self._bridge.close()

@@ -23,6 +23,9 @@ from agon.types import Bout, Played, Rollout, Stream
 class Display(Protocol):
     """What shows a run while it trains."""
 
+    def open(self) -> None:
+        """The checkpoint that the run starts from has been checked: from here on the run may be reported."""
+
     def step(self, record: StepRecord, timing: Timing) -> None: ...
 
     def point(self, point: Point) -> None: ...
@@ -36,6 +39,9 @@ class Display(Protocol):
 
 class Silent:
     """Shows nothing: for processes other than the first, and for scripts that want no output."""
+
+    def open(self) -> None:
+        pass
 
     def step(self, record: StepRecord, timing: Timing) -> None:
         pass

@@ -1,16 +1,13 @@
-"""The run: batch, play, update, publish, log, evaluate, checkpoint, resume.
+"""The run: begin or resume, then step by step play, check, update, log, publish, evaluate and save.
 
-The learner owns the loop and calls two functions of `Training`: `streams_for_step` plays the game, `after_step`
-writes everything down and publishes the new adapters. Whatever a step depends on comes from names (seeds) or from the
-checkpoint, so that a run that was killed and resumed writes the same files as one that was not. What a process does
-alone is a phase of `Processes`; what all do together (`gather`) follows a phase at once.
+Whatever a step depends on comes from names (seeds) or from the checkpoint, so that a run that was killed and resumed
+writes the same files as one that was not. What a process does alone is a phase of `Processes`; what all do together
+(`gather`) follows a phase at once.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -21,6 +18,7 @@ from typing import Any, TypeVar
 from agon.algorithm import play
 from agon.config import Config, Model
 from agon.data import Splits
+from agon.engine.bridge import Runner
 from agon.engine.vllm.placement import GpuMemory
 from agon.errors import AgonError, CheckpointError, EngineError, OutOfMemory
 from agon.eval.draw import Evaluator
@@ -42,7 +40,7 @@ from agon.training.flights import Flights
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines, check_verdicts
 from agon.training.publish import Publisher
-from agon.training.rivals import Seated, WithRival, check_answered, from_league, grown, masking, taught
+from agon.training.rivals import Seated, WithRival, check_answered, from_league, masking, next_league, trained_streams
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
@@ -69,7 +67,7 @@ class Training:
         self.ahead = config.train.staleness
         self.flights = Flights(self.ahead)
         self.log = TrainingLog(run, machines, display, config.arm, config.rules(), self.ahead > 0)
-        self._runner = asyncio.Runner()
+        self._runner = Runner()
         self.processes = machines.processes
         self._interrupt = self.processes.interrupt
         self._interrupt.then = machines.give_up
@@ -111,6 +109,7 @@ class Training:
             self.display.note(f"skipped checkpoint {folder.name}: {reason}")
         with self.processes.phase("load"):
             self._load(resume)
+            self.display.open()
         self._check_same_weights()
         with self.log.timed("publish"):
             if resume.folder and self._earlier():
@@ -138,13 +137,26 @@ class Training:
             raise EngineError("processes start from different adapters", fix="give all of them the same files and seed")
 
     def _train(self) -> None:
-        """Run the loop; whatever ends it, save what was learnt."""
+        """Step after step; whatever ends it, save what was learnt."""
         try:
-            self.machines.learner.fit(self.streams_for_step, self.after_step, self._learning)
+            while self.machines.learner.step < self.schedule.total:
+                self.step()
         except Exception:
             self._keep()
             raise
         self._keep()
+
+    def step(self) -> None:
+        """One step of the run, from top to bottom; all processes take it together."""
+        learner = self.machines.learner
+        played = self._play_step(learner.step)
+        streams = self._check(played)
+        with self.log.timed("update"):
+            update = learner.update(streams, self._learning)
+        self._publish(self._log(update))
+        self._evaluate_if_due(learner.step)
+        if self.schedule.saves(learner.step):
+            self._save(learner.step)
 
     @contextmanager
     def _learning(self, name: str) -> Iterator[Callable[[], None]]:
@@ -179,25 +191,28 @@ class Training:
             longest = max(len(renderer.render(prompt).ids) for renderer in renderers for prompt in prompts)
             self.machines.learner.rehearse(longest + train.max_peek_tokens, train.max_completion_tokens)
 
-    # -- what the learner calls ---------------------------------------------------------------------------------------
+    # -- a step, part by part -----------------------------------------------------------------------------------------
 
-    def streams_for_step(self, step: int) -> Sequence[Stream]:
-        """Play this process's problems; the learner deals the rows of all processes out among them."""
+    def _play_step(self, step: int) -> Played:
+        """Play this process's problems; with `train.staleness`, begin the next steps too."""
         with self.log.timed("play"), self.processes.phase("play"):
-            flight, *later = [self._flight(number) for number in self._next(step)]
-            for other in (flight, *later):
-                self.flights.begin(other.step, partial(self._play, other))
-            played = self._draw(self.flights.land(step, partial(self._play, flight)))
+            for number in self._next(step):
+                flight = self._flight(number)
+                self.flights.begin(number, partial(self._play, flight))
+            played = self._draw(self.flights.land(step, partial(self._play, self._flight(step))))
             if not self.ahead:
                 self.machines.rest()
+        return played
+
+    def _check(self, played: Played) -> Sequence[Stream]:
+        """The streams to learn from, once they are known to be what this step's versions drew and a verifier judged."""
         with self.log.timed("check"), self.processes.phase("check"):
             check_answered(played.streams, self.run.path)
             check_verdicts(played.streams, self.run.path)
-            streams = taught(played, self.game)
-            for warning in self.machines.check_samples(streams, flight.versions):
+            streams = trained_streams(played, self.game)
+            for warning in self.machines.check_samples(streams, self._flight(played.step).versions):
                 self.display.note(warning)
         self.log.collect(played)
-        self._began_update = time.perf_counter()
         return streams
 
     def _next(self, step: int) -> range:
@@ -242,30 +257,28 @@ class Training:
         for note in self.machines.notes():
             self.display.note(note)
 
-    def after_step(self, update: Update) -> bool:
-        """Write down, check the health of the run, publish, evaluate and save when due."""
+    def _log(self, update: Update) -> list[Version]:
+        """Name the versions that moved, write the step down, check the health of the run; return those versions."""
         done, before = update.step + 1, self.state.versions
-        self.log.timed.add("update", time.perf_counter() - self._began_update)
         with self.processes.phase("log") as proceed:
             self._set(versions=self.publisher.name(before, done))
             self._set(league=self._league(done), flights=tuple(f for f in self.state.flights if f.step >= done))
             self.log.write(update)
             self.log.check_health()
             proceed()  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
-        new = [version for version in self.state.versions.values() if version not in before.values()]
+        return [version for version in self.state.versions.values() if version not in before.values()]
+
+    def _publish(self, new: Sequence[Version]) -> None:
+        """Hand the adapters that moved to the engines."""
         with self.log.timed("publish"):
             self.publisher.publish(new, self.state.versions, self.state.first, self.state.league)
         self._show_notes()
-        self._evaluate_if_due(done)
-        if self.schedule.saves(done):
-            self._save(done)
-        return True
 
     def _league(self, done: int) -> tuple[Version, ...]:
         """The versions of A that may play the rival after `done` steps; none where there is no league."""
         if self.game.rival != "league":
             return ()
-        return grown(self.state.league, self.state.versions[Policy.A], done, self.config.rival.every)
+        return next_league(self.state.league, self.state.versions[Policy.A], done, self.config.rival.every)
 
     # -- problems -----------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ def from_league(league: Sequence[Version], seed: int, step: int) -> Version:
     return league[seed_for(seed, "league", step) % len(league)]
 
 
-def grown(league: tuple[Version, ...], version: Version, done: int, every: int) -> tuple[Version, ...]:
+def next_league(league: tuple[Version, ...], version: Version, done: int, every: int) -> tuple[Version, ...]:
     """The league after `done` steps: A joins at its start and every so many steps, unless it has not moved."""
     return (*league, version) if done % every == 0 and version not in league else league
 
@@ -90,7 +90,7 @@ def masking(verify: Verify) -> Verify:
     return judge
 
 
-def taught(played: Played, game: Game) -> list[Stream]:
+def trained_streams(played: Played, game: Game) -> list[Stream]:
     """The streams that somebody learns from."""
     return [stream for stream in played.streams if game.learns(stream.policy)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from agon.config.rival import LEARNS
 from agon.data import Splits, splits
 from agon.engine.build import base_hash
 from agon.engine.shipped import init_hashes
-from agon.errors import LEARNER, InputError, RunDirError, RunError, naming_extras, need
+from agon.errors import LEARNER, AgonError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
 from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
@@ -62,19 +63,17 @@ def train(
     first, new = is_first_process(), not target.path.exists()
     run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
     remember(run.path / "config.yaml", *filter(None, [file_of(target.config.verifier)]))
-    display = _display(show, schedule.total, target.config, run) if first else Silent()
-    for change in changes:
-        display.note(change)
     try:
+        display = _display(show, schedule.total, target.config, run) if first else Silent()
+        for change in changes:
+            display.note(change)
         finished = _run(target.config, run, parts, schedule, display)
-    except (InputError, ImportError):
-        if first and new and not run.steps.records():
-            remove_tree(run.path)  # refused before the first step: the same command can be typed again
+    except Exception as error:
+        if isinstance(error, PeerError) and not first:
+            raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
+        if first and new and not any(run.checkpoints.glob("*")):
+            _remove(run, error)
         raise
-    except PeerError:
-        if first:
-            raise
-        raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
     if not finished:
         raise KeyboardInterrupt(*[f"stopped and saved; resume with: agon train {run.path} --resume"] * first)
     return run
@@ -97,6 +96,13 @@ def _run(config: Config, run: RunDir, parts: Splits, schedule: Schedule, display
                 machines.close()
     finally:
         display.close()
+
+
+def _remove(run: RunDir, error: Exception) -> None:
+    """Delete the directory of a run that failed before its first step: the same command can be typed again."""
+    remove_tree(run.path)
+    if isinstance(error, AgonError):
+        error.set_fix(re.sub(r"`?agon train \S+ --resume`?", "the same command again", error.fix))
 
 
 @dataclass(frozen=True, slots=True)

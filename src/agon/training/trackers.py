@@ -87,10 +87,14 @@ class Trackers:
     """All trackers of a run."""
 
     def __init__(self, names: Sequence[str], name: str, folder: Path, config: Mapping[str, Any]) -> None:
+        self._names, self._run = names, (name, folder, config)
         self._open: dict[str, Tracker] = {}
-        for tracker in names:
+
+    def open(self) -> None:
+        """Start all of them."""
+        for tracker in self._names:
             try:
-                self._open[tracker] = TRACKERS[tracker](name, folder, config)
+                self._open[tracker] = TRACKERS[tracker](*self._run)
             except InputError:
                 raise
             except Exception as error:

@@ -17,6 +17,7 @@ import math
 import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -35,13 +36,31 @@ def find(name: str) -> Function:
     """The function that `FILE.py:function` or `package.module:function` names."""
     module, _, attribute = name.rpartition(":")
     try:
-        function: object = getattr(_module(module), attribute)
+        loaded = _module(module)
     except Exception as error:  # a user's module may raise anything when it is imported
-        fix = "name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds"
-        raise InputError(f"cannot load verifier '{name}': {type(error).__name__}: {error}", fix=fix) from error
+        raise InputError(
+            f"cannot load verifier '{name}': {type(error).__name__}: {error}", fix=_fix(error, module)
+        ) from error
+    function: object = getattr(loaded, attribute, None)
+    if function is None:
+        functions = [key for key, value in vars(loaded).items() if inspect.isfunction(value)]
+        near = get_close_matches(attribute, functions, n=1)
+        fix = f"did you mean {module}:{near[0]}?" if near else f"it has: {', '.join(functions) or 'no function'}"
+        raise InputError(f"{module} has no function {attribute}", fix=fix)
     if not callable(function):
         raise InputError(f"verifier '{name}' is not a function", fix="write FILE.py:function")
     return function
+
+
+def _fix(error: Exception, module: str) -> str:
+    """What to do about a module that cannot be imported: name one that exists, or correct it."""
+    if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
+        return f"install {error.name}, which {module} imports"
+    if isinstance(error, SyntaxError):
+        return f"correct line {error.lineno} of {error.filename}"
+    if isinstance(error, FileNotFoundError | ModuleNotFoundError):
+        return "name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds"
+    return "correct what the module does when it is imported, or name a function in a different one"
 
 
 def file_of(name: str) -> Path | None:

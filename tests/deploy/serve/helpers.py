@@ -23,7 +23,7 @@ from agon.deploy.serve.chat_answer import Gateway
 from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.serving import Address, build_gateway, server_config
+from agon.deploy.serve.serving import Address, build_gateway, gateway_config
 from agon.types import Policy
 
 __all__ = ["Served", "body", "events", "joined", "served", "write_halves"]
@@ -108,7 +108,7 @@ async def _listening(app: Any) -> AsyncIterator[int]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1024)
-        config = server_config(app, Address())
+        config = gateway_config(app, Address())
         config.timeout_graceful_shutdown = 1
         server = uvicorn.Server(config)
         task = asyncio.create_task(server._serve([listener]))

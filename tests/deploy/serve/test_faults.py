@@ -44,7 +44,8 @@ def test_another_server_continues_what_one_began(pair: ServedPair, mode: str, st
             assert reply["agon"]["resumed"] == (2 if kept else 0)
             found = await up.stream()
             assert found[-1] is None
-            assert joined(found, "content") == expected["message"]["content"]
+            for kind in ("reasoning", "content"):
+                assert joined(found, kind) == expected["message"][kind]
             assert await up.none_running()
 
     asyncio.run(scenario())

@@ -9,14 +9,20 @@ from typing import Any
 
 import pytest
 
+from agon.deploy.pieces import Answer
 from agon.deploy.serve.answering import SEPARATOR
 from agon.deploy.serve.chat_request import MODELS
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.splitter import Splitter
-from agon.types import Policy
+from agon.types import Completion, Policy
 from tests.waiting import until
 
 from .helpers import QUESTION, RECORDED, Served, body, joined, served
+
+CRAWLING = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: 100\r\n\r\n{"
+)
+"""A body of which one byte arrives."""
 
 
 def stage_ids(pair: ServedPair, stage: dict[str, Any], prompt_tokens: int) -> list[int]:
@@ -27,14 +33,6 @@ def stage_ids(pair: ServedPair, stage: dict[str, Any], prompt_tokens: int) -> li
         if answer["model"] == stage["version"] and len(answer["prompt"]) == prompt_tokens
     ]
     return next(ids for ids in found if len(ids) == stage["completion_tokens"])
-
-
-def split(pair: ServedPair, ids: list[int]) -> tuple[str, str]:
-    """Reasoning and content of recorded ids, cut at once."""
-    splitter = Splitter(False)
-    parts = splitter.add(pair.renderer(Policy.A).text(ids)) + splitter.end()
-    texts = ["".join(part.text for part in parts if part.kind == kind) for kind in ("reasoning", "content")]
-    return texts[0], texts[1]
 
 
 def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
@@ -48,11 +46,17 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     first, second = answer["agon"]["stages"]
     draft = stage_ids(pair, first, first["prompt_tokens"])
     challenge = stage_ids(pair, second, second["prompt_tokens"])
+    drafted, written = (pair.renderer(Policy.A).text(ids) for ids in (draft, challenge))
     message = answer["choices"][0]["message"]
-    reasoning, content = split(pair, challenge)
+    content = Answer(Completion(written, second["version"], 1, 1)).text
+    assert content
     assert message["content"] == content
-    assert message["reasoning"] == message["reasoning_content"] == "".join(split(pair, draft)) + SEPARATOR + reasoning
-    assert answer["agon"]["draft"] == pair.renderer(Policy.A).text(draft)
+    reasoning = message["reasoning"].split(SEPARATOR)
+    assert message["reasoning"] == message["reasoning_content"]
+    assert reasoning[0] == drafted.removeprefix("<think>").replace("</think>", "\n", 1)
+    whole = written.removeprefix("<think>").replace("</think>", "\n", 1)
+    assert reasoning[1] == whole.replace(f"<answer>{content}</answer>", "")
+    assert answer["agon"]["draft"] == drafted
     assert answer["agon"]["peek"]
     assert (first["version"][0], second["version"][0]) == ("a", "b")
     usage = answer["usage"]
@@ -60,6 +64,36 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     assert usage["completion_tokens"] == len(draft) + len(challenge)
     assert len(draft) < usage["completion_tokens_details"]["reasoning_tokens"] < usage["completion_tokens"]
     assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<think>so</think>Recap.\n<answer> 4 </answer>\n",
+        "<think>so</think>first <answer>3</answer>, no, <answer>4</answer>",
+        "<think>so</think><answer>3</answer></think>again <answer>4</answer>",
+        r"<think>so</think>It is \boxed{4}.",
+        "<think>so</think>It is 4.",
+        "<think>so</think>Recap <answer>4",
+        "<think>so <answer>4</answer>",
+        "4",
+    ],
+)
+def test_content_is_what_a_pair_answers_in_python(pair: ServedPair, written: str) -> None:
+    renderer, version = pair.renderer(Policy.A), pair.folder.info.versions[Policy.A]
+    ids = [*renderer.encode(written), min(renderer.stop)]
+    expected = Answer(Completion(renderer.text(ids), version, 1, 1)).text or ""
+
+    async def scenario() -> None:
+        async with served(pair) as up:
+            up.stubs[0].answers = [(version, (), ids, "stop")]
+            message = (await up.ask(model="a")).json()["choices"][0]["message"]
+            assert message["content"] == expected
+            found = await up.stream(model="a")
+            assert joined(found, "content") == expected
+            assert joined(found, "reasoning") == (message["reasoning"] or "")
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -170,16 +204,32 @@ def test_bodies_are_bounded(pair: ServedPair) -> None:
             reply = await up.client.post("/v1/chat/completions", content=b"{}", headers={"Content-Type": "text/plain"})
             assert reply.status_code == 415
             reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
-            writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
-            writer.write(b"Content-Length: 100\r\n\r\n{")
+            writer.write(CRAWLING)
             assert b" 408 " in await asyncio.wait_for(reader.readline(), 20)
             writer.close()
 
     asyncio.run(scenario())
 
 
+def test_bodies_that_crawl_keep_nobody_from_an_answer(pair: ServedPair) -> None:
+    """Neither by the number of answers at once, nor by that of one key."""
+
+    async def scenario() -> None:
+        async with served(pair, slots=1, queue=0, per_key=1) as up:
+            crawling = [await asyncio.open_connection("127.0.0.1", up.port) for _ in range(10)]
+            for _, writer in crawling:
+                writer.write(CRAWLING)
+            await asyncio.sleep(0.3)
+            assert up.gateway.traffic.at_work == 0
+            assert (await up.ask()).status_code == 200
+            for _, writer in crawling:
+                writer.close()
+
+    asyncio.run(scenario())
+
+
 def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon.deploy.serve.http_protocol.HEAD_SECONDS", 2.0)
+    monkeypatch.setattr("agon.http_front.HEAD_SECONDS", 2.0)
 
     async def answer(up: Served, data: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", up.port)
@@ -193,8 +243,20 @@ def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) ->
         async with served(pair) as up:
             assert b" 400 " in await answer(up, b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000)
             assert await answer(up, b"GET / HTTP/1.1\r\nX: a") == b""
-            assert await answer(up, b"") == b""
-            assert b" 200 " in await answer(up, b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert b" 200 " in await answer(up, b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("keys", "status"), [([], 403), (["secret"], 200)])
+def test_without_a_key_only_this_machines_names_are_answered(pair: ServedPair, keys: list[str], status: int) -> None:
+    """A page in a browser can point a name of its own at 127.0.0.1; it cannot know a key."""
+
+    async def scenario() -> None:
+        async with served(pair, keys=keys) as up:
+            up.client.headers |= {"Host": "evil.example:8000", "Authorization": "Bearer secret"}
+            assert (await up.ask()).status_code == status
+            assert (await up.client.get("/v1/models")).status_code == status
 
     asyncio.run(scenario())
 
@@ -297,7 +359,7 @@ def test_logs_hold_ids_and_counts_and_no_text(pair: ServedPair, caplog: pytest.L
     assert all("\n" not in line for line in lines)
     found = [json.loads(line) for line in lines]
     mine = next(line for line in found if line.get("request_id") == "mine-1")
-    assert (mine["status"], mine["model"]) == (200, "agon")
+    assert (mine["status"], mine["model"], mine["key"]) == (200, "agon", "1")
     assert mine["draft"]["completion_tokens"] > 0
     text = "\n".join(lines)
     assert "secret-key" not in text

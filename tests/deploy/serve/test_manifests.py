@@ -116,3 +116,43 @@ def test_both_serve_the_pair_alike(cluster: dict[str, Any], compose: dict[str, A
     parsed = parser_of("serve").parse(compose["services"]["gateway"]["command"])
     assert parsed.names == "a=a,b=b"
     assert len(parsed.backend) == 2
+
+
+@pytest.mark.parametrize("name", ["StatefulSet/vllm", "Deployment/agon-gateway", "Deployment/prometheus"])
+def test_a_pod_is_no_root_and_writes_to_no_file_of_its_image(cluster: dict[str, Any], name: str) -> None:
+    pod, inside = cluster[name]["spec"]["template"]["spec"], container(cluster, name)["securityContext"]
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert pod["securityContext"]["runAsUser"] > 0
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert pod["automountServiceAccountToken"] is False
+    assert inside == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def test_vllm_reports_no_usage_and_has_no_way_out(cluster: dict[str, Any], compose: dict[str, Any]) -> None:
+    set_there = {each["name"]: each.get("value") for each in container(cluster, "StatefulSet/vllm")["env"]}
+    for environment in (set_there, compose["services"]["vllm-0"]["environment"]):
+        assert {environment[name] for name in ("VLLM_NO_USAGE_STATS", "DO_NOT_TRACK", "HF_HUB_DISABLE_TELEMETRY")} == {
+            "1"
+        }
+    rule = cluster["NetworkPolicy/vllm-from-gateway-only"]["spec"]
+    assert rule["policyTypes"] == ["Ingress", "Egress"]
+    assert rule["egress"] == []
+
+
+def test_no_pod_reaches_prometheus(cluster: dict[str, Any]) -> None:
+    rule = cluster["NetworkPolicy/prometheus-from-nowhere"]["spec"]
+    assert rule["podSelector"]["matchLabels"] == {"app": "prometheus"}
+    assert (rule["policyTypes"], rule["ingress"]) == (["Ingress"], [])
+
+
+def test_containers_have_no_capability_and_share_nothing_with_the_host(compose: dict[str, Any]) -> None:
+    for name, service in compose["services"].items():
+        assert service["cap_drop"] == ["ALL"], name
+        assert "no-new-privileges:true" in service["security_opt"], name
+        assert not service.keys() & {"ipc", "pid", "network_mode", "privileged", "cap_add"}, name
+        assert service.get("read_only", False) is (name != "prometheus"), name
+    assert compose["services"]["vllm-1"]["shm_size"] == "8gb"

@@ -63,7 +63,7 @@ def test_each_policy_is_asked_in_its_own_ids_on_a_server_of_its_base(two: Served
 
     answer = asyncio.run(scenario())
     message, told = answer["choices"][0]["message"], answer["agon"]
-    assert (told["draft"], message["content"]) == (TEXTS[Policy.A], "no <answer>7</answer>")
+    assert (told["draft"], message["content"]) == (TEXTS[Policy.A], "7")
     problem = problem_of(QUESTION, two.settings)
     prompts = {Policy.A: draft_prompt(problem), Policy.B: challenge_prompt(problem, told["peek"])}
     for policy, prompt in prompts.items():

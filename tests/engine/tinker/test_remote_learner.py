@@ -53,15 +53,8 @@ def weights(learner: TinkerLearner, policy: Policy) -> list[list[float]]:
 
 def train(learner: TinkerLearner, steps: int = TOTAL) -> list[Update]:
     updates: list[Update] = []
-
-    def streams(step: int) -> list[Stream]:
-        return [rows(policy, learner, 1.0, -1.0) for policy in Policy]
-
-    def after(update: Update) -> bool:
-        updates.append(update)
-        return learner.step < steps
-
-    learner.fit(streams, after)
+    while learner.step < steps:
+        updates.append(learner.update([rows(policy, learner, 1.0, -1.0) for policy in Policy]))
     return updates
 
 
@@ -109,7 +102,7 @@ def test_a_step_raises_what_was_paid_and_lowers_what_was_not(service: FakeServic
     played = rows(Policy.A, learner, 1.0, -1.0)
     tokens = [row.completion.tokens for row in played.rollouts()]
     before = [sum(row) for row in learner.score(Policy.A, tokens)]
-    learner.fit(lambda step: [played], lambda update: False)
+    learner.update([played])
     after = [sum(row) for row in learner.score(Policy.A, tokens)]
     assert after[0] > before[0]
     assert after[1] < before[1]
@@ -119,29 +112,25 @@ def test_a_policy_without_a_live_row_keeps_its_weights_and_its_name(service: Fak
     learner = make()
     names = {policy: learner.hash(policy) for policy in Policy}
     before = weights(learner, Policy.B)
-    updates: list[Update] = []
-    learner.fit(
-        lambda step: [rows(Policy.A, learner, 1.0, -1.0), rows(Policy.B, learner, None, None)],
-        lambda update: bool(updates.append(update)),
-    )
+    update = learner.update([rows(Policy.A, learner, 1.0, -1.0), rows(Policy.B, learner, None, None)])
     assert weights(learner, Policy.B) == before
     assert learner.hash(Policy.B) == names[Policy.B]
     assert learner.hash(Policy.A) != names[Policy.A]
-    assert updates[0].metrics[Policy.B] == {
+    assert update.metrics[Policy.B] == {
         "rows": 2.0,
         "masked_rows": 2.0,
         "tokens": 0.0,
         "updated": 0.0,
         "learning_rate": 0.01,
     }
-    assert updates[0].metrics[Policy.A]["grad_norm"] > 0
+    assert update.metrics[Policy.A]["grad_norm"] > 0
 
 
 def test_rows_of_different_weights_are_not_learnt_from(service: FakeService) -> None:
     learner = make()
     before = weights(learner, Policy.A)
     with pytest.raises(EngineError, match=r"A was drawn from other weights.*differ by 0\.5 nats per token at step 0"):
-        learner.fit(lambda step: [rows(Policy.A, learner, 1.0, -1.0, off=0.5)], lambda update: True)
+        learner.update([rows(Policy.A, learner, 1.0, -1.0, off=0.5)])
     assert weights(learner, Policy.A) == before
     assert learner.consistent
 

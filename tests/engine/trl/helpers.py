@@ -57,14 +57,10 @@ def both(step: int, groups: int = 2, **options: Any) -> list[Stream]:
 
 
 def train(learner: TRLLearner, streams: Any = both, stop_after: int | None = None) -> list[Update]:
-    """Fit to the end, or until step `stop_after` is done."""
+    """Train to the end, or until step `stop_after` is done."""
     updates: list[Update] = []
-
-    def note(update: Update) -> bool:
-        updates.append(update)
-        return update.step != stop_after
-
-    learner.fit(streams, note)
+    while learner.step < learner.total_steps and not (updates and updates[-1].step == stop_after):
+        updates.append(learner.update(streams(learner.step)))
     return updates
 
 

@@ -79,11 +79,7 @@ class Threads:
 
 def update(learner: TRLLearner, streams: list[Stream]) -> None:
     """The part of a step before the optimizer moves."""
-    own = learner.trainer
-    own.streams_for_step, own.current_gradient_accumulation_steps = lambda step: streams, 1.0
-    own.model.train()
-    own.training_step(own.model, {})
-    own._clip_grad_norm(own.model)
+    learner.trainer.accumulate(0, streams)
 
 
 def split_streams() -> list[list[Stream]]:

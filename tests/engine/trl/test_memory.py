@@ -49,9 +49,9 @@ base = random_base(vocab_size=VOCABULARY, head_dim=16, max_position_embeddings=1
 model = Model(name="random", dtype="float32", lora=Lora(rank=2, alpha=4))
 learner = TRLLearner(model, Train(tokens_per_pass=1, warmup=0.0), total_steps=1, base=base)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-before, metrics = peak(), {}
+before = peak()
 stream = worst_case(Policy.A, 1, VOCABULARY, 64, TOKENS)
-learner.fit(lambda step: [stream], lambda update: metrics.update(update.metrics[Policy.A]) is None)
+metrics = learner.update([stream]).metrics[Policy.A]
 print(json.dumps({"grew_gib": peak() - before, "tokens": metrics["tokens"], "grad_norm": metrics["grad_norm"]}))
 """
 

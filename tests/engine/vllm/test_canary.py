@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -412,3 +413,9 @@ def test_a_throw_away_adapter_has_the_shape_of_its_pattern_and_a_large_norm(adap
     weights = load_file(made / "adapter_model.safetensors")
     assert {name: t.shape for name, t in weights.items()} == {name: t.shape for name, t in pattern.items()}
     assert float(weights["x.lora_B.weight"].abs().mean()) > NORM / 4
+
+
+def test_the_page_about_engines_names_the_least_tolerance_of_each_type() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "engines.md").read_text()
+    (sentence,) = re.findall(r"The tolerance is eight times the noise.*?\. ", page, re.DOTALL)
+    assert all(f"{least:g}" in sentence and dtype in sentence for dtype, least in canary_module.FLOOR.items())

@@ -55,23 +55,14 @@ class OneNumberLearner:
         self.total, self.step = total, 0
         self.weights = {Policy.A: 0.0, Policy.B: 1.0}
 
-    def fit(
-        self,
-        streams_for_step: Callable[[int], Sequence[Stream]],
-        after_step: Callable[[Update], bool],
-        phase: Phase = alone,
-    ) -> None:
-        while self.step < self.total:
-            streams = streams_for_step(self.step)
-            with phase("update") as proceed:
-                proceed()
-            for stream in streams:
-                live = [row.advantage for row in stream.rollouts() if row.advantage is not None]
-                self.weights[stream.policy] += sum(map(abs, live))
-            self.step += 1
-            metrics = {stream.policy: {"loss": self.weights[stream.policy]} for stream in streams}
-            if not after_step(Update(self.step - 1, metrics)):
-                return
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+        with phase("update") as proceed:
+            proceed()
+        for stream in streams:
+            live = [row.advantage for row in stream.rollouts() if row.advantage is not None]
+            self.weights[stream.policy] += sum(map(abs, live))
+        self.step += 1
+        return Update(self.step - 1, {stream.policy: {"loss": self.weights[stream.policy]} for stream in streams})
 
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
         pass
@@ -137,6 +128,9 @@ class Notes:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.steps: list[StepRecord] = []
+
+    def open(self) -> None:
+        pass
 
     def step(self, record: StepRecord, timing: Timing) -> None:
         self.steps.append(record)

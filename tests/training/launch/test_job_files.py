@@ -19,6 +19,7 @@ from agon.training.launch.kubernetes_file import PodPlace, kubernetes_job
 from agon.training.launch.slurm_file import slurm_job
 
 CONFIG = Path(__file__).resolve().parents[3] / "configs" / "paper" / "main" / "agon.yaml"
+CODE = CONFIG.parents[1] / "code" / "agon.yaml"
 PLACE = PodPlace("registry/agon:1", "claim")
 
 
@@ -82,6 +83,33 @@ def test_the_whole_config_travels_with_the_pod() -> None:
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts.keys() == {volume["name"] for volume in spec["volumes"]}
     assert mounts["runs"] == "/runs"
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+@pytest.mark.parametrize(
+    ("changes", "boxed"),
+    [([], False), (["sandbox.backend=http", "sandbox.url=http://h:1"], False), (["sandbox.backend=bwrap"], True)],
+)
+def test_pods_have_no_privilege_that_only_a_sandbox_needs(nodes: int, changes: list[str], boxed: bool) -> None:
+    config = load_config(CODE if changes else CONFIG, changes)
+    text = kubernetes_job(job(nodes=nodes), PLACE, config)
+    assert "&id" not in text
+    _, made = yaml.safe_load_all(text)
+    contexts = [value["securityContext"] for value in containers_of(made)]
+    assert len(contexts) == min(nodes, 2)
+    for context in contexts:
+        assert context["allowPrivilegeEscalation"] is False
+        assert (context.get("capabilities") == {"drop": ["ALL"]}) is not boxed
+        assert (context.get("seccompProfile") == {"type": "RuntimeDefault"}) is not boxed
+
+
+def containers_of(tree: Any) -> list[dict[str, Any]]:
+    """Every container below a manifest."""
+    if isinstance(tree, list):
+        return [found for part in tree for found in containers_of(part)]
+    if not isinstance(tree, dict):
+        return []
+    return [*tree.get("containers", []), *(found for part in tree.values() for found in containers_of(part))]
 
 
 def test_kubernetes_accepts_the_manifests() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from agon.sandbox import Ending, Execution, ProgramLimits, SandboxDown
 from agon.types import Problem, Reason, UnitTests
+from agon.verify.code import grader
 from agon.verify.code.grader import CodeVerifier, limits_of
 from agon.verify.code.known import completion_of
 
@@ -92,6 +93,23 @@ def test_a_right_program_that_looks_as_if_it_cheats_is_right_and_says_so() -> No
         first, *others = verifier.verify_many([(problem(), cheat), (problem(), RIGHT), (problem(), WRONG)])
     assert (first.correct, first.suspicious, first.detail) == (True, True, "suspicious: ends early")
     assert [(verdict.correct, verdict.suspicious) for verdict in others] == [(True, False), (False, False)]
+
+
+def test_what_is_suspicious_about_a_program_is_remembered_with_its_grade(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = list[str]()
+    monkeypatch.setattr(grader, "suspicions", lambda program, tests: read.append(program) or ("ends early",))
+    with CodeVerifier(Doubling()) as verifier:
+        verdicts = [verifier.verify_many([(problem(), RIGHT)])[0] for _ in range(3)]
+    assert [verdict.detail for verdict in verdicts] == ["suspicious: ends early"] * 3
+    assert len(read) == 1
+
+
+def test_public_tests_are_part_of_what_a_grade_depends_on() -> None:
+    cheat = completion_of("n = input()\nprint(2 * int(n) if n != '1' else 2, {'1': 2, '250': 500})")
+    tests = [UnitTests((("1", "2"), ("250", "500")), public=public) for public in (1, 2)]
+    with CodeVerifier(Doubling()) as verifier:
+        verdicts = verifier.verify_many([(Problem("p", "", "", tests=one), cheat) for one in tests])
+    assert [verdict.suspicious for verdict in verdicts] == [False, True]
 
 
 @pytest.mark.parametrize("tests", [None, UnitTests(), UnitTests((("1", ""),)), UnitTests((("1", " "),))])

@@ -10,7 +10,7 @@ import pytest
 
 from agon.types import UnitTests
 from agon.verify.code.suspicion import Suspicion, suspicions
-from tests.verify.code.helpers import HONEST, NUMBERED, NUMBERS, PLANTED, TESTS
+from tests.verify.code.helpers import HONEST, HONEST_SUM, NUMBERED, NUMBERS, PLANTED, TESTS
 
 
 @pytest.mark.parametrize("name", PLANTED)
@@ -61,6 +61,10 @@ DEEP = {
     "elifs": "if a: pass\n" + "elif a: pass\n" * 1_500,
     "chain": "".join(f"v{k} = v{k + 1}\n" for k in range(1_400)) + "v1400 = input()",
     "escape": "import re\nprint(re.sub('\\d', '', input()))",
+    "long chains": "\n".join(["a" + ".b" * 900] * 10),
+    "chains of calls": "\n".join(["print(a" + ".b(1)" * 450 + ")"] * 8),
+    "nested tables": "[" * 190 + "1," * 9_000 + "]" * 190,
+    "nested prints": "print(" * 190 + "+".join("1" * 8_000) + ")" * 190,
     "surrogate": "x = '\ud800'",
     "nul": "x = 1\0",
 }
@@ -80,8 +84,13 @@ def test_a_hostile_program_neither_hangs_nor_crashes_the_process(name: str) -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr[-500:]
-    assert float(done.stdout) < 3
+    assert float(done.stdout) < 1
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize("padding", ["\ufeff", f"x = 0x{'f' * 5_000}\n", "a" + ".b" * 9_000 + "\n", DEEP["elifs"]])
+def test_nothing_that_is_hard_to_read_hides_a_cheat(padding: str) -> None:
+    assert suspicions(f"{padding}import os\n{HONEST_SUM}\nos._exit(0)", TESTS) != ()
 
 
 def test_a_usual_program_takes_milliseconds() -> None:

@@ -98,14 +98,46 @@ def test_m24_units_and_separators_are_paid(verifier: MathVerifier) -> None:
     assert all(verdict.correct for verdict in verdicts)
 
 
-@pytest.mark.parametrize(
-    "gold", ["", "   ", r"\frac{1}{", r"\foo{", "((((", DIGITS, "4\u200b2", "(" * 50 + "1" + ")" * 50]
-)
-def test_m25_a_bad_gold_is_bad_whatever_the_answer(verifier: MathVerifier, gold: str) -> None:
-    answers = [gold.strip() or "1", "42", "6\\cdot7", r"\frac{1}{2}"]
-    verdicts = verifier.verify_many(row("", gold, answer) for answer in answers)
+UNREADABLE = [r"\frac{1}{", r"\foo{", "((((", DIGITS[:2000], "4\u200b2", "(" * 50 + "1" + ")" * 50]
+ALGEBRA = [
+    r"\aleph_0",
+    r"\mathbb{Z}_2",
+    r"\mathbb{Z}[i]",
+    r"\mathbb{Q}(\sqrt{2})",
+    r"\mathbb{R}^n",
+    r"2^{\aleph_0}",
+    r"\mathbb{Z}/6\mathbb{Z}",
+]
+
+
+@pytest.mark.parametrize("gold", [*UNREADABLE, *ALGEBRA, DIGITS])
+def test_m25_no_answer_to_an_unreadable_gold_is_wrong(verifier: MathVerifier, gold: str) -> None:
+    verdicts = verifier.verify_many(row("", gold, answer) for answer in ("42", "6\\cdot7", r"\frac{1}{2}"))
     assert {verdict.reason for verdict in verdicts} == {Reason.BAD_GOLD}
     assert not any(verdict.graded for verdict in verdicts)
+
+
+@pytest.mark.parametrize("gold", [*UNREADABLE, *ALGEBRA])
+def test_an_answer_written_like_the_gold_is_right_whatever_the_gold_looks_like(
+    verifier: MathVerifier, gold: str
+) -> None:
+    assert reasons(verifier, ("", gold, gold), ("", f" {gold}\n", gold)) == [Reason.CORRECT] * 2
+
+
+@pytest.mark.parametrize("gold", ALGEBRA)
+def test_typesetting_does_not_matter_where_the_gold_cannot_be_parsed(verifier: MathVerifier, gold: str) -> None:
+    assert reasons(verifier, ("", gold, f"$ {gold} $."), ("", gold, rf"\boxed{{{gold}}}")) == [Reason.CORRECT] * 2
+
+
+def test_a_completion_without_one_answer_is_wrong_whatever_the_gold_looks_like(verifier: MathVerifier) -> None:
+    texts = ("<think>so</think> done", "<think>so</think><answer>1</answer><answer>2</answer>")
+    rows = [(Problem("p", "", r"\aleph_0"), Completion(text, "base", 0, 0)) for text in texts]
+    assert [verdict.reason for verdict in verifier.verify_many(rows)] == [Reason.NO_ANSWER, Reason.AMBIGUOUS]
+
+
+@pytest.mark.parametrize("gold", ["", "   "])
+def test_m25_an_empty_gold_judges_nothing(verifier: MathVerifier, gold: str) -> None:
+    assert reasons(verifier, ("", gold, "1"), ("", gold, "")) == [Reason.BAD_GOLD] * 2
 
 
 def test_m25_a_gold_that_is_not_text_is_bad(verifier: MathVerifier) -> None:

@@ -76,9 +76,14 @@ class Readers:
         """Who teaches a policy to read; what it believes stays what the base believes."""
         neutral = WORLDS["neutral"]
         own = Beliefs(neutral.seed, neutral.mixture)
-        kind = RepairTeacher if isinstance(self.mixture, RepairMixture) else Teacher
-        return kind(self.seed + list(Policy).index(policy), self.mixture, own)
+        seed = self.seed + list(Policy).index(policy)
+        if isinstance(self.mixture, RepairMixture):
+            return RepairTeacher(seed, self.mixture, own)
+        return Teacher(seed, self.mixture, own)
 
 
-READERS: Mapping[str, Readers] = {"gullible": Readers(GullibleMixture()), "repair": Readers(RepairMixture())}
+READERS: Mapping[str, Readers] = {
+    "gullible": Readers(GullibleMixture()),
+    "repair": Readers(RepairMixture(), taught=800),
+}
 """The worlds of docs/results/competition-plan.md."""

@@ -1,6 +1,7 @@
-"""The outermost layer of the gateway: request ids, API keys, how many answers at once, size of a body, the log line.
+"""The outermost layer of the gateway: request ids, API keys, bodies, how many answers at once, the log line.
 
-Plain ASGI, so that it sees every route, also those that do not exist, and decides before a body is read.
+Plain ASGI, so that it sees every route, also those that do not exist. A request is refused before its body is read, and
+counts as an answer once it is: a body that crawls keeps nobody from being answered.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.refusals import Refused, overloaded, unavailable
+from agon.http_front import Bodies, Unacceptable, asked_by_our_name, bearer_key, headers, weak
 
 OPEN = ("/health", "/ready")
 """Routes that answer without a key, for load balancers; they say nothing but whether."""
@@ -28,6 +30,8 @@ ANSWERS = "/v1/chat/completions"
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LEFT = 499
 """Logged where a client left before its answer; nobody receives it."""
+BODIES, BODIES_IN_BYTES = 1024, 64
+"""How many bodies may arrive at once, and how many of the largest size."""
 log = logging.getLogger("agon.deploy.serve")
 
 
@@ -35,20 +39,21 @@ class Keys:
     """API keys, held as hashes. All are compared, so that the time says nothing about which one was close."""
 
     def __init__(self, keys: Iterable[str]) -> None:
-        self._digests = [_digest(key.encode()) for key in keys if key]
+        given = [key for key in keys if key]
+        self._digests = [_digest(key.encode()) for key in given]
+        self.weak = any(map(weak, given))
+        """Whether strangers could guess one of them."""
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
-    def identify(self, given: list[bytes]) -> str | None:
-        """A short name for the key in an Authorization header, or None; without keys everybody is `-`."""
+    def identify(self, scope: Scope) -> str | None:
+        """The number of a request's key, counted from 1, or None; without keys everybody is `-`."""
         if not self._digests:
             return "-"
-        if len(given) != 1 or not given[0].lower().startswith(b"bearer "):
-            return None
-        digest = _digest(given[0][7:].strip())
+        digest = _digest(bearer_key(scope) or b"")
         known = [hmac.compare_digest(digest, each) for each in self._digests]
-        return digest.hex()[:8] if any(known) else None
+        return str(known.index(True) + 1) if any(known) else None
 
 
 @dataclass(slots=True)
@@ -63,14 +68,18 @@ class Traffic:
     by_key: Counter[str] = field(default_factory=Counter)
     idle: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def enter(self, key: str, settings: GatewaySettings) -> None:
-        """Count an answer in, or refuse it."""
+    def check(self, key: str, settings: GatewaySettings) -> None:
+        """Refuse an answer that there is no room for."""
         if self.refusing:
             raise unavailable("this gateway is shutting down")
         if settings.per_key is not None and self.by_key[key] >= settings.per_key:
             raise overloaded(f"this key has {settings.per_key} requests at work already")
         if self.at_work >= self.capacity:
             raise overloaded("too many requests are waiting")
+
+    def enter(self, key: str, settings: GatewaySettings) -> None:
+        """Count an answer in, or refuse it."""
+        self.check(key, settings)
         self.at_work += 1
         self.by_key[key] += 1
         self.idle.clear()
@@ -90,6 +99,10 @@ class Admission:
     def __init__(self, app: ASGIApp, keys: Keys, settings: GatewaySettings, traffic: Traffic, meters: Meters) -> None:
         self._app, self._keys, self._settings = app, keys, settings
         self._traffic, self._meters = traffic, meters
+        largest = settings.max_body
+        self._bodies = Bodies(
+            largest=largest, seconds=settings.body_seconds, most=BODIES, total=BODIES_IN_BYTES * largest
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,21 +124,29 @@ class Admission:
 
     async def _admit(self, exchange: _Exchange, receive: Receive) -> None:
         scope = exchange.scope
-        key = "-" if scope["path"] in OPEN else self._keys.identify(_headers(scope, b"authorization"))
+        if not self._keys and not asked_by_our_name(scope):
+            raise Refused(403, "without a key this server answers to 127.0.0.1 and localhost", code="foreign_host")
+        key = "-" if scope["path"] in OPEN else self._keys.identify(scope)
         if key is None:
             raise Refused(401, "a valid API key is required", code="invalid_api_key")
         exchange.key = key
-        counted = scope["path"] == ANSWERS and scope["method"] == "POST"
-        if counted:
-            self._traffic.enter(key, self._settings)
-            self._meters.in_flight.inc()
+        if scope["path"] != ANSWERS or scope["method"] != "POST":
+            await self._app(scope, receive, exchange.send)
+            return
+        self._traffic.check(key, self._settings)
         try:
-            body = await _body(scope, receive, self._settings)
+            async with self._bodies.read(scope, receive) as read:
+                body = bytes(read)
+        except Unacceptable as error:
+            retry = 1.0 if error.status == 429 else None
+            raise Refused(error.status, error.message, code=error.code, retry_after=retry) from error
+        self._traffic.enter(key, self._settings)
+        self._meters.in_flight.inc()
+        try:
             await self._app(scope, _replay(body, receive), exchange.send)
         finally:
-            if counted:
-                self._meters.in_flight.dec()
-                self._traffic.leave(key)
+            self._meters.in_flight.dec()
+            self._traffic.leave(key)
 
     def _report(self, exchange: _Exchange) -> None:
         seconds, scope = time.monotonic() - exchange.began, exchange.scope
@@ -145,7 +166,7 @@ class _Exchange:
     """One request and the start of its answer."""
 
     def __init__(self, scope: Scope, send: Send, traffic: Traffic) -> None:
-        given = [value.decode("latin-1") for value in _headers(scope, b"x-request-id")]
+        given = [value.decode("latin-1") for value in headers(scope, b"x-request-id")]
         valid = len(given) == 1 and REQUEST_ID.fullmatch(given[0])
         self.id = given[0] if valid else uuid.uuid4().hex
         self.scope, self._send, self._traffic = scope, send, traffic
@@ -165,37 +186,10 @@ class _Exchange:
         """Answer with an error; a stream that has begun carries its own."""
         if self.status:
             return
-        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(refusal.json)).encode())]
-        headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
-        await self.send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+        fields = [(b"content-type", b"application/json"), (b"content-length", str(len(refusal.json)).encode())]
+        fields += [(name.lower().encode(), value.encode()) for name, value in refusal.headers.items()]
+        await self.send({"type": "http.response.start", "status": refusal.status, "headers": fields})
         await self.send({"type": "http.response.body", "body": refusal.json})
-
-
-async def _body(scope: Scope, receive: Receive, settings: GatewaySettings) -> bytes:
-    """The whole body, if it is JSON, small enough and in time."""
-    if scope["method"] not in ("POST", "PUT", "PATCH"):
-        return b""
-    kinds = _headers(scope, b"content-type")
-    if scope["path"] == ANSWERS and [kind.split(b";")[0].strip().lower() for kind in kinds] != [b"application/json"]:
-        raise Refused(415, "send application/json", code="unsupported_media_type")
-    too_large = Refused(413, f"the body is larger than {settings.max_body} bytes", code="body_too_large")
-    length = _headers(scope, b"content-length")
-    if length and (not length[0].isdigit() or int(length[0]) > settings.max_body):
-        raise too_large
-    body = bytearray()
-    try:
-        async with asyncio.timeout(settings.body_seconds):
-            while True:
-                message = await receive()
-                if message["type"] != "http.request":
-                    raise Refused(400, "the client left", code="disconnected")
-                body += message.get("body", b"")
-                if len(body) > settings.max_body:
-                    raise too_large
-                if not message.get("more_body"):
-                    return bytes(body)
-    except TimeoutError:
-        raise Refused(408, "the body did not arrive in time", code="body_timeout") from None
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
@@ -206,10 +200,6 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return pending.pop() if pending else await receive()
 
     return again
-
-
-def _headers(scope: Scope, name: bytes) -> list[bytes]:
-    return [value for key, value in scope["headers"] if key == name]
 
 
 def _digest(key: bytes) -> bytes:

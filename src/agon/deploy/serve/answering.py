@@ -1,7 +1,8 @@
 """One request at work: the cascade of `game.cascade`, each stage drawn from whichever server works.
 
 The ids of a stage outlive the server that drew them: when it fails, another continues from them, and nothing that a
-client has seen changes. Text goes out through `emit` as it is written; `Answered` is what it took.
+client has seen changes. Drafts, reasoning and recaps go out through `emit` as they are written; the answer alone, which
+is what `Pair.answer` gives, goes out at the end.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from typing import Literal, NamedTuple
 
+from agon.deploy.serve.reasoning import ReasoningText
 from agon.deploy.serve.refusals import Refused, bad_request, failed, too_late, unavailable
 from agon.deploy.serve.replicas import Pools, Replica
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.splitter import Splitter, TextPart
 from agon.deploy.serve.upstream import Ask, ReplicaFailed, RequestRejected
 from agon.engine.render import Rendered
 from agon.engine.watch import IncrementalText
 from agon.eval.draw import seed_of
 from agon.game.cascade import Peeks, System, Turn, follow, peeks_in, turns
+from agon.game.parse import parse
 from agon.types import Completion, Finish, Message, Policy, Problem, Sampling, seed_for
 
 TRIES = 5
@@ -33,6 +35,14 @@ LONG = 50_000
 """Characters above which a prompt is encoded beside the event loop."""
 SEPARATOR = "\n\n---\n\n"
 """Between the two stages' reasoning."""
+
+
+class TextPart(NamedTuple):
+    """Text that a client may see."""
+
+    kind: Literal["reasoning", "content"]
+    text: str
+
 
 Emit = Callable[[TextPart], Awaitable[None]]
 
@@ -62,10 +72,11 @@ class Stage:
     policy: Policy
     prompt: Rendered
     peek: str | None
-    splitter: Splitter
+    shown: ReasoningText
     text: IncrementalText
     ids: list[int] = field(default_factory=list)
-    finish: Finish | None = None
+    completion: Completion | None = None
+    """Once it has ended."""
     reasoning_tokens: int = 0
     cached: int = 0
     tries: int = 0
@@ -76,20 +87,22 @@ class Stage:
     """Seconds to the first ids."""
     seconds: float = 0.0
 
-    def grow(self, ids: Iterable[int]) -> list[TextPart]:
+    @property
+    def finish(self) -> Finish | None:
+        return self.completion.finish if self.completion else None
+
+    def grow(self, ids: Iterable[int]) -> str:
         """Take ids; what they let a client see."""
-        parts: list[TextPart] = []
+        text = ""
         for token in ids:
             self.ids.append(token)
-            parts += self.splitter.add(self.text.add(token))
-            self.reasoning_tokens += not self.splitter.in_content
-            if self.splitter.stopped:
-                break
-        return parts
+            text += self.shown.add(self.text.add(token))
+            self.reasoning_tokens += not self.shown.in_answer
+        return text
 
-    def end(self, finish: Finish) -> list[TextPart]:
-        self.finish, self.seconds = finish, time.monotonic() - self.began
-        return [*self.splitter.add(self.text.end()), *self.splitter.end()]
+    def end(self, completion: Completion) -> str:
+        self.completion, self.seconds = completion, time.monotonic() - self.began
+        return self.shown.add(self.text.end()) + self.shown.end()
 
 
 @dataclass(slots=True)
@@ -115,9 +128,12 @@ class Answering:
             async with asyncio.timeout(self.seconds):
                 self.peeks = await follow(steps, self._draw)
         except TimeoutError:
-            await self._fall_back(too_late(f"no answer within {self.seconds:g} s"))
+            self._fall_back(too_late(f"no answer within {self.seconds:g} s"))
         except Refused as refusal:
-            await self._fall_back(refusal)
+            self._fall_back(refusal)
+        answered = self._last.completion
+        if answered and (content := _until(parse(answered).answer or "", self.asked.stops)):
+            await self.emit(TextPart("content", content))
 
     @property
     def cascade(self) -> bool:
@@ -125,7 +141,12 @@ class Answering:
 
     @property
     def finish(self) -> Finish:
-        return (self.stages[0] if self.fallback else self.stages[-1]).finish or "stop"
+        return self._last.finish or "stop"
+
+    @property
+    def _last(self) -> Stage:
+        """The stage that answers."""
+        return self.stages[0] if self.fallback else self.stages[-1]
 
     async def _draw(self, turn: Turn) -> Completion:
         """One turn of the cascade."""
@@ -134,16 +155,17 @@ class Answering:
         rendered = await self._render(turn, policy)
         final = not self.cascade or turn.stage != "draft"
         renderer = self.pair.renderer(policy)
-        splitter = Splitter(rendered.opened, renderer.markers, self.asked.stops if final else ())
+        shown = ReasoningText(rendered.opened, renderer.markers, answers=not final)
         name = "draft" if turn.stage == "draft" else "challenge"
-        stage = Stage(name, policy, rendered, turn.peek, splitter, IncrementalText(renderer))
+        stage = Stage(name, policy, rendered, turn.peek, shown, IncrementalText(renderer))
         self.stages.append(stage)
         if len(self.stages) > 1:
             await self.emit(TextPart("reasoning", SEPARATOR))
         finish = await self._within_share(stage, turn) if not final else await self._complete(stage, turn)
-        await self._show(stage, stage.end(finish))
         text, version = renderer.text(stage.ids), self.pair.folder.info.versions[policy]
-        return Completion(text, version, len(rendered.ids), len(stage.ids), finish, rendered.opened)
+        completion = Completion(text, version, len(rendered.ids), len(stage.ids), finish, rendered.opened)
+        await self._show(stage.end(completion))
+        return completion
 
     async def _render(self, turn: Turn, policy: Policy) -> Rendered:
         """Ids of a prompt; a long one is encoded beside the event loop."""
@@ -202,11 +224,10 @@ class Answering:
             interval=DRAFT_INTERVAL if stage.name == "draft" and self.cascade else 1,
         )
 
-        async def take(ids: tuple[int, ...]) -> bool:
+        async def take(ids: tuple[int, ...]) -> None:
             if stage.first is None:
                 stage.first = time.monotonic() - stage.began
-            await self._show(stage, stage.grow(ids))
-            return stage.splitter.stopped
+            await self._show(stage.grow(ids))
 
         ending = await replica.upstream.draw(ask, take)
         stage.cached += ending.cached
@@ -221,24 +242,19 @@ class Answering:
             return "stop"
         return "length" if len(stage.ids) >= self._sampling(stage).max_tokens else None
 
-    async def _show(self, stage: Stage, parts: list[TextPart]) -> None:
-        """Pass text on, neighbours joined; all of a draft that another policy answers is reasoning."""
-        drafting = self.cascade and stage is self.stages[0]
-        for kind, group in groupby(parts, key=lambda part: "reasoning" if drafting else part.kind):
-            await self.emit(TextPart("reasoning" if kind == "reasoning" else "content", "".join(p.text for p in group)))
+    async def _show(self, text: str) -> None:
+        if text:
+            await self.emit(TextPart("reasoning", text))
 
-    async def _fall_back(self, refusal: Refused) -> None:
-        """Answer with the draft's own text where the client allows it and has seen no content yet."""
-        draft = self.stages[0] if self.stages else None
-        shown = len(self.stages) > 1 and self.stages[1].splitter.in_content
-        if not (self.asked.fall_back and self.cascade and draft and draft.finish) or shown:
-            raise refusal
-        renderer = self.pair.renderer(draft.policy)
-        splitter = Splitter(draft.prompt.opened, renderer.markers, self.asked.stops)
-        ids = [token for token in draft.ids if token not in renderer.stop]
-        parts = [*splitter.add(renderer.decode(ids)), *splitter.end()]
-        content = "".join(part.text for part in parts if part.kind == "content")
-        if not content:
+    def _fall_back(self, refusal: Refused) -> None:
+        """Let the draft answer, where the client allows it and the draft has an answer."""
+        draft = self.stages[0].completion if self.stages else None
+        if not (self.asked.fall_back and self.cascade and draft and parse(draft).answer):
             raise refusal
         self.fallback = True
-        await self.emit(TextPart("content", content))
+
+
+def _until(text: str, stops: tuple[str, ...]) -> str:
+    """Text up to the stop string that ends first."""
+    places = [(at + len(stop), at) for stop in stops if (at := text.find(stop)) >= 0]
+    return text[: min(places)[1]] if places else text

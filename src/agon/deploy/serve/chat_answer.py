@@ -13,7 +13,7 @@ from starlette.types import Receive
 
 from agon.deploy.pair_settings import problem_of
 from agon.deploy.serve.admission import LEFT, Traffic
-from agon.deploy.serve.answering import Answering, Emit, Inquiry
+from agon.deploy.serve.answering import Answering, Emit, Inquiry, TextPart
 from agon.deploy.serve.chat_reply import Fields, ReplyHead, closing, draft_text, opening, text_chunk, whole
 from agon.deploy.serve.chat_request import MODELS, ChatRequest
 from agon.deploy.serve.gateway_settings import GatewaySettings
@@ -21,7 +21,6 @@ from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.refusals import Refused, bad_request
 from agon.deploy.serve.replicas import Pools
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.splitter import TextPart
 from agon.deploy.serve.streaming import ClientLeft, EventStream, Put, unless_left
 from agon.errors import EngineError
 

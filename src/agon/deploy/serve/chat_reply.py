@@ -10,8 +10,7 @@ import json
 import time
 from dataclasses import dataclass, field
 
-from agon.deploy.serve.answering import Answering, Stage
-from agon.deploy.serve.splitter import TextPart
+from agon.deploy.serve.answering import Answering, Stage, TextPart
 
 Fields = dict[str, object]
 

@@ -151,7 +151,8 @@ class Replicas:
 
     def _failed(self, replica: Replica, failure: ReplicaFailed) -> None:
         replica.failures += 1
-        log.warning("replica failed", extra={"replica": replica.number, "reason": str(failure)})
+        facts = {"replica": replica.number, "url": replica.upstream.url}
+        log.warning("replica failed", extra={**facts, "reason": str(failure)})
         if replica.up and (failure.gone or replica.failures >= FAILURES):
             replica.up = False
             replica.down.set()
@@ -167,12 +168,14 @@ class Replicas:
         """Whenever a server is down, try it until it works."""
         while True:
             await replica.down.wait()
-            pause = PROBE
+            pause, said = PROBE, ""
             while not replica.up:
                 try:
                     await self._join(replica)
                 except (ReplicaFailed, RequestRejected) as failure:
-                    log.info("replica is not ready", extra={"replica": replica.number, "reason": str(failure)})
+                    if str(failure) != said:
+                        said, facts = str(failure), {"replica": replica.number, "url": replica.upstream.url}
+                        log.info("replica is not ready", extra={**facts, "reason": said})
                     await asyncio.sleep(pause)
                     pause = min(2 * pause, SLOWEST)
             log.info("replica is up", extra={"replica": replica.number, "url": replica.upstream.url})
@@ -246,5 +249,4 @@ class Pools:
             await pool.close()
 
 
-async def _nothing(ids: tuple[int, ...]) -> bool:
-    return False
+async def _nothing(ids: tuple[int, ...]) -> None: ...

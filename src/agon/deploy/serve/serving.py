@@ -13,6 +13,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,16 +24,18 @@ from agon.deploy.serve.admission import Keys, Traffic
 from agon.deploy.serve.chat_answer import Gateway
 from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
-from agon.deploy.serve.http_protocol import BoundedHead
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.replicas import Pools, Replicas
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.upstream import Upstream
 from agon.deploy.serve.vllm_command import VllmProcess
 from agon.errors import InputError
+from agon.http_front import LOCAL, server_config
 from agon.types import Policy
 
-LOCAL = ("127.0.0.1", "::1", "localhost")
+NEW_KEY = "export AGON_SERVE_KEYS=$(openssl rand -hex 16)"
+PROGRESS = 30.0
+"""Seconds between two lines while servers start."""
 log = logging.getLogger("agon.deploy.serve")
 
 
@@ -50,14 +53,30 @@ class Address:
 
 
 def build_gateway(
-    pair: ServedPair, urls: Mapping[Policy, list[str]], names: Mapping[Policy, str], settings: GatewaySettings
+    pair: ServedPair,
+    urls: Mapping[Policy, list[str]],
+    names: Mapping[Policy, str],
+    settings: GatewaySettings,
+    key: str = "",
 ) -> Gateway:
-    """A gateway over the servers of each policy, by their URLs; of policies that share a base, the first one's."""
+    """A gateway over the servers of each policy, by their URLs; of policies that share a base, the first one's.
+
+    `key` is what the servers ask for.
+    """
     meters, found, count = Meters(), dict[Policy, Replicas](), 0
     for sharing in pair.sharing:
         renderer, own = pair.renderer(sharing[0]), urls[sharing[0]]
-        limits = {"first": settings.first, "stall": settings.stall}
-        upstreams = [Upstream(url, stop=renderer.stop, vocabulary=renderer.vocabulary, **limits) for url in own]
+        upstreams = [
+            Upstream(
+                url,
+                stop=renderer.stop,
+                vocabulary=renderer.vocabulary,
+                first=settings.first,
+                stall=settings.stall,
+                key=key,
+            )
+            for url in own
+        ]
         replicas = Replicas(
             upstreams,
             {policy: names[policy] for policy in sharing},
@@ -73,32 +92,26 @@ def build_gateway(
 
 
 def check_bind(address: Address, keys: Keys) -> None:
-    """Refuse to listen beyond this machine without a key."""
-    if address.host not in LOCAL and not keys:
-        raise InputError(f"listening on {address.host} needs an API key", fix="set AGON_SERVE_KEYS=KEY[,KEY...]")
+    """Refuse to listen beyond this machine without a key, or with one that can be guessed."""
+    if address.host in LOCAL:
+        return
+    if not keys:
+        raise InputError(f"listening on {address.host} needs an API key", fix=f"run: {NEW_KEY}")
+    if keys.weak:
+        message = f"a key in AGON_SERVE_KEYS is too easy to guess for a server on {address.host}"
+        raise InputError(message, fix=f"use a random one: {NEW_KEY}")
 
 
 def serve(gateway: Gateway, keys: Keys, address: Address, children: Sequence[VllmProcess] = ()) -> None:
     """Serve until a signal."""
     check_bind(address, keys)
-    config = server_config(application(gateway, keys), address)
+    config = gateway_config(application(gateway, keys), address)
     asyncio.run(_serve(_Server(config), gateway, children))
 
 
-def server_config(app: ASGIApp, address: Address) -> uvicorn.Config:
-    """How uvicorn runs the gateway: no logs of its own, bounded heads, no websockets."""
-    return uvicorn.Config(
-        app,
-        host=address.host,
-        port=address.port,
-        http=BoundedHead,
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=5,
-    )
+def gateway_config(app: ASGIApp, address: Address) -> uvicorn.Config:
+    """How uvicorn runs the gateway: without logs of its own."""
+    return server_config(app, address.host, address.port, log_config=None, timeout_graceful_shutdown=5)
 
 
 class _Server(uvicorn.Server):
@@ -119,45 +132,58 @@ class _Server(uvicorn.Server):
 
 async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProcess]) -> None:
     loop, signalled = asyncio.get_running_loop(), asyncio.Event()
+    delay = gateway.settings.drain_delay
 
-    def stop() -> None:
+    def stop(name: signal.Signals) -> None:
+        nonlocal delay
         if signalled.is_set():
             server.should_exit = server.force_exit = True
+        if name is signal.SIGINT:
+            delay = 0.0  # a person waits, and no load balancer
         signalled.set()
 
+    async def drain() -> None:
+        await signalled.wait()
+        traffic = gateway.traffic
+        traffic.draining = True
+        log.info("draining", extra={"at_work": traffic.at_work})
+        await asyncio.sleep(delay)
+        traffic.refusing = True
+        if traffic.at_work:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(traffic.idle.wait(), gateway.settings.drain_limit)
+        log.info("stopping", extra={"cut_off": traffic.at_work})
+        server.should_exit = True
+
+    async def start(child: VllmProcess) -> None:
+        await server.listening.wait()  # a port that is in use is found before a server is started
+        await child.run()
+
     for name in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(name, stop)
-    tasks = [asyncio.create_task(_drain(server, gateway, signalled)), asyncio.create_task(_tell(gateway, server))]
-    tasks += [asyncio.create_task(child.run()) for child in children]
+        loop.add_signal_handler(name, stop, name)
+    tasks = [asyncio.create_task(drain()), asyncio.create_task(_tell(gateway, server, starting=len(children)))]
+    tasks += [asyncio.create_task(start(child)) for child in children]
     try:
         await server.serve()
     except SystemExit as error:  # uvicorn's way to say that it cannot listen
-        raise InputError("cannot listen on this address", fix="choose another with --host and --port") from error
+        address = f"{server.config.host}:{server.config.port}"
+        raise InputError(f"cannot listen on {address}", fix="choose another with --host and --port") from error
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    log.info("stopped")
 
 
-async def _drain(server: _Server, gateway: Gateway, signalled: asyncio.Event) -> None:
-    await signalled.wait()
-    traffic, settings = gateway.traffic, gateway.settings
-    traffic.draining = True
-    log.info("draining", extra={"at_work": traffic.at_work})
-    await asyncio.sleep(settings.drain_delay)
-    traffic.refusing = True
-    if traffic.at_work:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(traffic.idle.wait(), settings.drain_limit)
-    log.info("stopping", extra={"cut_off": traffic.at_work})
-    server.should_exit = True
-
-
-async def _tell(gateway: Gateway, server: _Server) -> None:
-    """One line for a person once questions can be asked."""
+async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:
+    """When servers are started, how long that takes, and once questions can be asked."""
     await server.listening.wait()
-    await gateway.pools.joined()
+    began, joined = time.monotonic(), asyncio.ensure_future(gateway.pools.joined())
+    bases = " and ".join(gateway.pair.folder.info.base_names)
+    if starting:
+        log.info("starting vllm", extra={"servers": starting, "base": bases})
+    while not (await asyncio.wait({joined}, timeout=PROGRESS))[0]:
+        log.info("waiting", extra={"seconds": round(time.monotonic() - began)})
     host, port = server.servers[0].sockets[0].getsockname()[:2]
-    log.info("ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.pools.context})
-    if sys.stderr.isatty():
-        print(f"ready: http://{host}:{port}/v1  (models agon, agon-ab, agon-ba, a, b)", file=sys.stderr, flush=True)
+    seconds = round(time.monotonic() - began)
+    log.info("ready", extra={"url": f"http://{host}:{port}/v1", "context": gateway.pools.context, "seconds": seconds})

@@ -1,21 +1,23 @@
 """One vLLM server: ids in, ids out, always streamed, so that a hang shows and what has arrived can be continued.
 
 What ends a completion is its `finish_reason`, never `[DONE]`: a server that is shutting down sends `[DONE]` after an
-error, and 200 with an empty text and `abort` to whoever comes late.
+error, and 200 with an empty text and `abort` to whoever comes late. Once it has come, nothing that the server does
+changes the completion. Of everything else that a server sends, a bounded beginning is read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Annotated
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from agon.engine.http_client import KEEP_ALIVE, KEY
+from agon.engine.http_client import KEEP_ALIVE
 from agon.types import Finish, Sampling
 
 LONGEST_LINE = 4 << 20
@@ -26,9 +28,13 @@ NEUTRAL_SAMPLING = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presen
 """Sent explicitly: a server would fill them in from the checkpoint's own generation config."""
 CONNECT = 5.0
 """Seconds to connect, and for a short question such as /v1/models."""
+USAGE = 2.0
+"""Seconds for the event with the usage, which follows the end of a completion."""
+MODELS, REASON = 1 << 20, 2000
+"""Bytes of a list of models, and of the reason for a refusal, that are read."""
 
-Take = Callable[[tuple[int, ...]], Awaitable[bool]]
-"""Gets new ids; True when no more are wanted."""
+Take = Callable[[tuple[int, ...]], Awaitable[None]]
+"""Gets new ids."""
 
 
 class ReplicaFailed(Exception):
@@ -70,6 +76,7 @@ class _Frozen(BaseModel):
 
 
 class _Choice(_Frozen):
+    index: int = 0
     token_ids: tuple[int, ...] | None = None
     prompt_token_ids: tuple[int, ...] | None = None
     finish_reason: str | None = None
@@ -84,6 +91,7 @@ class _Usage(_Frozen):
 
 
 class _Chunk(_Frozen):
+    model: str | None = None
     choices: tuple[_Choice, ...] = ()
     usage: _Usage | None = None
     error: JsonValue = None
@@ -91,7 +99,7 @@ class _Chunk(_Frozen):
 
 class _Served(_Frozen):
     id: str
-    max_model_len: int | None = None
+    max_model_len: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
 
 
 class _ServedModels(_Frozen):
@@ -101,7 +109,9 @@ class _ServedModels(_Frozen):
 class Upstream:
     """Talks to one server. `first` and `stall` are seconds: to the first ids, and between two events after them."""
 
-    def __init__(self, url: str, *, stop: frozenset[int], vocabulary: int, first: float, stall: float) -> None:
+    def __init__(
+        self, url: str, *, stop: frozenset[int], vocabulary: int, first: float, stall: float, key: str = ""
+    ) -> None:
         self.url = url.rstrip("/").removesuffix("/v1")
         self.first, self.stall = first, stall
         self.takes_priority = False
@@ -109,7 +119,6 @@ class Upstream:
         """When an event last arrived, by the loop's clock."""
         self._stop, self._vocabulary = sorted(stop), vocabulary
         self._waiting: dict[asyncio.Timeout, float] = {}
-        key = os.environ.get(KEY, "").strip()
         self._client = httpx2.AsyncClient(
             base_url=self.url,
             headers={"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {key}"} if key else {}),
@@ -121,11 +130,12 @@ class Upstream:
     async def models(self) -> dict[str, int]:
         """What the server serves, with the length of a sequence; 0 where it says none."""
         try:
-            async with asyncio.timeout(CONNECT):
-                reply = await self._client.get("/v1/models")
-            if reply.status_code != 200:
-                raise ReplicaFailed(f"/v1/models answered {reply.status_code}", gone=True)
-            served = _ServedModels.model_validate_json(reply.content).data
+            async with asyncio.timeout(CONNECT), self._client.stream("GET", "/v1/models") as reply:
+                if reply.status_code != 200:
+                    raise ReplicaFailed(f"/v1/models answered {reply.status_code}", gone=True)
+                served = _ServedModels.model_validate_json(await _beginning(reply, MODELS)).data
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise ReplicaFailed("it cannot be reached", gone=True) from error
         except (httpx2.HTTPError, TimeoutError, ValidationError) as error:
             raise ReplicaFailed(f"/v1/models: {type(error).__name__}", gone=True) from error
         return {model.id: model.max_model_len or 0 for model in served}
@@ -166,16 +176,15 @@ class Upstream:
             return await self._read(ask, response, take, limit)
 
     async def _read(self, ask: Ask, response: httpx2.Response, take: Take, limit: asyncio.Timeout) -> DrawEnd:
-        loop, drawn, finish = asyncio.get_running_loop(), 0, None
-        async for data in events(response.aiter_raw()):
+        loop, drawn, stream = asyncio.get_running_loop(), 0, events(response.aiter_raw())
+        async for data in stream:
             self.progress = loop.time()
             chunk = _parsed(data)
             if not chunk.choices:
-                if finish and chunk.usage:
-                    details = chunk.usage.prompt_tokens_details
-                    return DrawEnd(finish, (details.cached_tokens or 0) if details else 0)
                 continue
-            choice = chunk.choices[0]
+            [choice, *more] = chunk.choices
+            if more or choice.index or chunk.model not in (None, ask.model):
+                raise ReplicaFailed("it answers a different request")
             if choice.prompt_token_ids not in (None, ask.ids):
                 raise ReplicaFailed("it answers a different prompt")
             ids = choice.token_ids or ()
@@ -184,12 +193,11 @@ class Upstream:
             if ids:
                 limit.reschedule(None)  # a client that reads slowly is not a silent server
                 self._waiting.pop(limit, None)
-                if await take(ids):
-                    return DrawEnd("stop")
+                await take(ids)
                 limit.reschedule(loop.time() + self.stall)
-            finish = finish or _finish(choice.finish_reason, drawn)
-        if finish:
-            return DrawEnd(finish)
+            if finish := _finish(choice.finish_reason, drawn):
+                limit.reschedule(None)
+                return DrawEnd(finish, await _cached(stream))
         raise ReplicaFailed("it closed the connection before the completion ended")
 
     def _check(self, ids: tuple[int, ...], drawn: int, ask: Ask) -> None:
@@ -229,6 +237,16 @@ async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             raise ReplicaFailed("it sent a line without end")
 
 
+async def _cached(stream: AsyncIterator[bytes]) -> int:
+    """The prompt tokens that were cached, if the server still says so."""
+    with suppress(TimeoutError, httpx2.HTTPError, ReplicaFailed):
+        async with asyncio.timeout(USAGE):
+            async for data in stream:
+                if usage := _parsed(data).usage:
+                    return (usage.prompt_tokens_details and usage.prompt_tokens_details.cached_tokens) or 0
+    return 0
+
+
 def _parsed(data: bytes) -> _Chunk:
     try:
         chunk = _Chunk.model_validate_json(data)
@@ -252,6 +270,15 @@ async def _refusal(response: httpx2.Response) -> Exception:
     """What a status other than 200 means: an unknown adapter is a server that was restarted, not a client's fault."""
     status = response.status_code
     if status == 400:
-        text = (await response.aread())[:2000].decode("utf-8", "replace")
-        return RequestRejected(text)
+        return RequestRejected((await _beginning(response, REASON)).decode("utf-8", "replace"))
     return ReplicaFailed(f"it answered {status}", gone=status in (401, 403, 404) or 300 <= status < 400)
+
+
+async def _beginning(response: httpx2.Response, size: int) -> bytes:
+    """So many bytes of a body; the rest is not read."""
+    data = b""
+    async for piece in response.aiter_raw():
+        data += piece
+        if len(data) >= size:
+            break
+    return data[:size]

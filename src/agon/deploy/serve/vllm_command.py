@@ -10,8 +10,11 @@ import asyncio
 import itertools
 import logging
 import os
+import secrets
 import shlex
 import sys
+import threading
+from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -30,6 +33,12 @@ HALF = "0.45"
 """Of a GPU's memory, for each of two bases."""
 GRACE = 20.0
 """Seconds that a server gets to end by itself."""
+OUTPUT = 20
+"""Lines of a server's output that explain why it ended."""
+KEY = "VLLM_API_KEY"
+"""Where vLLM reads the key that its requests must have."""
+OURS = ("AGON_SERVE_KEYS", "AGON_API_KEY")
+"""Keys that a server has no use for."""
 log = logging.getLogger("agon.deploy.serve")
 
 
@@ -93,12 +102,22 @@ def shown(command: list[str]) -> str:
     return shlex.join(command)
 
 
-class VllmProcess:
-    """The server as a child: started again when it ends, killed with all its processes when we end."""
+def vllm_key() -> str:
+    """The key of the servers that we start: the user's own, else one that nobody else knows."""
+    return os.environ.get(KEY, "").strip() or secrets.token_urlsafe(32)
 
-    def __init__(self, command: list[str]) -> None:
+
+class VllmProcess:
+    """The server as a child: started again when it ends, killed with all its processes when we end.
+
+    It has a session of its own, so that Ctrl-C reaches us alone and it can finish what it is asked for. What it prints
+    goes to our log until we end it: leaks that its libraries report on their way out interest nobody.
+    """
+
+    def __init__(self, command: list[str], key: str) -> None:
         self._command = [str(Path(sys.executable).with_name(command[0])), *command[1:]]
-        self._reaper = OrphanReaper()
+        self._key, self._reaper, self._ending = key, OrphanReaper(), False
+        self._output = deque[str](maxlen=OUTPUT)
 
     async def run(self) -> None:
         """Start the server, and start it again whenever it ends, until cancelled; then end it."""
@@ -108,21 +127,45 @@ class VllmProcess:
                 process = await self._start()
                 log.info("vllm started", extra={"pid": process.pid})
                 code = await process.wait()
-                log.error("vllm ended", extra={"exit_code": code, "restart_in": pause})
-                await asyncio.to_thread(self._reaper.kill)
+                await asyncio.to_thread(self._reaper.kill)  # whatever else holds the pipe
+                await asyncio.to_thread(self._reader.join, 2.0)
+                log.error("vllm ended", extra={"exit_code": code, "restart_in": pause, "output": list(self._output)})
                 await asyncio.sleep(pause)
         finally:
             await self._end(process)
 
     async def _start(self) -> asyncio.subprocess.Process:
         with self._reaper.tagged():
-            environment = os.environ | {name: os.environ.get(name, value) for name, value in QUIET.items()}
-        return await asyncio.create_subprocess_exec(
-            *self._command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr
-        )
+            environment = {name: value for name, value in os.environ.items() if name not in OURS}
+        environment = QUIET | environment | {KEY: self._key}
+        self._output.clear()
+        # a pipe of our own: asyncio's would make `wait` wait for every process that holds it
+        reading, writing = os.pipe()
+        self._reader = threading.Thread(target=self._pass_on, args=(reading,), daemon=True)
+        self._reader.start()
+        try:
+            return await asyncio.create_subprocess_exec(
+                *self._command,
+                env=environment,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                start_new_session=True,
+            )
+        finally:
+            os.close(writing)
+
+    def _pass_on(self, reading: int) -> None:
+        """What the server prints, as lines of our log."""
+        with os.fdopen(reading, errors="replace") as lines:
+            for line in lines:
+                if line.strip() and not self._ending:
+                    self._output.append(line.rstrip())
+                    log.info("vllm", extra={"line": line.rstrip()})
 
     async def _end(self, process: asyncio.subprocess.Process | None) -> None:
         """Ask it to end; then leave no process behind."""
+        self._ending = True
         if process and process.returncode is None:
             process.terminate()
             with suppress(TimeoutError):

@@ -1,6 +1,6 @@
 """The learner on a Tinker service: two adapters over one base, moved by the service's importance-sampling loss.
 
-The loop is a plain `for`. Gradients of both policies are computed before either moves; between the two, the learner's
+Gradients of both policies are computed before either moves; between the two, the learner's
 log-probs of the rows are compared with the sampler's, so that nothing is learnt from samples of different weights.
 """
 
@@ -10,7 +10,7 @@ import json
 import math
 import random
 import resource
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,22 +67,14 @@ class TinkerLearner:
             self._adapters = made
         return self._adapters
 
-    def fit(
-        self,
-        streams_for_step: Callable[[int], Sequence[Stream]],
-        after_step: Callable[[Update], bool],
-        phase: Phase = alone,
-    ) -> None:
-        """Run steps until the schedule ends or `after_step` returns False."""
-        while self.step < self.total_steps:
-            streams = streams_for_step(self.step)
-            with phase("update") as proceed:
-                batches = rows_by_policy(streams, self._train, self._averaging)
-                metrics = {policy: self._accumulate(policy, batch) for policy, batch in batches.items()}
-                proceed()
-                self._move(batches, metrics)
-            if not after_step(Update(self.step - 1, metrics)):
-                return
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+        """One optimizer step for both policies."""
+        with phase("update") as proceed:
+            batches = rows_by_policy(streams, self._train, self._averaging)
+            metrics = {policy: self._accumulate(policy, batch) for policy, batch in batches.items()}
+            proceed()
+            self._move(batches, metrics)
+        return Update(self.step - 1, metrics)
 
     def _accumulate(self, policy: Policy, batch: PolicyRows) -> dict[str, float]:
         """The gradient of one policy's rows, and what the pass measured."""

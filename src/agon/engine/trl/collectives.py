@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -18,11 +17,6 @@ from torch import nn
 from agon.errors import EngineError
 
 T = TypeVar("T")
-
-
-def without_ddp(accelerator: Any) -> None:
-    """Let accelerate place the model and set up autocast, but not wrap it in DDP."""
-    accelerator.prepare_model = partial(accelerator.prepare_model, evaluation_mode=True)
 
 
 @contextmanager

@@ -6,7 +6,8 @@ import os
 import resource
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,7 +16,6 @@ import torch
 import transformers
 import trl
 from torch.distributed import TCPStore
-from transformers import TrainerCallback
 
 from agon.config import Model, Train
 from agon.engine.linear_attention import check_kernels
@@ -34,10 +34,10 @@ from agon.engine.trl.setup import (
     trl_arguments,
 )
 from agon.engine.trl.state import load_state, save_state
-from agon.engine.trl.trainer import PairTrainer, StreamsForStep
+from agon.engine.trl.trainer import PairTrainer
 from agon.errors import EngineError
 from agon.protocols import Phase, Store, Stretch, Tokens, Update, alone
-from agon.types import Policy
+from agon.types import Policy, Stream
 
 STATE_FOLDER = "trainer_state"
 LIBRARIES = {"trl": trl, "transformers": transformers, "peft": peft, "torch": torch}
@@ -73,17 +73,20 @@ class TRLLearner:
         self.trainer = PairTrainer(self.pair, train_config, args, (self.optimizer, self.scheduler))
         self._check_processes()
 
-    def fit(self, streams_for_step: StreamsForStep, after_step: Callable[[Update], bool], phase: Phase = alone) -> None:
-        """Run steps until the schedule ends or `after_step` returns False, which it must do on all processes."""
-        if self.step >= self.total_steps:
-            return
-        hooks = _Hooks(self, after_step)
-        self.trainer.streams_for_step, self.trainer.phase = streams_for_step, phase
-        self.trainer.add_callback(hooks)
-        try:
-            self.trainer.train()
-        finally:
-            self.trainer.remove_callback(hooks)
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+        """One optimizer step for both policies; all processes call it, each with its own rows."""
+        step, trainer = self.step, self.trainer
+        trainer.accumulate(step, streams, phase)
+        for group, policy in zip(self.optimizer.param_groups, Policy, strict=True):
+            if policy in trainer.step_metrics:
+                trainer.step_metrics[policy].sums["learning_rate"] = group["lr"]
+        self.consistent = False
+        self.optimizer.step()
+        self.scheduler.step()
+        self.pair.model.zero_grad(set_to_none=True)
+        self.step, self.consistent = step + 1, True
+        release_freed_memory(trainer.args.device)  # before an engine on the same device wakes up
+        return Update(step, trainer.step_values())
 
     def export(self, policy: Policy, folder: Path) -> str:
         """Write the policy's adapter as a plain PEFT directory; return a hash of its weights."""
@@ -96,7 +99,7 @@ class TRLLearner:
         self.save_state(folder / STATE_FOLDER)
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` wrote; the next `fit` resumes there."""
+        """Restore what `save` wrote; the next update resumes there."""
         for policy in Policy:
             self.pair.load(policy, folder / policy.value)
         self.load_state(folder / STATE_FOLDER)
@@ -127,10 +130,10 @@ class TRLLearner:
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens], stretch: Stretch | None = None) -> list[list[float]]:
         """Log-probs of completions under a policy's weights, stretched or as they are; None is the bare base."""
-        if policy is None or stretch is None:
-            return self.trainer.score(policy, rows)
-        with self.pair.stretched(policy, stretch):
-            return self.trainer.score(policy, rows)
+        with self.pair.stretched(policy, stretch) if policy and stretch else nullcontext():
+            scores = self.trainer.score(policy, rows)
+        release_freed_memory(self.trainer.args.device)
+        return scores
 
     @property
     def rank(self) -> int:
@@ -201,25 +204,3 @@ def store_port(environ: Mapping[str, str]) -> int:
     must let it through."""
     one_machine = environ.get("LOCAL_WORLD_SIZE") == environ.get("WORLD_SIZE")
     return 0 if one_machine else int(environ["MASTER_PORT"]) + 1
-
-
-class _Hooks(TrainerCallback):
-    """Where our state and the trainer's meet: the start of training, the optimizer's move, the end of a step."""
-
-    def __init__(self, learner: TRLLearner, after_step: Callable[[Update], bool]) -> None:
-        self.learner, self.after_step = learner, after_step
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        state.global_step = self.learner.step
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.learner.consistent = False
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        learner = self.learner
-        update = Update(state.global_step - 1, learner.trainer.step_values())
-        learner.step, learner.consistent = state.global_step, True
-        release_freed_memory(args.device)  # before an engine on the same device wakes up
-        if not self.after_step(update):
-            control.should_training_stop = True
-        release_freed_memory(args.device)  # what scoring left

@@ -1,18 +1,19 @@
 """The stock TRL GRPO trainer, fed with finished micro-batches of one adapter each.
 
-TRL gives the loss (`GRPOTrainer._compute_loss`, unmodified), the HF loop, the optimizer and the schedule. It generates
-and scores nothing: the game hands over finished rollouts, and they enter as micro-batches through `_prepare_inputs`.
-One HF step is one optimizer step for both policies; inside it every micro-batch belongs to one policy, whose adapter
-stays active from the forward to the end of the backward pass (gradient checkpointing runs the forward again inside
-backward). The forward pass itself is packed (`pack.py`). Processes compute their micro-batches without a word to each
-other and average the gradients once, when all of them are done: one that fails in between leaves no other waiting.
+TRL gives the loss (`GRPOTrainer._compute_loss`, unmodified), the optimizer and the schedule. It generates and scores
+nothing, and its loop is not used: the game hands over finished rollouts, which enter as micro-batches through
+`_prepare_inputs`. One step of ours is one optimizer step for both policies; inside it every micro-batch belongs to one
+policy, whose adapter stays active from the forward to the end of the backward pass (gradient checkpointing runs the
+forward again inside backward). The forward pass itself is packed (`pack.py`). Processes compute their micro-batches
+without a message to each other and average the gradients once, when all of them are done: one that fails in between
+leaves no other waiting.
 
 Departures from stock, each with its test: gradients are clipped per adapter; masked rows are in no denominator; a
 policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
 second forward pass; with `train.staleness` it is the loss's own clipped ratio; no telemetry.
 
 Private names of TRL 1.16 and transformers 5.19 used here (tests/engine/trl/test_contract.py fails when one moves):
-`_prepare_inputs`, `_get_per_token_logps_and_entropies`, `_metrics`, `_clip_grad_norm`, `_send_telemetry`,
+`_prepare_inputs`, `_get_per_token_logps_and_entropies`, `_metrics`, `_send_telemetry`,
 `current_gradient_accumulation_steps`, and `Dataset` where `trl.trainer.grpo_trainer` imports it.
 """
 
@@ -20,14 +21,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
 from transformers import PrinterCallback, set_seed
 
 from agon.config import Train
@@ -38,7 +38,6 @@ from agon.engine.trl.collectives import (
     collective,
     gather_objects,
     no_collectives,
-    without_ddp,
 )
 from agon.engine.trl.memory import explain_out_of_memory
 from agon.engine.trl.metrics import StepMetrics
@@ -52,8 +51,6 @@ from agon.types import Policy, Stream, seed_for
 MULTIPLE = 32
 """Packs in half precision on a CPU have a multiple of so many tokens: oneDNN compiles kernels for every length that it
 meets and keeps them, so that memory would grow with every new one."""
-
-StreamsForStep = Callable[[int], Sequence[Stream]]
 
 
 @dataclass(slots=True)
@@ -69,7 +66,7 @@ class MicroBatch:
 class PairTrainer(GRPOTrainer):
     """A GRPOTrainer whose batches come from outside and belong to one adapter each."""
 
-    current_gradient_accumulation_steps: float  # set by the HF loop for each optimizer step
+    current_gradient_accumulation_steps = 1.0
 
     def __init__(self, pair: AdapterPair, train: Train, args: GRPOConfig, optimizers: tuple[Any, Any]) -> None:
         super().__init__(
@@ -85,12 +82,10 @@ class PairTrainer(GRPOTrainer):
         self.pair, self.train_config = pair, train
         half = pair.model.get_base_model().dtype != torch.float32
         self.multiple = MULTIPLE if half and self.args.device.type == "cpu" else 1
-        self.streams_for_step: StreamsForStep = _no_streams
-        self.phase: Phase = alone
         self.step_metrics: dict[Policy, StepMetrics] = {}
         self._current: MicroBatch | None = None
         self.remove_callback(PrinterCallback)
-        without_ddp(self.accelerator)
+        self.accelerator.prepare_model(self.model, evaluation_mode=True)  # autocast, and no DDP
         if self.args.bf16:
             keep_input_dtype(pair.model)
         pair.restore_flags()
@@ -98,29 +93,27 @@ class PairTrainer(GRPOTrainer):
     def _send_telemetry(self) -> None:
         """Stock reports the run to its vendor; we do not."""
 
-    def get_train_dataloader(self) -> DataLoader:
-        """One empty item per optimizer step, the same on every process: the data are the streams."""
-        return DataLoader([{}] * self.args.max_steps, batch_size=None)
-
-    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
-        """All micro-batches of one optimizer step; then gradients and metrics over all processes."""
-        step = self.state.global_step
+    def accumulate(self, step: int, streams: Sequence[Stream], phase: Phase = alone) -> None:
+        """Gradients and metrics of one step, over all processes; the norm of each adapter's gradient is clipped."""
         gather, rank = partial(gather_objects, self.accelerator), self.accelerator.process_index
-        micros = self._start_step(self.streams_for_step(step), gather, rank)
+        micros = self._start_step(streams, gather, rank)
         # random numbers of a step are seeded by its name: a resumed run needs no generator state
-        set_seed(seed_for(self.args.seed, "step", step, self.accelerator.process_index))
-        losses = [torch.zeros((), device=self.args.device)]
-        with self.phase("update") as proceed, explain_out_of_memory(f"in the update of step {step}"):
+        set_seed(seed_for(self.args.seed, "step", step, rank))
+        self.model.train()
+        with phase("update") as proceed, explain_out_of_memory(f"in the update of step {step}"):
             for micro in micros:
                 proceed()
-                losses.append(self._micro_step(micro))
-        self._combine()
-        return torch.stack(losses).sum()
+                self._micro_step(micro)
+        for policy, metrics in self.step_metrics.items():
+            if metrics.batch.live:  # a policy that nobody learnt from gets no gradient
+                average_gradients(self.accelerator, self.pair.parameters(policy))
+            metrics.combine(self.gather)
+            if metrics.batch.live:
+                self._clip(policy, step)
 
     def rehearse(self, stream: Stream) -> None:
         """Run micro-batches like any other, in this process alone, and discard their gradients."""
         self.model.train()
-        self.current_gradient_accumulation_steps = 1.0
         for micro in self._start_step([stream]):
             self._micro_step(micro)
         self.model.zero_grad(set_to_none=True)
@@ -156,23 +149,13 @@ class PairTrainer(GRPOTrainer):
             live = sum(row.live_tokens for row in rows)
             yield MicroBatch(batch.policy, inputs, 1.0 if self.loss_type == "dapo" else window, live)
 
-    def _micro_step(self, micro: MicroBatch) -> torch.Tensor:
+    def _micro_step(self, micro: MicroBatch) -> None:
         """Forward and backward of one micro-batch under its own adapter."""
-        self._current, steps = micro, self.current_gradient_accumulation_steps
+        self._current, self.current_gradient_accumulation_steps = micro, micro.window
         self.pair.activate(micro.policy)
-        self.current_gradient_accumulation_steps = micro.window
         with no_collectives(self.accelerator), self._metrics_of(micro):
-            loss = super().training_step(self.model, micro.inputs, None)
-        self.current_gradient_accumulation_steps = steps
+            loss = self.training_step(self.model, micro.inputs, None)
         self.step_metrics[micro.policy].sums["loss"] += float(loss)
-        return loss
-
-    def _combine(self) -> None:
-        """Average gradients and add up metrics over processes. A policy that nobody learnt from gets no gradient."""
-        for policy, metrics in self.step_metrics.items():
-            if metrics.batch.live:
-                average_gradients(self.accelerator, self.pair.parameters(policy))
-            metrics.combine(self.gather)
 
     def _prepare_inputs(self, inputs: Any) -> dict[str, torch.Tensor]:
         """The micro-batch is finished: only the reference of the KL term is missing."""
@@ -231,23 +214,15 @@ class PairTrainer(GRPOTrainer):
         elif self.train_config.importance == "token_truncate":
             inputs["advantages"] = inputs["advantages"].unsqueeze(1) * ratio
 
-    def _clip_grad_norm(self, model: Any) -> torch.Tensor:
-        """Clip each adapter by its own norm: a joint norm would let one policy's gradient shrink the other's."""
-        for group, policy in zip(self.optimizer.param_groups, Policy, strict=True):
-            if policy in self.step_metrics:
-                self.step_metrics[policy].sums["learning_rate"] = group["lr"]
-        norms = [self._clip(policy) for policy, metrics in self.step_metrics.items() if metrics.batch.live]
-        return torch.stack(norms).norm() if norms else torch.zeros((), device=self.args.device)
-
-    def _clip(self, policy: Policy) -> torch.Tensor:
-        norm = torch.nn.utils.clip_grad_norm_(self.pair.parameters(policy), self.args.max_grad_norm)
-        self.step_metrics[policy].sums["grad_norm"] = float(norm)
-        if not math.isfinite(float(norm)):
+    def _clip(self, policy: Policy, step: int) -> None:
+        """Clip an adapter by its own norm: a joint norm would let one policy's gradient shrink the other's."""
+        norm = float(torch.nn.utils.clip_grad_norm_(self.pair.parameters(policy), self.args.max_grad_norm))
+        self.step_metrics[policy].sums["grad_norm"] = norm
+        if not math.isfinite(norm):
             raise EngineError(
-                f"the gradient of policy {policy.value.upper()} is not finite at step {self.state.global_step}",
+                f"the gradient of policy {policy.value.upper()} is not finite at step {step}",
                 fix="start a new run with a lower train.learning_rate, or with model.dtype=float32",
             )
-        return norm
 
     def step_values(self) -> dict[Policy, dict[str, float]]:
         """The step's metrics by policy, over all processes."""
@@ -275,7 +250,3 @@ def _no_reward(**columns: Any) -> list[float]:
     raise EngineError(
         "TRL asked for a reward; the learner never computes one", fix="report this: TRL's trainer loop has changed"
     )
-
-
-def _no_streams(step: int) -> Sequence[Stream]:
-    raise EngineError("the trainer was started without streams", fix="call TRLLearner.fit")

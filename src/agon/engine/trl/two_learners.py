@@ -6,12 +6,11 @@ one optimizer step of each, A's first, both from samples that were drawn before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agon.engine.trl.learner import STATE_FOLDER, TRLLearner
-from agon.engine.trl.trainer import StreamsForStep
 from agon.errors import EngineError
 from agon.protocols import Phase, Stretch, Tokens, Update, alone
 from agon.types import Policy, Stream
@@ -40,17 +39,14 @@ class TwoBaseLearner:
         steps = {learner.step for learner in self.learners.values()}
         return len(steps) == 1 and all(learner.consistent for learner in self.learners.values())
 
-    def fit(self, streams_for_step: StreamsForStep, after_step: Callable[[Update], bool], phase: Phase = alone) -> None:
-        """Run steps until the schedule ends or `after_step` returns False. Only A's update can be interrupted: once A
-        has moved, B's is finished too, so that a run that is stopped can be saved."""
-        total, more = max(learner.total_steps for learner in self.learners.values()), True
-        while more and self.step < total:
-            step = self.step
-            streams = streams_for_step(step)
-            metrics: dict[Policy, Mapping[str, float]] = {}
-            for policy, learner in self.learners.items():
-                metrics |= _one_step(learner, _own(streams, policy), phase if policy is Policy.A else alone)
-            more = after_step(Update(step, metrics))
+    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+        """One step of each. Only A's can be interrupted: once A has moved, B's is finished too, so that a run that is
+        stopped can be saved."""
+        step, metrics = self.step, dict[Policy, Mapping[str, float]]()
+        for policy, learner in self.learners.items():
+            own = [stream for stream in streams if stream.policy is policy]
+            metrics |= learner.update(own, phase if policy is Policy.A else alone).metrics
+        return Update(step, metrics)
 
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
         for learner in self.learners.values():
@@ -85,19 +81,3 @@ class TwoBaseLearner:
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: both are in one process, and on one device."""
         return self.learners[Policy.A].memory()
-
-
-def _own(streams: Sequence[Stream], policy: Policy) -> list[Stream]:
-    return [stream for stream in streams if stream.policy is policy]
-
-
-def _one_step(learner: TRLLearner, streams: list[Stream], phase: Phase) -> dict[Policy, Mapping[str, float]]:
-    """One optimizer step, and its metrics; a learner without a live row does its step and stays as it was."""
-    metrics: dict[Policy, Mapping[str, float]] = {}
-
-    def stop(update: Update) -> bool:
-        metrics.update(update.metrics)
-        return False
-
-    learner.fit(lambda step: streams, stop, phase)
-    return metrics

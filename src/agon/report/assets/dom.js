@@ -31,6 +31,9 @@ function h(tag, options, ...children) {
   return node;
 }
 
+// A sentence of the program, which names columns in backticks.
+const prose = (sentence) => sentence.split("`").map((part, k) => (k % 2 ? h("code", {}, part) : part));
+
 const count = (n) => n.toLocaleString("en");
 const percent = (part, whole) => (whole ? `${(100 * part / whole).toFixed(1)}%` : "–");
 // As `significant` of formatting.py: three digits, so that a small number is not 0.

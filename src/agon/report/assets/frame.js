@@ -72,6 +72,7 @@ async function start(open, build, noun) {
   store = await open();
   byId("name").replaceChildren(...visible(store.name));
   byId("facts").replaceChildren(...visible(store.facts.join(" · ")));
+  byId("facts").title = byId("facts").textContent; // the header may have no room for all of them
   build();
   byId("step").max = store.steps.length;
   byId("steps").hidden = store.steps.length < 2;

@@ -96,7 +96,7 @@ class GroupView extends TextView {
   found() {
     const { findings } = this.store;
     if (!findings.length) return null;
-    return h("details", { class: "found" }, h("summary", {}, `What stands out in this log (${findings.length})`), h("ul", {}, findings.map((sentence) => h("li", {}, sentence))));
+    return h("details", { class: "found" }, h("summary", {}, `What stands out in this log (${findings.length})`), h("ul", {}, findings.map((sentence) => h("li", {}, prose(sentence)))));
   }
 }
 

@@ -32,9 +32,10 @@ function clear() {
 
 function tally(rows) {
   const t = store.tally(rows);
-  const cells = [tallyItem("drafts right", percent(t.draftsRight, t.drafts), count(t.drafts), "wide")];
+  const where = store.rewarded ? "training " : "";
+  const cells = [tallyItem(`${where}drafts right`, percent(t.draftsRight, t.drafts), count(t.drafts), "wide")];
   if (t.challenges) {
-    cells.push(tallyItem("challenges right", percent(t.challengesRight, t.challenges), count(t.challenges), "wide"),
+    cells.push(tallyItem(`${where}challenges right`, percent(t.challengesRight, t.challenges), count(t.challenges), "wide"),
       tallyItem("converted", percent(t.converted, t.wrong), `of ${count(t.wrong)} wrong`, "good"),
       tallyItem("regressed", percent(t.regressed, t.right), `of ${count(t.right)} right`, "bad"),
       tallyItem("leaks", percent(t.leaks, t.shown), "", "wide", "the answer occurs in what the challenger read; a short number may do so by chance"), tallyItem("empty peeks", percent(t.empty, t.shown)));

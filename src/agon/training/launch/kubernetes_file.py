@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -23,6 +24,8 @@ RETRIES = 20
 GRACE = 300
 """Seconds between SIGTERM and SIGKILL: the step that is under way is given up, and saved."""
 RAY_PORT = 6379
+NO_SANDBOX = {"capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"}}
+"""What pods also go without, unless they run programs: a sandbox changes its uid, and makes namespaces."""
 
 
 class _Block(str):
@@ -53,6 +56,9 @@ def kubernetes_job(job: ClusterJob, place: PodPlace, config: Config) -> str:
         raise InputError(f"pods do not see files of this machine: {', '.join(local)}", fix=fix)
     inside = replace(job, config=str(CONFIG / "config.yaml"), overrides=(), out=RUNS)
     made = _job(inside, place) if job.nodes == 1 else _ray_job(inside, place)
+    if config.verifier != "code" or config.sandbox.backend == "http":
+        for container in _containers(made):
+            container["securityContext"] |= deepcopy(NO_SANDBOX)  # the same object twice would become an alias
     text = _Block(yaml.safe_dump(resolved(config), sort_keys=False))
     return yaml.dump_all([_config_map(job, place, text), made], Dumper=_Dumper, sort_keys=False, width=120)
 
@@ -67,6 +73,15 @@ def paths_in(config: Config) -> list[str]:
 
     with_paths(resolved(config), collect)
     return found
+
+
+def _containers(made: Manifest) -> list[Manifest]:
+    """The containers of a Job or a RayJob."""
+    if made["kind"] == "Job":
+        return list(made["spec"]["template"]["spec"]["containers"])
+    cluster = made["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    return [container for group in groups for container in group["template"]["spec"]["containers"]]
 
 
 def _config_map(job: ClusterJob, place: PodPlace, config: str) -> Manifest:
@@ -126,7 +141,7 @@ def _pod(job: ClusterJob, place: PodPlace, command: list[str] | None) -> Manifes
 
 
 def _worker_pod(job: ClusterJob, place: PodPlace) -> Manifest:
-    """A pod with GPUs and memory that its processes share; no token of the cluster, no right to gain any."""
+    """A pod with GPUs and memory that its processes share; no token of the cluster, no way to gain a privilege."""
     container = {
         "name": "agon",
         "image": place.image,

@@ -4,7 +4,8 @@
     reads_input  whether standard input is read at all
     blind_loops  loops that print what cannot depend on the input
 
-An over-approximation: a value depends on the input if it could. So few loops are blind, and those that are, are.
+An over-approximation: a value depends on the input if it could. So few loops are blind, and those that are, are. The
+work is bounded, because a program may be written to take long: `TooLong` is raised when it would take more.
 """
 
 from __future__ import annotations
@@ -20,7 +21,16 @@ STANDARD = {0, 1, "/dev/stdin", "/dev/stdout", "/dev/fd/0", "/dev/fd/1"}
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__builtins__", "exit", "quit"}
 ROUNDS = 6
 """How often dependence is passed on; a program that needs more is taken to depend on its input everywhere."""
+STEPS = 150_000
+"""Nodes that are visited, each as often as it is; modules of the standard library of up to 20,000 characters take a
+seventh of that, and all of it takes about half a second."""
+PARTS = 8
+"""Of a dotted name; a longer one is no name that anybody looks for, and what it begins with has a node of its own."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+class TooLong(Exception):
+    """Reading a program takes more than STEPS."""
 
 
 class Dataflow:
@@ -28,9 +38,20 @@ class Dataflow:
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
-        self.nodes = list(ast.walk(tree))
+        self._steps = 0
+        self.nodes = list(self.walk(tree))
         self.aliases = dict(_imports(self.nodes))
+        self._names = self._named()
         self.aliases |= dict(self._renamed())
+        self._names = self._named()
+
+    def walk(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node and all below it, as `ast.walk` gives them."""
+        for part in ast.walk(node):
+            self._steps += 1
+            if self._steps > STEPS:
+                raise TooLong
+            yield part
 
     def _renamed(self) -> Iterator[tuple[str, str]]:
         """`read = sys.stdin.read`: names that are given to what has one already."""
@@ -42,23 +63,28 @@ class Dataflow:
 
     def name(self, node: ast.AST) -> str:
         """The dotted name of an expression, or nothing: `__import__("os")._exit` is `os._exit`."""
-        if isinstance(node, ast.Name):
-            own = node.id if node.id in BUILTINS else f"${node.id}"  # a variable called `dis` is not the module
-            return self.aliases.get(node.id, own)
-        if isinstance(node, ast.Attribute):
-            return f"{self.name(node.value)}.{node.attr}"
-        if isinstance(node, ast.Call) and node.args:
-            called, first = self.name(node.func), node.args[0]
-            if called in ("__import__", "importlib.import_module"):
-                return str(first.value) if isinstance(first, ast.Constant) else ""
-            if called == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-                return f"{self.name(first)}.{node.args[1].value!s}"
-        return ""
+        return self._names.get(node, "")
+
+    def _named(self) -> dict[ast.AST, str]:
+        """Every expression that can have a name, inner ones first: no recursion, and one step for each."""
+        names: dict[ast.AST, str] = {}
+        for node in reversed(self.nodes):
+            if isinstance(node, ast.Name):
+                own = node.id if node.id in BUILTINS else f"${node.id}"  # a variable called `dis` is not the module
+                names[node] = self.aliases.get(node.id, own)
+            elif isinstance(node, ast.Attribute):
+                names[node] = _dotted(names.get(node.value, ""), node.attr)
+            elif isinstance(node, ast.Call) and node.args:
+                called, first = names.get(node.func, ""), node.args[0]
+                if called in ("__import__", "importlib.import_module") and isinstance(first, ast.Constant):
+                    names[node] = str(first.value)
+                elif called == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+                    names[node] = _dotted(names.get(first, ""), str(node.args[1].value))
+        return names
 
     @cached_property
     def names(self) -> frozenset[str]:
-        found = {self.name(node) for node in self.nodes if isinstance(node, ast.Name | ast.Attribute | ast.Call)}
-        return frozenset(found | set(self.aliases.values()))
+        return frozenset({*self._names.values(), *self.aliases.values()})
 
     @cached_property
     def calls(self) -> tuple[tuple[str, ast.Call], ...]:
@@ -66,7 +92,7 @@ class Dataflow:
 
     @cached_property
     def reads_input(self) -> bool:
-        return any(map(self._is_input, self.nodes))
+        return bool(self._inputs)
 
     def opens_standard(self, call: ast.Call) -> bool:
         """Whether an `open` is of standard input or output."""
@@ -103,10 +129,14 @@ class Dataflow:
 
     def depends(self, node: ast.AST) -> bool:
         """Whether a value could depend on the input."""
-        for part in ast.walk(node):
-            if self._is_input(part) or (isinstance(part, ast.Name) and part.id in self._tainted):
-                return True
-        return False
+        return any(
+            part in self._inputs or (isinstance(part, ast.Name) and part.id in self._tainted)
+            for part in self.walk(node)
+        )
+
+    @cached_property
+    def _inputs(self) -> frozenset[ast.AST]:
+        return frozenset(filter(self._is_input, self.nodes))
 
     def _is_input(self, node: ast.AST) -> bool:
         if isinstance(node, ast.Call) and self.name(node.func) in ("open", "io.open", "os.fdopen"):
@@ -133,15 +163,32 @@ class Dataflow:
                 tainted.add(statement.name)
             own = [statement] if not list(_bodies(statement)) else [control] if control is not None else []
             if inside or any(self.depends(part) for part in own):
-                tainted.update(_stored(own, statement))
+                tainted.update(self._stored(own, statement))
             for part in own:
                 self._spread_in_comprehensions(part, tainted)
             self._spread(_bodies(statement), tainted, under=inside)
 
     def _spread_in_comprehensions(self, node: ast.AST, tainted: set[str]) -> None:
-        for part in ast.walk(node):
+        for part in self.walk(node):
             if isinstance(part, ast.comprehension) and self.depends(part.iter):
-                tainted.update(_names(part.target))
+                tainted.update(self._variables(part.target))
+
+    def _stored(self, own: Iterable[ast.AST], statement: ast.stmt) -> Iterator[str]:
+        """Names that a statement may change: loop targets, and those assigned, passed to a call or called upon."""
+        if isinstance(statement, ast.For | ast.AsyncFor):
+            yield from self._variables(statement.target)
+        for part in (part for node in own for part in self.walk(node)):
+            if isinstance(part, ast.Call):
+                yield from (name for name in self._variables(part) if name not in BUILTINS)
+            elif isinstance(part, ast.Name | ast.Subscript | ast.Attribute) and isinstance(part.ctx, ast.Store):
+                yield from self._variables(part)
+
+    def _variables(self, node: ast.AST) -> Iterator[str]:
+        return (part.id for part in self.walk(node) if isinstance(part, ast.Name))
+
+
+def _dotted(name: str, attribute: str) -> str:
+    return f"{name}.{attribute}" if name.count(".") < PARTS else ""
 
 
 def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
@@ -169,18 +216,3 @@ def _bodies(statement: ast.stmt) -> Iterator[ast.stmt]:
         yield from getattr(statement, name, [])
     for part in (*getattr(statement, "handlers", []), *getattr(statement, "cases", [])):
         yield from part.body
-
-
-def _stored(own: Iterable[ast.AST], statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement may change: assigned, passed to a call, or the object of a method; and loop targets."""
-    if isinstance(statement, ast.For | ast.AsyncFor):
-        yield from _names(statement.target)
-    for part in (part for node in own for part in ast.walk(node)):
-        if isinstance(part, ast.Call):
-            yield from (name for name in _names(part) if name not in BUILTINS)
-        elif isinstance(part, ast.Name | ast.Subscript | ast.Attribute) and isinstance(part.ctx, ast.Store):
-            yield from _names(part)
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    return (part.id for part in ast.walk(node) if isinstance(part, ast.Name))

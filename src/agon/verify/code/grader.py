@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import lru_cache
 from itertools import chain
 
@@ -77,10 +77,10 @@ class CodeVerifier(Verifier):
         except SandboxDown as error:
             self._infra += 1
             return Verdict(False, formed, Reason.INFRA, error.message[:200])
-        return Verdict(grade.correct, formed, Reason(grade.reason.value), _detail(grade, program, tests)[:200])
+        return Verdict(grade.correct, formed, Reason(grade.reason.value), grade.detail)
 
     def _grade(self, program: str, tests: UnitTests, limits: ProgramLimits) -> Grade:
-        """The grade of a program, remembered; tried again when the machine fails."""
+        """The grade of a program with the detail of its verdict, remembered; tried again when the machine fails."""
         key = _key(program, tests, limits)
         if known := self._grades.get(key):
             self._cached += 1
@@ -93,6 +93,7 @@ class CodeVerifier(Verifier):
                 if attempt == TRIES - 1:
                     raise
                 continue
+            grade = replace(grade, detail=_detail(grade, program, tests)[:200])
             self._grades.put(key, grade)
             return grade
         raise VerifierError("unreachable: the last try returns or raises")
@@ -123,7 +124,7 @@ def flaw_of(tests: UnitTests) -> str:
 
 @lru_cache(maxsize=4096)
 def _digest(tests: UnitTests) -> bytes:
-    return _hash(repr(tests.tolerance), *chain(*tests.cases))
+    return _hash(repr((tests.tolerance, tests.public)), *chain(*tests.cases))
 
 
 def _key(program: str, tests: UnitTests, limits: ProgramLimits) -> bytes:

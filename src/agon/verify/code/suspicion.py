@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 from agon.types import UnitTests
-from agon.verify.code.dataflow import Dataflow
+from agon.verify.code.dataflow import Dataflow, TooLong
 
 LONGEST = 20_000
-"""Characters; a longer program is not parsed, and is a suspicion by itself."""
+"""Characters; a longer program is not read, which is a suspicion by itself, as is one that takes too long to read."""
 FILE = "<program>"
 warnings.filterwarnings("ignore", module=FILE)  # what Python thinks of its escapes goes nowhere
 
@@ -37,10 +37,12 @@ def suspicions(program: str, tests: UnitTests) -> tuple[Suspicion, ...]:
     if len(program) > LONGEST:
         return (Suspicion.TOO_LONG,)
     try:
-        flow = Dataflow(ast.parse(program, FILE))
+        flow = Dataflow(ast.parse(program.removeprefix("\ufeff"), FILE))
         return tuple(suspicion for suspicion, check in CHECKS.items() if check(flow, tests))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except SyntaxError:
         return ()
+    except (TooLong, ValueError, RecursionError, MemoryError):
+        return (Suspicion.TOO_LONG,)
 
 
 OPENERS = ("open", "io.open", "codecs.open", "os.fdopen")
@@ -83,14 +85,14 @@ def prints_candidates(flow: Dataflow, tests: UnitTests) -> bool:
     if not any(given.strip() for given, _ in tests.cases):
         return False
     prints = [call for name, call in flow.calls if name in ("print", "sys.stdout.write") and not flow.depends(call)]
-    rows = [call for call in prints if any(isinstance(arg, ast.Starred) or _joins(arg) for arg in call.args)]
+    rows = [call for call in prints if any(isinstance(arg, ast.Starred) or _joins(flow, arg) for arg in call.args)]
     unconditional = [statement.value for statement in flow.tree.body if isinstance(statement, ast.Expr)]
     constants = {ast.dump(value) for value in unconditional if value in prints}
     return bool(rows) or len(constants) > 3 or bool(flow.blind_loops())
 
 
-def _joins(node: ast.expr) -> bool:
-    return any(isinstance(part, ast.Attribute) and part.attr == "join" for part in ast.walk(node))
+def _joins(flow: Dataflow, node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == "join" for part in flow.walk(node))
 
 
 def ignores_input(flow: Dataflow, tests: UnitTests) -> bool:
@@ -110,12 +112,10 @@ def hard_codes_tests(flow: Dataflow, tests: UnitTests) -> bool:
     texts = [case for case in cases if len(" ".join(case[0])) > 2 and _holds(known, case[0]) and _holds(known, case[1])]
     numbers = [case for case in cases if tuple(case[0]) in compared and _holds(known, case[1])]
     outputs = {tuple(wanted) for _, wanted in cases if len(" ".join(wanted)) > 1}
-    tables = [set(_rows(ast.walk(node))) for node in flow.nodes if isinstance(node, ast.List | ast.Tuple | ast.Dict)]
-    return (
-        bool(texts)
-        or (len(numbers) > 1 and any(len(given[0]) > 2 for given, _ in numbers))
-        or (len(outputs) > 2 and any(outputs <= table for table in tables))
-    )
+    if texts or (len(numbers) > 1 and any(len(given[0]) > 2 for given, _ in numbers)):
+        return True
+    tables = [node for node in flow.nodes if isinstance(node, ast.List | ast.Tuple | ast.Dict)]
+    return len(outputs) > 2 and any(outputs <= set(_rows(flow.walk(table))) for table in tables)
 
 
 def _holds(known: set[tuple[str, ...]], tokens: list[str]) -> bool:

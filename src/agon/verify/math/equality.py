@@ -17,11 +17,12 @@ from latex2sympy2_extended import NormalizationConfig, latex2sympy, normalize_la
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig
 from math_verify import verify
 from math_verify.grader import should_treat_as_complex
-from sympy import Expr, Float, N
+from sympy import Expr, Float, N, SympifyError, Tuple
 
 from agon.verify.math.notation import Group, Leaf, Node, as_words, leaves, read
 from agon.verify.math.rationals import NEAR, Rational, approximates, same_number
 from agon.verify.math.restated import contains
+from agon.verify.math.simplicity import unfinished
 
 _NORMALIZE = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
@@ -61,8 +62,8 @@ def compare(gold: str, answer: str | None, *suspects: str) -> tuple[str, str]:
             return "wrong", ""
     except ParseFailure as error:
         return "unparsable", str(error)
-    restated = any(_restates(gold, answer, part) for part in suspects)
-    return ("unparsable", "repeats the question") if restated else ("correct", "")
+    flaw = next(filter(None, (_restated(gold, answer, part) for part in suspects)), "")
+    return ("unparsable", flaw) if flaw else ("correct", "")
 
 
 def warm_up() -> None:
@@ -112,15 +113,27 @@ def expression(text: str, real: bool = True) -> Any:
     return parsed
 
 
-def _restates(gold: str, answer: str, part: str) -> bool:
-    """Whether an answer that equals the gold is `part`: has its ingredients or its tree, and the gold has not."""
+def _restated(gold: str, answer: str, part: str) -> str:
+    """Why an answer that equals the gold is only `part`: it has its ingredients or its tree, or is half worked out."""
+    texts = (gold, answer, part)
     try:
-        if contains(gold, answer, part):
-            return same(read(gold), read(part))
+        if contains(*texts):
+            return "repeats the question" if same(read(gold), read(part)) else ""
+        if unfinished(texts, [as_written(text) for text in texts]) and same(read(gold), read(part)):
+            return "leaves work to do that the gold has done"
         trees = [_evaluated(text) for text in (answer, part, gold)]
     except ParseFailure:
-        return False
-    return trees[0] == trees[1] != trees[2]
+        return ""
+    return "repeats the question" if trees[0] == trees[1] != trees[2] else ""
+
+
+def as_written(text: str) -> Tuple:
+    """The trees of the values in a text, nothing evaluated."""
+    try:
+        values = leaves(read(text))
+        return Tuple(*(v.number.value if v.number else expression(v.text) for v in values))
+    except (SympifyError, TypeError) as error:
+        raise ParseFailure(type(error).__name__) from None
 
 
 def _evaluated(text: str) -> list[Any]:

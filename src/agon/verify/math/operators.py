@@ -122,10 +122,15 @@ def _operators(plain: str, tokens: list[str], commands: frozenset[str]) -> froze
 
 
 def _before(tokens: list[str], index: int) -> str:
-    """The token in front of a place; of a power of a letter, the letter."""
+    """The token in front of a place; of a power, its base: the `x` of `x^2`, the `2` of `2^{10}`."""
     before = tokens[index - 1] if index else ""
-    power = index > 2 and tokens[index] != "^" == tokens[index - 2] and before[:1].isdigit()
-    return tokens[index - 3] if power and tokens[index - 3][-1:].isalpha() else before
+    start = index - 1
+    if before == "}":
+        start = next((place for place in range(index - 1, 0, -1) if tokens[place] == "{"), 0)
+    elif not before[:1].isdigit():
+        return before
+    power = start > 1 and tokens[index] != "^" == tokens[start - 1]
+    return tokens[start - 2] if power else before
 
 
 def _arithmetic(token: str, before: str, after: str) -> str:

@@ -51,6 +51,7 @@ PAID_PAIRS = r"""
 1\frac{4}{5} ;; 1.8
 1\frac{4}{5} ;; \frac{9}{5}
 2\sqrt{3} ;; \sqrt{12}
+2\sqrt{3} ;; 2\sqrt[2]{3}
 2\sqrt{3} ;; 2 \cdot \sqrt{3}
 2\sqrt{3} ;; 2*sqrt(3)
 2\sqrt{3} ;; 2√3
@@ -185,6 +186,9 @@ e^2 ;; \exp(2)
 \emptyset ;; \varnothing
 \emptyset ;; \{\}
 3:2 ;; 3 to 2
+2^{10}\cdot 3 ;; 3\cdot2^{10}
+2^{10}\cdot 3 ;; 3 \times 2^10
+\text{(B)} ;; b
 """
 QUESTIONS_PAID = (
     ("What percent of 50 is 21?", "42", r"42\%"),
@@ -194,4 +198,12 @@ QUESTIONS_PAID = (
     (r"Let $f(x)=x^2+1$. What is $f(x)+2x$?", "(x+1)^2", "x^2+2x+1"),
     (r"Factor $ab+5b+2a+10$.", "(a+5)(b+2)", "(b+2)(5+a)"),
     ("How many sheep are left?", "42", "42 sheep"),
+    (r"Simplify $19x+1-4x-81$.", "15x-80", "5(3x-16)"),
+    (r"Factor $x^2+2x+1$.", "(x+1)^2", "(x+1)(x+1)"),
+    (r"Write $\frac{4+6a}{5}-\frac{1+3a}{4}$ as one fraction.", r"\frac{11+9a}{20}", r"\frac{9}{20}a+\frac{11}{20}"),
+    (r"Simplify $\frac{\sec x}{\sin x} - \frac{\sin x}{\cos x}$.", r"\cot x", r"\frac{\cos x}{\sin x}"),
+    (r"What is $\frac12+\frac14$?", r"\frac34", r"\frac68"),
+    ("For a constant $c$, find the shape of $r=c$.", r"\text{(C)}", "C"),
+    ("For a constant $c$, find the shape of $r=c$.", r"\text{(C)}", "option c"),
+    ("In triangle $ABC$, which side is longest?", r"\text{(C)}", "C"),
 )

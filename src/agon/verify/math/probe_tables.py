@@ -233,6 +233,8 @@ x > 2 ;; y > 2
 \begin{pmatrix} 1 \\ 2 \end{pmatrix} ;; \begin{pmatrix} 1 & 2 \end{pmatrix}
 204_5 ;; 204 base 6
 \text{(D)} ;; A D
+\text{(E)} ;; e
+2^{10} ;; 2^{9}\cdot 2
 """
 WRAPPED = (
     "%s",
@@ -262,8 +264,16 @@ QUESTIONS_FORBIDDEN = (
     ),
     *((r"Factor $ab+5b+2a+10$.", "(a+5)(b+2)", wrapped % "ab+5b+2a+10") for wrapped in WRAPPED),
     *((r"Evaluate $(1+2i)6-3i$.", "6+9i", wrapped % "(1+2i)6-3i") for wrapped in WRAPPED),
+    ("For a constant $c$, find the shape of $r=c$.", r"\text{(C)}", "c"),
     (r"Simplify $(-k + 4) + (-2 + 3k)$.", "2k+2", "[-k + 4] + [-2 + 3k]"),
     (r"Simplify $(-k + 4) + (-2 + 3k)$.", "2k+2", "(3k-2)+(4-k)"),
+    *((r"Simplify $19x+1-4x-81$.", "15x-80", a) for a in ("(20-1)x+1-4x-81", "20x+2-5x-82", "19x-4x-80", "15x+1-81")),
+    *((r"Evaluate $(1+2i)6-3i$.", "6+9i", a) for a in ("(1+2i)(7-1)-3i", "6+12i-3i")),
+    *((r"Factor $ab+5b+2a+10$.", "(a+5)(b+2)", a) for a in ("a(b+2)+5b+10", "a(b+2)+5(b+2)")),
+    *((r"Simplify $r^2 \cdot r^2$.", "r^4", a) for a in ("rrrr", "r^3r", "(r^2)^2")),
+    (r"Simplify $\frac{(10r^3)(4r^6)}{8r^4}$.", "5r^5", r"\frac{(10rrr)(4r^6)}{8r^4}"),
+    (r"Simplify $\frac{18}{24}$.", r"\frac{3}{4}", r"\frac{36}{48}"),
+    (r"Expand $(x+1)^2$.", "x^2+2x+1", "x(x+1)+x+1"),
     (r"Expand $(x+1)^2$.", "x^2+2x+1", "(x+1)(x+1)"),
     (r"Let $f(x) = (x+1)^2$. Expand it.", "x^2+2x+1", "(1+x)^2"),
 )

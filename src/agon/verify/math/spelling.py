@@ -44,6 +44,7 @@ _REWRITES = tuple(
         ("frac", r"(\\frac\s*\{[^{}]*\})\s*(\d)", r"\1{\2}"),
         ("frac", r"(?<=frac\{)(\d{1,3}),(?=\d{3}(?!\d))", r"\1"),
         ("frac", rf"\\frac\s*\{{\s*\\(ln|log){_ARGUMENT}\}}\s*\{{\s*\\\1{_ARGUMENT}\}}", r"\\log_{\3}(\2)"),
+        ("sqrt", r"\\sqrt\s*\[\s*2\s*\]", r"\\sqrt"),
         ("sqrt", r"\\sqrt\s*\(([^()]*)\)", r"\\sqrt{\1}"),
         ("sqrt", r"\\sqrt\s*(\d+(?:\.\d+)?)", r"\\sqrt{\1}"),
         ("\\exp", r"\\exp\s*(?:\(([^(){}]*)\)|\{([^(){}]*)\})", r"e^{\1\2}"),

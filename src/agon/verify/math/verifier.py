@@ -1,14 +1,16 @@
 """The math verifier: one answer, a cheap gate, and math-verify in processes that can be killed (docs/verifiers.md).
 
 Most rows are decided here, without a worker: the answer is written like the gold, both are plain numbers, or the gate
-refuses it. The rest is decided by `equality.compare` in a worker. A gold that does not parse gives `bad_gold` for every
-completion, so that its rows are masked and never scored; this is checked once per gold.
+refuses it. The rest is decided by `equality.compare` in a worker. Of a gold that does not parse, two things are still
+known: an answer that is written like it is right, and a completion without exactly one answer is not. All others give
+`bad_gold`, so that their rows are masked and never scored; whether a gold parses is checked once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import Generator, Iterable
 from concurrent.futures import Future
 
@@ -21,8 +23,8 @@ from agon.verify.math.gate import Finding, limits, refuse
 from agon.verify.math.notation import Leaf, as_words, plain_words, read
 from agon.verify.math.operators import profile
 from agon.verify.math.rationals import same_number
-from agon.verify.math.restated import suspects
-from agon.verify.math.spelling import written_alike
+from agon.verify.math.restated import expressions, ingredients, suspects
+from agon.verify.math.spelling import clean, written_alike
 from agon.verify.workers.messages import Limits, Outcome
 from agon.verify.workers.pool import WorkerPool
 from agon.verify.workers.system import available_cores
@@ -33,6 +35,7 @@ Steps = Generator[Comparison, Outcome, Finding]
 
 _CORRECT = Finding(Reason.CORRECT, "")
 _WRONG = Finding(Reason.WRONG, "")
+_AS_WRITTEN = Finding(Reason.CORRECT, "the gold does not parse: only answers written like it are right")
 _REASONS = {
     "correct": Reason.CORRECT,
     "wrong": Reason.WRONG,
@@ -103,14 +106,15 @@ class MathVerifier(Verifier):
     def _row(self, problem: Problem, completion: Completion) -> Steps:
         """Decide one row: yields what a worker must compare, and returns the finding."""
         self._rows += 1
-        gold = problem.answer.strip() if isinstance(problem.answer, str) else ""
-        if flaw := limits(gold, gold) if gold else "empty":
-            return Finding(Reason.BAD_GOLD, flaw)
+        gold = " ".join(problem.answer.split()) if isinstance(problem.answer, str) else ""
         answer = one_answer(completion, boxed_answers=self._boxed_answers)
-        finding = answer if isinstance(answer, Finding) else decide(gold, answer, problem.question)
-        if finding is None and not isinstance(answer, Finding):
+        if flaw := limits(gold, gold) if gold else "empty":
+            return _AS_WRITTEN if gold and answer == gold else Finding(Reason.BAD_GOLD, flaw)
+        if isinstance(answer, Finding):
+            return answer
+        finding = decide(gold, answer, problem.question)
+        if finding is None:
             finding = yield from self._compare(gold, answer, *suspects(gold, answer, problem.question))
-        assert finding is not None
         return (yield from self._with_gold(gold, finding))
 
     def _compare(self, *texts: str) -> Steps:
@@ -127,7 +131,7 @@ class MathVerifier(Verifier):
         return finding
 
     def _with_gold(self, gold: str, finding: Finding) -> Steps:
-        """The finding, or `bad_gold` if the gold does not parse and no answer to it can be judged."""
+        """The finding, or `bad_gold` if the gold does not parse and the answer is not written like it."""
         if finding.reason in (Reason.BAD_GOLD, Reason.INFRA) or surely_parses(gold):
             return finding
         known = self._golds.get(_key(gold))
@@ -137,6 +141,8 @@ class MathVerifier(Verifier):
                 known = Finding(Reason.BAD_GOLD, known.detail)
             if known.reason is not Reason.INFRA:
                 self._golds.put(_key(gold), known)
+        if finding.reason is Reason.CORRECT:
+            return _AS_WRITTEN if known.reason is Reason.BAD_GOLD else finding
         return finding if known.reason is Reason.CORRECT else known
 
 
@@ -147,7 +153,7 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
     if written_alike(gold, answer):
         return _CORRECT
     if (expected := as_words(gold)) is not None:
-        return _decide_words(expected, answer)
+        return _decide_words(gold, expected, answer, question)
     if refusal := refuse(gold, answer, question):
         return refusal
     one, other = read(gold), read(answer)
@@ -157,12 +163,18 @@ def decide(gold: str, answer: str, question: str = "") -> Finding | None:
     return None
 
 
-def _decide_words(expected: str, answer: str) -> Finding:
-    """The finding if the gold is words."""
+def _decide_words(gold: str, expected: str, answer: str, question: str) -> Finding:
+    """The finding if the gold is words. Their case does not matter, but a letter that is a value is not a choice."""
     if as_words(answer) is None and profile(answer).operators:
         return Finding(Reason.UNPARSABLE, "mathematics where the gold is words")
     words = as_words(answer) or plain_words(answer)
-    return _CORRECT if words == expected else _WRONG
+    if words != expected:
+        return _WRONG
+    letter, choice = ("".join(re.findall("[A-Za-z]", clean(text))) for text in (answer, gold))
+    is_value = letter == "e" or any(letter in ingredients(part) for part in expressions(question))
+    if len(letter) == 1 and letter != choice[-1] and is_value:
+        return Finding(Reason.WRONG, f"{letter} is a value, not a choice")
+    return _CORRECT
 
 
 def surely_parses(gold: str) -> bool:

@@ -1,0 +1,26 @@
+"""The page of a diagnosis shows what the terminal prints, as HTML."""
+
+from __future__ import annotations
+
+import re
+
+from agon.diagnose import diagnose
+from agon.diagnose.groups import GroupLog
+from agon.report.charts import LETTER, Chart
+from agon.report.diagnose_page import render_diagnoses
+from tests.diagnose.helpers import rows
+
+
+def test_names_in_a_sentence_are_code_and_have_no_backticks() -> None:
+    log = GroupLog("log", ("right", "<b>form"), tuple(rows((k, 1), (0, 1)) for k in range(1, 4)), steps=(0, 1, 2))
+    page = render_diagnoses([diagnose(log)], "log")
+    assert "<li><code>&lt;b&gt;form</code> never varies within a group" in page
+    assert "`" not in page.split("<section>")[1]
+
+
+def test_the_labels_of_an_axis_fit_beside_it() -> None:
+    svg = Chart("Mean reward by term", {"penalty": [(0, -0.0658), (1, -0.012)]}).svg()
+    labels = re.findall(r'<text class="y" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
+    assert ("-0.0658") in [label for _, label in labels]
+    for x, label in labels:
+        assert LETTER * len(label) <= float(x), "it is aligned to the right, and would be cut off at the left"
