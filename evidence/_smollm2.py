@@ -13,7 +13,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +58,17 @@ class Lessons:
     """A wrong value is off by at most so much."""
     enough: float = 0.3
     """Lessons end at the first check with this share of dev problems solved in one pass at temperature 1."""
-    every: int = 10
+    every: int = 4
     """Steps between checks."""
-    most: int = 200
+    most: int = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
     """A sum in three written steps: the tens, the units, and both together."""
 
+    first: int
+    second: int
     tens: int
     units: int
     total: int
@@ -74,8 +76,9 @@ class Work:
     @property
     def text(self) -> str:
         """The completion in the game's format. The recap has the first two values and not the last, the answer."""
-        recap = f"{10 * self.tens}+{self.units}"
-        return f"<think>tens {self.tens}, units {self.units}</think>{recap}<answer>{self.total}</answer>"
+        tens = f"{self.first // 10}+{self.second // 10}={self.tens}"
+        units = f"{self.first % 10}+{self.second % 10}={self.units}"
+        return f"<think>{tens},{units}</think>{10 * self.tens}+{self.units}<answer>{self.total}</answer>"
 
     @property
     def peek(self) -> str:
@@ -86,10 +89,10 @@ class Work:
 def solve(problem: Problem) -> Work:
     """The right steps."""
     first, second = map(int, problem.question.split(" + "))
-    return Work(first // 10 + second // 10, first % 10 + second % 10, first + second)
+    return Work(first, second, first // 10 + second // 10, first % 10 + second % 10, first + second)
 
 
-WORK = re.compile(r"<think>tens (\d+), units (\d+)</think>")
+WORK = re.compile(r"<think>\d\+\d=(\d+),\d\+\d=(\d+)</think>")
 
 
 def steps_of(text: str) -> tuple[int, int] | None:
@@ -98,8 +101,11 @@ def steps_of(text: str) -> tuple[int, int] | None:
 
 
 def deck(seed: int = 0) -> dict[str, list[Problem]]:
-    """Every sum of two numbers of two digits, in four parts that share none: three splits, and `lessons`."""
-    pairs = list(itertools.product(range(10, 100), repeat=2))
+    """Sums of two numbers of two digits that stay below 100, in four parts: three splits, and `lessons`.
+
+    Their tens are at most 8 together, so that no right completion has more than 32 tokens.
+    """
+    pairs = [(a, b) for a, b in itertools.product(range(10, 90), repeat=2) if a // 10 + b // 10 <= 8]
     random.Random(seed_for("sums", seed)).shuffle(pairs)
     dealt = iter(Problem(f"{a}+{b}", f"{a} + {b}", str(a + b)) for a, b in pairs)
     splits = {name: list(itertools.islice(dealt, size)) for name, size in SIZES.items()}
@@ -122,7 +128,7 @@ def wrong_draft(problem: Problem, lessons: Lessons, rng: random.Random) -> Work:
     offsets = [offset for offset in range(-lessons.slip, lessons.slip + 1) if offset and right + offset >= 0]
     wrong = right + rng.choice(offsets)
     tens, units = (work.tens, wrong) if where == "units" else (wrong, work.units)
-    return Work(tens, units, 10 * tens + units)
+    return replace(work, tens=tens, units=units, total=10 * tens + units)
 
 
 def teach_prompts(problems: Sequence[Problem], lessons: Lessons) -> Iterator[list[tuple[Prompt, str]]]:
