@@ -6,7 +6,7 @@ Results are files like those of the matrix (`_tabletop.py`), under docs/results/
 from __future__ import annotations
 
 from _repair_toy import Start, curve
-from _smollm2 import SIZES, TAUGHT
+from _smollm2 import SIZES, TAUGHT, is_gullible
 from _tabletop import CellPlan
 
 STEPS = (40, 80, 120, 160, 200)
@@ -57,7 +57,8 @@ def prediction(start: Start) -> dict[str, dict[str, list[float]]]:
 
 def language_cells() -> list[CellPlan]:
     """L: a language model on two-digit sums, nine seeds; the arms of a seed follow each other."""
-    return [language_cell(arm, seed) for seed in range(9) for arm in ("coop", "plain-pair", "agon")]
+    arms = ("coop", "plain-pair", *(["agon"] if is_gullible() else []))
+    return [language_cell(arm, seed) for seed in range(9) for arm in arms]
 
 
 def language_cell(arm: str, seed: int, variant: str = "", *changes: str) -> CellPlan:

@@ -28,6 +28,8 @@ TAUGHT = Path(os.environ.get("AGON_SMOLLM2_SUMS", "~/.cache/agon/smollm2-sums"))
 """The taught base, and its problems in `problems/`."""
 GATE = Path(__file__).resolve().parent.parent / "docs" / "results" / "raw" / "smollm2" / "gate.json"
 """What the taught base does before training."""
+SOLVES, COMPETES = (0.25, 0.40), 0.30
+"""The gate: pass@1 of the taught base, and how much larger kept must be than converted for arm agon to run."""
 SIZES = {"held_out": 200, "dev": 96, "train": 192}
 """Problems of each split; all others are for lessons."""
 TEMPLATE = (
@@ -226,12 +228,27 @@ def _share(outcomes: Sequence[tuple[str, bool]]) -> tuple[int, float, float, flo
     return len(outcomes), round(found.value, 4), round(found.low, 4), round(found.high, 4)
 
 
+def is_gullible() -> bool:
+    """Whether the gate lets arm agon run: a right draft helps the reader by more than 30 points over a wrong one."""
+    if not GATE.exists():
+        return False
+    gate = json.loads(GATE.read_text())["training"]
+    return bool(gate["kept"][1] - gate["converted"][1] > COMPETES)
+
+
 def check_taught() -> None:
     """Refuse to run a cell on any base but the one that the plan describes."""
     if not (TAUGHT / "config.json").exists():
         sys.exit(f"there is no taught base in {TAUGHT}: run scripts/teach_smollm2 first")
-    planned, here = json.loads(GATE.read_text())["hash"], weights_hash(TAUGHT)
-    if here != planned:
+    if not GATE.exists():
+        sys.exit(f"there is no {GATE}: run scripts/teach_smollm2 --gate first")
+    gate, here = json.loads(GATE.read_text()), weights_hash(TAUGHT)
+    if here != gate["hash"]:
         sys.exit(
-            f"{TAUGHT} has the hash {here}, and the plan was made with {planned}: another CPU may round differently"
+            f"{TAUGHT} has the hash {here}, and the plan was made with {gate['hash']}: a different CPU may round "
+            "differently; copy the folder from the machine that measured the gate"
+        )
+    if not SOLVES[0] <= (alone := gate["training"]["alone"][1]) <= SOLVES[1]:
+        sys.exit(
+            f"the taught base solves {alone:.0%} in one pass, and the plan asks for {SOLVES[0]:.0%} to {SOLVES[1]:.0%}"
         )

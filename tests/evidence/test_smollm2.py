@@ -18,11 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
 from _competition import language_cell, language_cells  # noqa: E402
 from _shared_prefix import SharedPrefixSampler, shared_length  # noqa: E402
-from _smollm2 import Lessons, deck, solve, steps_of, wrong_draft  # noqa: E402
+from _smollm2 import Lessons, check_taught, deck, solve, steps_of, wrong_draft  # noqa: E402
 from agon.config import load_config  # noqa: E402
 from agon.engine import hf  # noqa: E402
 from agon.engine.tiny.checkpoint import tiny_base  # noqa: E402
 from agon.game.prompts import challenge_prompt  # noqa: E402
+from agon.rundir.files import weights_hash  # noqa: E402
 from agon.types import BASE, Completion, Request, Sampling  # noqa: E402
 
 QUICK = Lessons(drafts=2, challenges=1, frozen=1, every=1, most=2, enough=1.1)
@@ -65,6 +66,7 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     assert {"alone", "cascade", "no draft"} <= gate["training"].keys()
 
     matrix = script("tabletop_matrix")
+    monkeypatch.setattr(matrix, "check_taught", lambda: None)  # two steps teach nothing
     monkeypatch.setattr(hf, "HFSampler", hf.HFSampler)  # a cell replaces it: put it back afterwards
     small = ("train.max_steps=1", "train.problems_per_step=2", "game.group_size=2", "model.lora.layers=2")
     result = matrix.run_reading(language_cell("coop", 0, "test", *small), tmp_path / "runs")
@@ -75,10 +77,36 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     assert sum(result.systems["ab"].exchange[name] for name in ("draft_right", "draft_wrong")) == 12
 
 
+def gate(hash: str | None, alone: float = 0.3, kept: float = 0.7, converted: float = 0.2) -> str:
+    shares = {"alone": alone, "kept": kept, "converted": converted}
+    return json.dumps({"hash": hash, "training": {name: (9, share, 0, 1) for name, share in shares.items()}})
+
+
 def test_a_cell_refuses_a_base_that_the_plan_does_not_describe(taught: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "gate.json").write_text(json.dumps({"hash": "0" * 64}))
+    with pytest.raises(SystemExit, match="teach_smollm2 --gate"):
+        check_taught()
+    (tmp_path / "gate.json").write_text(gate("0" * 64))
     with pytest.raises(SystemExit, match="and the plan was made with 0000"):
-        script("tabletop_matrix").check_taught()
+        check_taught()
+    (tmp_path / "gate.json").write_text(gate(weights_hash(tmp_path / "taught"), alone=0.6))
+    with pytest.raises(SystemExit, match="solves 60% in one pass"):
+        check_taught()
+    (tmp_path / "gate.json").write_text(gate(weights_hash(tmp_path / "taught")))
+    check_taught()
+
+
+@pytest.mark.parametrize(("kept", "arms"), [(0.7, ["coop", "plain-pair", "agon"]), (0.45, ["coop", "plain-pair"])])
+def test_the_gate_decides_whether_agon_runs_and_cells_of_a_seed_follow_each_other(
+    kept: float, arms: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gate.json").write_text(gate(None, kept=kept))
+    monkeypatch.setattr("_smollm2.GATE", tmp_path / "gate.json")
+    assert [cell.arm for cell in language_cells()] == arms * 9
+
+
+def test_the_config_of_a_cell_has_the_savings_of_the_plan() -> None:
+    config = load_config(language_cell("coop", 0).config)
+    assert (config.model.lora.layers, config.train.max_completion_tokens) == (10, 32)
 
 
 def test_lessons_are_the_same_every_time(taught: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +147,3 @@ def test_problems_of_two_splits_are_never_the_same_and_a_wrong_draft_is_wrong() 
     wrong = wrong_draft(problem, lessons, random.Random(0))
     assert wrong.total != work.total
     assert wrong.peek == f"{10 * wrong.tens}+{wrong.units}"
-
-
-def test_cells_of_a_seed_follow_each_other_and_their_config_loads() -> None:
-    planned = language_cells()
-    arms = [cell.arm for cell in planned if cell.seed == 0]
-    assert [cell.arm for cell in planned] == arms * (len(planned) // len(arms))
-    config = load_config(planned[0].config)
-    assert (config.model.lora.layers, config.train.max_completion_tokens) == (10, 32)
