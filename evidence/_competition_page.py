@@ -375,14 +375,13 @@ def language(done: Done) -> Iterator[str]:
     yield "## Before training"
     gate = json.loads((RAW / "smollm2" / "gate.json").read_text())
     shares = [
-        (text, *("{:.1f} [{:.1f}, {:.1f}]".format(*(100 * x for x in gate[kind][name][1:])) for kind in GATE_KINDS))
+        (text, "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * x for x in gate["gate"][name][1:])))
         for name, text in GATE_ROWS.items()
     ]
-    yield markdown_table(("% [95%, over problems]", *(f"{kind} decoding" for kind in GATE_KINDS)), shares)
+    yield markdown_table(("at the training temperature", "% [95%, over problems]"), shares)
 
 
 LANGUAGE_PAIRS = (("coop", "plain-pair"), ("agon", "coop"))
-GATE_KINDS = ("training", "evaluation")
 
 
 def language_difference(done: Done, measure: str, first: str, second: str) -> Difference:

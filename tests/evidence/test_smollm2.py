@@ -26,7 +26,7 @@ from agon.game.prompts import challenge_prompt  # noqa: E402
 from agon.rundir.files import weights_hash  # noqa: E402
 from agon.types import BASE, Completion, Request, Sampling  # noqa: E402
 
-QUICK = Lessons(drafts=2, challenges=1, frozen=1, every=1, most=2, enough=1.1)
+QUICK = Lessons(drafts=2, challenges=1, frozen=1, first=1, most=2, enough=1.1)
 
 
 def script(name: str) -> ModuleType:
@@ -63,7 +63,7 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     taught.measure_gate()
     gate = json.loads((tmp_path / "gate.json").read_text())
     assert gate["hash"] == about["hash"]
-    assert {"alone", "cascade", "no draft"} <= gate["training"].keys()
+    assert {"alone", "cascade", "no draft"} <= gate["gate"].keys()
 
     matrix = script("tabletop_matrix")
     monkeypatch.setattr(matrix, "check_taught", lambda: None)  # two steps teach nothing
@@ -79,7 +79,7 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
 
 def gate(hash: str | None, alone: float = 0.3, kept: float = 0.7, converted: float = 0.2) -> str:
     shares = {"alone": alone, "kept": kept, "converted": converted}
-    return json.dumps({"hash": hash, "training": {name: (9, share, 0, 1) for name, share in shares.items()}})
+    return json.dumps({"hash": hash, "gate": {name: (9, share, 0, 1) for name, share in shares.items()}})
 
 
 def test_a_cell_refuses_a_base_that_the_plan_does_not_describe(taught: ModuleType, tmp_path: Path) -> None:
