@@ -13,16 +13,15 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agon.eval.intervals import rate
 from agon.game.exchange import echoed
-from agon.game.peek import peek
-from agon.game.prompts import challenge_prompt, draft_prompt
+from agon.game.prompts import draft_prompt
 from agon.rundir.files import weights_hash
-from agon.types import BASE, Bout, Completion, Problem, Prompt, seed_for
+from agon.types import Bout, Problem, Prompt, seed_for
 
 TAUGHT = Path(os.environ.get("AGON_SMOLLM2_SUMS", "~/.cache/agon/smollm2-sums")).expanduser()
 """The taught base, and its problems in `problems/`."""
@@ -46,18 +45,10 @@ class Lessons:
     seed: int = 0
     drafts: int = 12
     """Draft prompts per step."""
-    challenges: int = 0
-    """Challenge prompts per step."""
     rate: float = 1e-4
     warmup: int = 5
     frozen: int = 10
     """Layers below, which stay as they are, and so do the embeddings."""
-    right: float = 1 / 3
-    """Share of the shown drafts that are right; the solution to learn is always right."""
-    units: float = 0.8
-    """Of the wrong drafts, the share whose units are wrong; in the others the tens are."""
-    slip: int = 3
-    """A wrong value is off by at most so much."""
     enough: float = 0.3
     """Lessons end at the first check with this share of dev problems solved in one pass at temperature 1."""
     first: int = 8
@@ -65,41 +56,15 @@ class Lessons:
     most: int = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """A sum in three written steps: the tens, the units, and both together."""
-
-    first: int
-    second: int
-    tens: int
-    units: int
-    total: int
-
-    @property
-    def text(self) -> str:
-        """The completion in the game's format. The recap has the first two values and not the last, the answer."""
-        tens = f"{self.first // 10}+{self.second // 10}={self.tens}"
-        units = f"{self.first % 10}+{self.second % 10}={self.units}"
-        return f"<think>{tens},{units}</think>{10 * self.tens}+{self.units}<answer>{self.total}</answer>"
-
-    @property
-    def peek(self) -> str:
-        """What a challenger reads of it."""
-        return peek(Completion(self.text, BASE, 0, 0), clip=str)
-
-
-def solve(problem: Problem) -> Work:
-    """The right steps."""
+def solution(problem: Problem) -> str:
+    """The right completion in three steps: tens, units, and both together. The recap shows the first two values."""
     first, second = map(int, problem.question.split(" + "))
-    return Work(first, second, first // 10 + second // 10, first % 10 + second % 10, first + second)
+    tens, units = first // 10 + second // 10, first % 10 + second % 10
+    steps = f"{first // 10}+{second // 10}={tens},{first % 10}+{second % 10}={units}"
+    return f"<think>{steps}</think>{10 * tens}+{units}<answer>{problem.answer}</answer>"
 
 
-WORK = re.compile(r"<think>\d\+\d=(\d+),\d\+\d=(\d+)</think>")
-
-
-def steps_of(text: str) -> tuple[int, int] | None:
-    """Tens and units that a completion wrote, if it kept to the format."""
-    return (int(found[1]), int(found[2])) if (found := WORK.match(text)) else None
+FORMAT = re.compile(r"<think>\d\+\d=\d+,\d\+\d=\d+</think>\d+\+\d+<answer>\d+</answer>")
 
 
 def deck(seed: int = 0) -> dict[str, list[Problem]]:
@@ -122,29 +87,11 @@ def write_problems(folder: Path, problems: dict[str, list[Problem]]) -> None:
         (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
 
 
-def wrong_draft(problem: Problem, lessons: Lessons, rng: random.Random) -> Work:
-    """A draft with one wrong value, and a total that follows from it."""
-    work = solve(problem)
-    where = "units" if rng.random() < lessons.units else "tens"
-    right = getattr(work, where)
-    offsets = [offset for offset in range(-lessons.slip, lessons.slip + 1) if offset and right + offset >= 0]
-    wrong = right + rng.choice(offsets)
-    tens, units = (work.tens, wrong) if where == "units" else (wrong, work.units)
-    return replace(work, tens=tens, units=units, total=10 * tens + units)
-
-
-def teach_prompts(problems: Sequence[Problem], lessons: Lessons) -> Iterator[list[tuple[Prompt, str]]]:
-    """Batches of prompts, each with the completion to learn: the right steps, whatever draft is shown."""
+def lesson_batches(problems: Sequence[Problem], lessons: Lessons) -> Iterator[list[tuple[Prompt, str]]]:
+    """Draft prompts, each with the completion to learn."""
     rng = random.Random(seed_for("lessons", lessons.seed))
     while True:
-        batch = []
-        for problem in rng.sample(problems, lessons.drafts + lessons.challenges):
-            prompt = draft_prompt(problem)
-            if len(batch) >= lessons.drafts:
-                shown = solve(problem) if rng.random() < lessons.right else wrong_draft(problem, lessons, rng)
-                prompt = challenge_prompt(problem, shown.peek)
-            batch.append((prompt, solve(problem).text))
-        yield batch
+        yield [(draft_prompt(problem), solution(problem)) for problem in rng.sample(problems, lessons.drafts)]
 
 
 def teach(
@@ -162,12 +109,10 @@ def teach(
     learnt = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(learnt, lr=lessons.rate, betas=(0.9, 0.98), weight_decay=0.0)
     end = (min(renderer.stop),)
-    for step, batch in enumerate(itertools.islice(teach_prompts(problems["lessons"], lessons), lessons.most), 1):
+    for step, batch in enumerate(itertools.islice(lesson_batches(problems["lessons"], lessons), lessons.most), 1):
         optimizer.param_groups[0]["lr"] = lessons.rate * min(1.0, step / lessons.warmup)
-        # prompts of one kind have one length, so that little of a pass is padding
-        for kind in filter(None, (batch[: lessons.drafts], batch[lessons.drafts :])):
-            rows = [(renderer.render(prompt).ids, (*renderer.encode(text), *end)) for prompt, text in kind]
-            (completion_loss(model, rows) * len(kind) / len(batch)).backward()
+        rows = [(renderer.render(prompt).ids, (*renderer.encode(text), *end)) for prompt, text in batch]
+        completion_loss(model, rows).backward()
         torch.nn.utils.clip_grad_norm_(learnt, 1.0)
         optimizer.step()
         optimizer.zero_grad()

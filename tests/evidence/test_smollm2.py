@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -18,15 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "evidence"))
 from _competition import language_cell, language_cells  # noqa: E402
 from _shared_prefix import SharedPrefixSampler, shared_length  # noqa: E402
-from _smollm2 import Lessons, check_taught, deck, solve, steps_of, wrong_draft  # noqa: E402
+from _smollm2 import FORMAT, Lessons, check_taught, deck, solution  # noqa: E402
 from agon.config import load_config  # noqa: E402
 from agon.engine import hf  # noqa: E402
 from agon.engine.tiny.checkpoint import tiny_base  # noqa: E402
 from agon.game.prompts import challenge_prompt  # noqa: E402
 from agon.rundir.files import weights_hash  # noqa: E402
-from agon.types import BASE, Completion, Request, Sampling  # noqa: E402
+from agon.types import BASE, Completion, Problem, Request, Sampling  # noqa: E402
 
-QUICK = Lessons(drafts=2, challenges=1, frozen=1, first=1, most=2, enough=1.1)
+QUICK = Lessons(drafts=2, frozen=1, first=1, most=2, enough=1.1)
 
 
 def script(name: str) -> ModuleType:
@@ -136,14 +135,9 @@ def test_beginnings_that_are_read_once_change_no_completion_and_no_log_prob() ->
         assert one.tokens.logprobs == pytest.approx(other.tokens.logprobs, abs=1e-4)
 
 
-def test_problems_of_two_splits_are_never_the_same_and_a_wrong_draft_is_wrong() -> None:
+def test_problems_of_two_splits_are_never_the_same_and_lessons_are_right() -> None:
     splits = deck()
     ids = [problem.id for split in splits.values() for problem in split]
     assert len(set(ids)) == len(ids)
-    problem, lessons = splits["dev"][0], Lessons()
-    work = solve(problem)
-    assert str(work.total) == problem.answer
-    assert steps_of(work.text) == (work.tens, work.units)
-    wrong = wrong_draft(problem, lessons, random.Random(0))
-    assert wrong.total != work.total
-    assert wrong.peek == f"{10 * wrong.tens}+{wrong.units}"
+    assert all(FORMAT.fullmatch(solution(problem)) for problem in splits["lessons"])
+    assert solution(Problem("", "47 + 38", "85")) == "<think>4+3=7,7+8=15</think>70+15<answer>85</answer>"
