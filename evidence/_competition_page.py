@@ -342,7 +342,7 @@ GATE_ROWS = {
     "kept": "of those of right drafts, right (kept)",
     "converted": "of those of wrong drafts, right (converted)",
     "echoed": "of those of wrong drafts, the same wrong answer again (echoed)",
-    "no draft": "challenges without a draft that are right",
+    "formed": "challenges that keep to the format",
 }
 
 

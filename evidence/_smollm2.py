@@ -19,7 +19,7 @@ from typing import Any
 
 from agon.eval.intervals import rate
 from agon.game.exchange import echoed
-from agon.game.prompts import draft_prompt
+from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.rundir.files import weights_hash
 from agon.types import Bout, Problem, Prompt, seed_for
 
@@ -27,8 +27,9 @@ TAUGHT = Path(os.environ.get("AGON_SMOLLM2_SUMS", "~/.cache/agon/smollm2-sums"))
 """The taught base, and its problems in `problems/`."""
 GATE = Path(__file__).resolve().parent.parent / "docs" / "results" / "raw" / "smollm2" / "gate.json"
 """What the taught base does before training."""
-SOLVES, COMPETES = (0.25, 0.40), 0.30
-"""The gate: pass@1 of the taught base, and how much larger kept must be than converted for arm agon to run."""
+SOLVES, FORMED, COMPETES = (0.25, 0.40), 0.80, 0.30
+"""The gate: pass@1 of the taught base, the least share of challenges in the format, and how much larger kept must be
+than converted for arm agon to run."""
 SIZES = {"held_out": 200, "dev": 96, "train": 192}
 """Problems of each split; all others are for lessons."""
 TEMPLATE = (
@@ -43,8 +44,12 @@ class Lessons:
     """What the base is taught, and when it has learnt enough; written beside the checkpoint."""
 
     seed: int = 0
-    drafts: int = 12
+    drafts: int = 6
     """Draft prompts per step."""
+    challenges: int = 6
+    """Challenge prompts per step."""
+    right: float = 1 / 3
+    """Share of the shown recaps that are right."""
     rate: float = 1e-4
     warmup: int = 5
     frozen: int = 10
@@ -87,11 +92,24 @@ def write_problems(folder: Path, problems: dict[str, list[Problem]]) -> None:
         (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
 
 
-def lesson_batches(problems: Sequence[Problem], lessons: Lessons) -> Iterator[list[tuple[Prompt, str]]]:
-    """Draft prompts, each with the completion to learn."""
+def shown_recap(problem: Problem, lessons: Lessons, rng: random.Random) -> str:
+    """The recap of a draft: right, or with tens or units that are off by at most 3."""
+    tens, units = (sum(int(number[place]) for number in problem.question.split(" + ")) for place in (0, 1))
+    if rng.random() >= lessons.right:
+        if rng.random() < 0.8:
+            units = rng.choice([value for value in range(units - 3, units + 4) if value >= 0 and value != units])
+        else:
+            tens = rng.choice([value for value in range(tens - 3, tens + 4) if value >= 0 and value != tens])
+    return f"{10 * tens}+{units}"
+
+
+def lesson_batches(problems: Sequence[Problem], lessons: Lessons) -> Iterator[list[list[tuple[Prompt, str]]]]:
+    """Draft prompts and challenge prompts, each with the completion to learn: right, whatever the prompt shows."""
     rng = random.Random(seed_for("lessons", lessons.seed))
     while True:
-        yield [(draft_prompt(problem), solution(problem)) for problem in rng.sample(problems, lessons.drafts)]
+        drawn = [(problem, solution(problem)) for problem in rng.sample(problems, lessons.drafts + lessons.challenges)]
+        read = [(challenge_prompt(p, shown_recap(p, lessons, rng)), text) for p, text in drawn[lessons.drafts :]]
+        yield [[(draft_prompt(p), text) for p, text in drawn[: lessons.drafts]], read]
 
 
 def teach(
@@ -111,8 +129,10 @@ def teach(
     end = (min(renderer.stop),)
     for step, batch in enumerate(itertools.islice(lesson_batches(problems["lessons"], lessons), lessons.most), 1):
         optimizer.param_groups[0]["lr"] = lessons.rate * min(1.0, step / lessons.warmup)
-        rows = [(renderer.render(prompt).ids, (*renderer.encode(text), *end)) for prompt, text in batch]
-        completion_loss(model, rows).backward()
+        # prompts of one kind have about one length, so that little of a pass is padding
+        for kind in batch:
+            rows = [(renderer.render(prompt).ids, (*renderer.encode(text), *end)) for prompt, text in kind]
+            (completion_loss(model, rows) / len(batch)).backward()
         torch.nn.utils.clip_grad_norm_(learnt, 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -146,21 +166,17 @@ def draw(model: Any, renderer: Any, prompts: Sequence[Prompt]) -> list[str]:
     return [renderer.text(row) for row in drawn[:, width:].tolist()]
 
 
-def gate_counts(bouts: dict[str, list[Bout]]) -> dict[str, tuple[int, float, float, float]]:
-    """What the base does before training: n, the share, and its interval with problems as units.
-
-    `bouts["own"]`: challenges of its own drafts; `bouts["none"]`: the same prompt without one.
-    """
-    rates = dict[str, list[tuple[str, bool]]]()
-    for bout in bouts["own"]:
-        rates.setdefault("alone", []).append((bout.problem.id, bout.draft.verdict.correct))
-        rates.setdefault("cascade", []).append((bout.problem.id, bout.final.verdict.correct))
-        if bout.draft.verdict.correct:
-            rates.setdefault("kept", []).append((bout.problem.id, bout.final.verdict.correct))
-        else:
-            rates.setdefault("converted", []).append((bout.problem.id, bout.final.verdict.correct))
-            rates.setdefault("echoed", []).append((bout.problem.id, echoed(bout)))
-    rates["no draft"] = [(bout.problem.id, bout.final.verdict.correct) for bout in bouts["none"]]
+def gate_counts(bouts: Sequence[Bout]) -> dict[str, tuple[int, float, float, float]]:
+    """What the base does with its own drafts before training: n, the share, and its interval over problems."""
+    rates = defaultdict[str, list[tuple[str, bool]]](list)
+    for bout in bouts:
+        problem, right = bout.problem.id, bout.final.verdict.correct
+        rates["alone"].append((problem, bout.draft.verdict.correct))
+        rates["cascade"].append((problem, right))
+        rates["formed"].append((problem, FORMAT.fullmatch(bout.final.completion.text) is not None))
+        rates["kept" if bout.draft.verdict.correct else "converted"].append((problem, right))
+        if not bout.draft.verdict.correct:
+            rates["echoed"].append((problem, echoed(bout)))
     return {name: _share(outcomes) for name, outcomes in rates.items()}
 
 
@@ -193,7 +209,9 @@ def check_taught() -> None:
             f"{TAUGHT} has the hash {here}, and the plan was made with {gate['hash']}: a different CPU may round "
             "differently; copy the folder from the machine that measured the gate"
         )
-    if not SOLVES[0] <= (alone := gate["gate"]["alone"][1]) <= SOLVES[1]:
+    alone, formed = (gate["gate"][name][1] for name in ("alone", "formed"))
+    if not (SOLVES[0] <= alone <= SOLVES[1] and formed >= FORMED):
         sys.exit(
-            f"the taught base solves {alone:.0%} in one pass, and the plan asks for {SOLVES[0]:.0%} to {SOLVES[1]:.0%}"
+            f"the taught base solves {alone:.0%} in one pass and keeps {formed:.0%} of challenges in the format: the "
+            f"plan asks for {SOLVES[0]:.0%} to {SOLVES[1]:.0%} and at least {FORMED:.0%}"
         )

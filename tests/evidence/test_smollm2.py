@@ -25,7 +25,7 @@ from agon.game.prompts import challenge_prompt  # noqa: E402
 from agon.rundir.files import weights_hash  # noqa: E402
 from agon.types import BASE, Completion, Problem, Request, Sampling  # noqa: E402
 
-QUICK = Lessons(drafts=2, frozen=1, first=1, most=2, enough=1.1)
+QUICK = Lessons(drafts=2, challenges=1, frozen=1, first=1, most=2, enough=1.1)
 
 
 def script(name: str) -> ModuleType:
@@ -62,7 +62,7 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     taught.measure_gate()
     gate = json.loads((tmp_path / "gate.json").read_text())
     assert gate["hash"] == about["hash"]
-    assert {"alone", "cascade", "no draft"} <= gate["gate"].keys()
+    assert {"alone", "cascade", "formed"} <= gate["gate"].keys()
 
     matrix = script("tabletop_matrix")
     monkeypatch.setattr(matrix, "check_taught", lambda: None)  # two steps teach nothing
@@ -76,8 +76,8 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     assert sum(result.systems["ab"].exchange[name] for name in ("draft_right", "draft_wrong")) == 12
 
 
-def gate(hash: str | None, alone: float = 0.3, kept: float = 0.7, converted: float = 0.2) -> str:
-    shares = {"alone": alone, "kept": kept, "converted": converted}
+def gate(hash: str | None, alone: float = 0.3, formed: float = 0.9, kept: float = 0.7, converted: float = 0.2) -> str:
+    shares = {"alone": alone, "formed": formed, "kept": kept, "converted": converted}
     return json.dumps({"hash": hash, "gate": {name: (9, share, 0, 1) for name, share in shares.items()}})
 
 
@@ -89,6 +89,9 @@ def test_a_cell_refuses_a_base_that_the_plan_does_not_describe(taught: ModuleTyp
         check_taught()
     (tmp_path / "gate.json").write_text(gate(weights_hash(tmp_path / "taught"), alone=0.6))
     with pytest.raises(SystemExit, match="solves 60% in one pass"):
+        check_taught()
+    (tmp_path / "gate.json").write_text(gate(weights_hash(tmp_path / "taught"), formed=0.5))
+    with pytest.raises(SystemExit, match="keeps 50% of challenges in the format"):
         check_taught()
     (tmp_path / "gate.json").write_text(gate(weights_hash(tmp_path / "taught")))
     check_taught()
