@@ -343,6 +343,9 @@ GATE_ROWS = {
     "converted": "of those of wrong drafts, right (converted)",
     "echoed": "of those of wrong drafts, the same wrong answer again (echoed)",
     "formed": "challenges that keep to the format",
+    "planted right, right": "challenges of planted right drafts that are right",
+    "planted wrong, right": "challenges of planted wrong drafts, same problems, that are right",
+    "planted wrong, followed": "of those, with the answer that follows from the planted mistake",
 }
 
 

@@ -61,25 +61,26 @@ class Lessons:
     most: int = 60
 
 
+def terms_of(problem: Problem) -> tuple[int, int, int]:
+    first, second, third = map(int, problem.question.split(" + "))
+    return first, second, third
+
+
 def solution(problem: Problem) -> str:
-    """The right completion in three steps: tens, units, and both together. The recap shows the first two values."""
-    first, second = map(int, problem.question.split(" + "))
-    tens, units = first // 10 + second // 10, first % 10 + second % 10
-    steps = f"{first // 10}+{second // 10}={tens},{first % 10}+{second % 10}={units}"
-    return f"<think>{steps}</think>{10 * tens}+{units}<answer>{problem.answer}</answer>"
+    """The right completion in two steps. The recap shows the first sum, and not the answer."""
+    first, second, third = terms_of(problem)
+    half = first + second
+    return f"<think>{first}+{second}={half}</think>{half}+{third}<answer>{half + third}</answer>"
 
 
-FORMAT = re.compile(r"<think>\d\+\d=\d+,\d\+\d=\d+</think>\d+\+\d+<answer>\d+</answer>")
+FORMAT = re.compile(r"<think>\d+\+\d+=\d+</think>\d+\+\d+<answer>\d+</answer>")
 
 
 def deck(seed: int = 0) -> dict[str, list[Problem]]:
-    """Sums of two numbers of two digits that stay below 100, in four parts: three splits, and `lessons`.
-
-    Their tens are at most 8 together, so that no right completion has more than 32 tokens.
-    """
-    pairs = [(a, b) for a, b in itertools.product(range(10, 90), repeat=2) if a // 10 + b // 10 <= 8]
-    random.Random(seed_for("sums", seed)).shuffle(pairs)
-    dealt = iter(Problem(f"{a}+{b}", f"{a} + {b}", str(a + b)) for a, b in pairs)
+    """Sums of two numbers of two digits and one of one digit, in four parts: three splits, and `lessons`."""
+    terms = list(itertools.product(range(10, 100), range(10, 100), range(1, 10)))
+    random.Random(seed_for("sums", seed)).shuffle(terms)
+    dealt = iter(Problem(f"{a}+{b}+{c}", f"{a} + {b} + {c}", str(a + b + c)) for a, b, c in terms)
     splits = {name: list(itertools.islice(dealt, size)) for name, size in SIZES.items()}
     return splits | {"lessons": list(dealt)}
 
@@ -92,15 +93,15 @@ def write_problems(folder: Path, problems: dict[str, list[Problem]]) -> None:
         (folder / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
 
 
+def recap(problem: Problem, off: int = 0) -> str:
+    """What a challenger reads of a draft whose first sum is off by so much."""
+    first, second, third = terms_of(problem)
+    return f"{first + second + off}+{third}"
+
+
 def shown_recap(problem: Problem, lessons: Lessons, rng: random.Random) -> str:
-    """The recap of a draft: right, or with tens or units that are off by at most 3."""
-    tens, units = (sum(int(number[place]) for number in problem.question.split(" + ")) for place in (0, 1))
-    if rng.random() >= lessons.right:
-        if rng.random() < 0.8:
-            units = rng.choice([value for value in range(units - 3, units + 4) if value >= 0 and value != units])
-        else:
-            tens = rng.choice([value for value in range(tens - 3, tens + 4) if value >= 0 and value != tens])
-    return f"{10 * tens}+{units}"
+    """The recap of a draft: right, or with a first sum that is off by a little or by ten."""
+    return recap(problem, 0 if rng.random() < lessons.right else rng.choice((-10, -3, -2, -1, 1, 2, 3, 10)))
 
 
 def lesson_batches(problems: Sequence[Problem], lessons: Lessons) -> Iterator[list[list[tuple[Prompt, str]]]]:
@@ -177,6 +178,17 @@ def gate_counts(bouts: Sequence[Bout]) -> dict[str, tuple[int, float, float, flo
         rates["kept" if bout.draft.verdict.correct else "converted"].append((problem, right))
         if not bout.draft.verdict.correct:
             rates["echoed"].append((problem, echoed(bout)))
+    return {name: _share(outcomes) for name, outcomes in rates.items()}
+
+
+def planted_counts(planted: Sequence[tuple[Problem, int, str]]) -> dict[str, tuple[int, float, float, float]]:
+    """What the base does with drafts that are right or off by `off`, on the same problems: how far a draft misleads."""
+    rates = defaultdict[str, list[tuple[str, bool]]](list)
+    for problem, off, text in planted:
+        right, follows = (f"<answer>{int(problem.answer) + by}</answer>" in text for by in (0, off))
+        rates["planted wrong, right" if off else "planted right, right"].append((problem.id, right))
+        if off:
+            rates["planted wrong, followed"].append((problem.id, follows))
     return {name: _share(outcomes) for name, outcomes in rates.items()}
 
 

@@ -62,7 +62,7 @@ def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     taught.measure_gate()
     gate = json.loads((tmp_path / "gate.json").read_text())
     assert gate["hash"] == about["hash"]
-    assert {"alone", "cascade", "formed"} <= gate["gate"].keys()
+    assert {"alone", "cascade", "formed", "planted wrong, followed"} <= gate["gate"].keys()
 
     matrix = script("tabletop_matrix")
     monkeypatch.setattr(matrix, "check_taught", lambda: None)  # two steps teach nothing
@@ -143,4 +143,4 @@ def test_problems_of_two_splits_are_never_the_same_and_lessons_are_right() -> No
     ids = [problem.id for split in splits.values() for problem in split]
     assert len(set(ids)) == len(ids)
     assert all(FORMAT.fullmatch(solution(problem)) for problem in splits["lessons"])
-    assert solution(Problem("", "47 + 38", "85")) == "<think>4+3=7,7+8=15</think>70+15<answer>85</answer>"
+    assert solution(Problem("", "47 + 38 + 5", "90")) == "<think>47+38=85</think>85+5<answer>90</answer>"
