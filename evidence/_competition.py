@@ -6,6 +6,7 @@ Results are files like those of the matrix (`_tabletop.py`), under docs/results/
 from __future__ import annotations
 
 from _repair_toy import Start, curve
+from _smollm2 import SIZES, TAUGHT, is_gullible
 from _tabletop import CellPlan
 
 STEPS = (40, 80, 120, 160, 200)
@@ -54,4 +55,16 @@ def prediction(start: Start) -> dict[str, dict[str, list[float]]]:
     return {str(rate): {arm: at(rate, weight) for arm, weight in arms.items()} for rate in RATES}
 
 
-PLANS = {"G": gullible_cells, "S": split_cells, "R": repair_cells}
+def language_cells() -> list[CellPlan]:
+    """L: a language model on two-digit sums, nine seeds; the arms of a seed follow each other."""
+    arms = ("coop", "plain-pair", *(["agon"] if is_gullible() else []))
+    return [language_cell(arm, seed) for seed in range(9) for arm in arms]
+
+
+def language_cell(arm: str, seed: int, variant: str = "", *changes: str) -> CellPlan:
+    """A cell on the taught base and its problems, which are outside the repository."""
+    data = [f"data.{split}.path={TAUGHT / 'problems' / split}.jsonl" for split in SIZES]
+    return CellPlan("smollm2", arm, seed, variant, (f"model.name={TAUGHT}", *data, *changes))
+
+
+PLANS = {"G": gullible_cells, "S": split_cells, "R": repair_cells, "L": language_cells}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -336,6 +336,75 @@ def repair_figure(done: Done, path: Path) -> None:
     save(figure, path)
 
 
+# -- L ----------------------------------------------------------------------------------------------------------------
+
+LANGUAGE_ARMS = {"plain-pair": ("plain-pair", ""), "coop": ("coop", ""), "agon": ("agon", "")}
+GATE_ROWS = {
+    "alone": "single passes that are right (pass@1)",
+    "cascade": "challenges of its own drafts that are right",
+    "kept": "of those of right drafts, right (kept)",
+    "converted": "of those of wrong drafts, right (converted)",
+    "echoed": "of those of wrong drafts, the same wrong answer again (echoed)",
+    "formed": "challenges that keep to the format",
+    "planted right, right": "challenges of planted right drafts that are right",
+    "planted wrong, right": "challenges of planted wrong drafts, same problems, that are right",
+    "planted wrong, followed": "of those, with the answer that follows from the planted mistake",
+}
+
+
+def language(done: Done) -> Iterator[str]:
+    """Does exchange pay on a language model, and what does the bonus add?"""
+    exchange = language_difference(done, "cascade", "coop", "plain-pair")
+    [primary] = corrected([ExpectedDifference("cascade: coop - plain-pair", exchange, 1)])
+    yield "# A language model: does it pay to train on a rival's drafts?"
+    yield (
+        "SmolLM2-135M-Instruct on sums of two-digit numbers. Made by `scripts/tabletop_matrix --page` from "
+        "`docs/results/raw/smollm2`, and checked by `evidence/tabletop.py`. The [plan](competition-plan.md) was "
+        "committed before these cells ran. One small model and one task: the size of an effect says nothing about "
+        "others."
+    )
+    yield done_line(done, "L")
+    yield "![differences in points, with 95% intervals over seeds](../assets/smollm2.svg)"
+    yield "After 32 steps, on 200 held-out problems, paired by seed."
+    yield "## Primary test"
+    yield test_table([primary])
+    yield "## Everything that was measured at the end"
+    yield level_table(done, "smollm2", LANGUAGE_ARMS)
+    yield "Points [95%, over seeds]; described, not corrected:"
+    rows = [
+        (f"{first} - {second}", *(str(language_difference(done, of, first, second)) for of in MEASURES))
+        for first, second in LANGUAGE_PAIRS
+    ]
+    yield markdown_table(("", *MEASURES), rows)
+    yield "## With something else to read"
+    yield reading_table(done, "smollm2", LANGUAGE_ARMS)
+    yield "## Before training"
+    gate = json.loads((RAW / "smollm2" / "gate.json").read_text())
+    shares = [
+        (text, "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * x for x in gate["gate"][name][1:])))
+        for name, text in GATE_ROWS.items()
+    ]
+    yield markdown_table(("at the training temperature", "% [95%, over problems]"), shares)
+
+
+LANGUAGE_PAIRS = (("coop", "plain-pair"), ("agon", "coop"))
+
+
+def language_difference(done: Done, measure: str, first: str, second: str) -> Difference:
+    of = MEASURES[measure]
+    return Difference(seed_differences(done, "smollm2", Side(first, of), Side(second, of)))
+
+
+def language_figure(done: Done, path: Path) -> None:
+    dots(
+        [
+            (measure, [(f"{a} - {b}", language_difference(done, measure, a, b)) for a, b in LANGUAGE_PAIRS])
+            for measure in MEASURES
+        ],
+        path,
+    )
+
+
 # -- tables and pictures ----------------------------------------------------------------------------------------------
 
 
@@ -359,9 +428,9 @@ def test_table(tests: Sequence[ExpectedDifference]) -> str:
     return markdown_table(head, rows)
 
 
-def level_table(done: Done, world: str) -> str:
+def level_table(done: Done, world: str, arms: Mapping[str, tuple[str, str]] = ARMS) -> str:
     rows = []
-    for label, (arm, variant) in ARMS.items():
+    for label, (arm, variant) in arms.items():
         results = list(by_seed(done, world, arm, variant).values())
         if results:
             cells = [f"{100 * fmean(map(of, results)):.1f}" for of in MEASURES.values()]
@@ -396,11 +465,11 @@ def along_table(done: Done, world: str) -> str:
     return markdown_table(("steps", "coop's cascade, %", *parts), rows)
 
 
-def reading_table(done: Done, world: str) -> str:
+def reading_table(done: Done, world: str, arms: Mapping[str, tuple[str, str]] = ARMS) -> str:
     ways = {"the rival's draft": both(lambda s: s.rate), "its own": reading("own"),
             "of another problem": reading("shuffled"), "none": reading("none")}  # fmt: skip
     rows = []
-    for label, (arm, variant) in ARMS.items():
+    for label, (arm, variant) in arms.items():
         results = list(by_seed(done, world, arm, variant).values())
         if results:
             rows.append((label, *(f"{100 * fmean(map(of, results)):.1f}" for of in ways.values())))
@@ -448,6 +517,8 @@ def pages(matrix: Done) -> dict[Path, str]:
         texts |= {"splitting.md": splitting(made["S"], matrix), "agreement.md": agreement(made["S"])}
     if made["R"]:
         texts["repair.md"] = repair(made["R"])
+    if made["L"]:
+        texts["smollm2.md"] = language(made["L"])
     return {FOLDER / name: "\n\n".join(sections) + "\n" for name, sections in texts.items()}
 
 
@@ -460,6 +531,7 @@ def figures(matrix: Done, folder: Path = ASSETS) -> list[Path]:
         ("S", "splitting.svg", lambda done, path: splitting_figure(done, matrix, path)),
         ("S", "agreement.svg", agreement_figure),
         ("R", "repair.svg", repair_figure),
+        ("L", "smollm2.svg", language_figure),
     ):
         if made[part]:
             draw(made[part], folder / name)

@@ -200,6 +200,8 @@ class CellResult:
     """Both cascades on dev after some steps, by step; not in the matrix."""
     selective: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Ways to answer only where several passes agree: answered, right and all trials; not in the matrix."""
+    base_hash: str | None = None
+    """SHA-256 over the weights of a base that does not ship with the package."""
 
     @property
     def answering(self) -> tuple[str, ...]:
@@ -272,7 +274,7 @@ def selective_counts(ab: Sequence[Mapping[str, object]], ba: Sequence[Mapping[st
             _count(counts["always"], True, right)
             _count(counts["draft and answer"], _agree(row, "draft", row, "challenge"), right)
         for group in by_problem.values():
-            for n in (2, 3, 4):
+            for n in range(2, min(4, len(group)) + 1):
                 same = all(_agree(group[0], "draft", other, "draft") for other in group[1:n])
                 _count(drafts[f"{n} drafts"], same, bool(group[0]["draft_correct"]))
     for key, row in rows[0].items():

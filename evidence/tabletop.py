@@ -21,6 +21,8 @@ from _tabletop_page import page
 from agon.data.tabletop.worlds import READERS
 
 ROLLOUTS = 6400
+LANGUAGE_ROLLOUTS = 3072
+"""32 steps of 6 problems, 16 rollouts of each: part L."""
 
 
 def main() -> None:
@@ -62,6 +64,7 @@ def as_planned(cell: CellPlan, result: CellResult) -> bool:
     """Whether a result is of its cell, with the rollouts that the plan gives it."""
     wanted = {"half-budget": ROLLOUTS // 2, "long": 3 * ROLLOUTS}.get(cell.variant, ROLLOUTS)
     wanted *= 4 if cell.world in READERS else 1
+    wanted = LANGUAGE_ROLLOUTS if cell.world == "smollm2" else wanted
     facts = (result.world, result.arm, result.variant, result.seed, result.rollouts)
     return facts == (cell.world, cell.arm, cell.variant, cell.seed, wanted)
 

@@ -285,6 +285,13 @@ def test_the_plan_names_both_bases_and_adds_them_up(capsys: pytest.CaptureFixtur
     assert two[title]["base"] != one[title]["base"]
 
 
+def test_the_plan_says_which_layers_carry_an_adapter_and_counts_those(capsys: pytest.CaptureFixture[str]) -> None:
+    config, title = "configs/examples/two-bases.yaml", "memory of the learner and traffic, estimated"
+    some, all_layers = planned(capsys, config, "model.lora.layers=1"), planned(capsys, config)
+    assert some["run"]["base"].endswith("LoRA rank 16, last 1 layer only")
+    assert some[title]["published per step"] != all_layers[title]["published per step"]
+
+
 @pytest.mark.parametrize("arm", ["grpo", "self-refine", "fixed-roles", "plain-pair"])
 def test_a_rival_that_would_teach_nothing_is_refused_by_name(capsys: pytest.CaptureFixture[str], arm: str) -> None:
     assert main(["plan", AGON, f"arm={arm}", "rival.kind=league"]) == 2

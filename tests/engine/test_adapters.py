@@ -197,6 +197,35 @@ def test_a_target_that_is_no_linear_layer_of_the_base_is_refused(name: str) -> N
         pair_of(lora=Lora(rank=2, alpha=4, targets=[name]))
 
 
+@pytest.mark.parametrize("family", list(EXPECTED))
+def test_the_last_layers_alone_carry_an_adapter_and_get_gradients(family: str, tmp_path: Path) -> None:
+    """No gradient below them: the learner saves the backward pass of all layers before."""
+    base = random_base(family)
+    count = base.config.num_hidden_layers
+    pair = pair_of(base=base, lora=Lora(rank=4, alpha=8, layers=1))
+    assert {name.split(".")[2] for name in pair.targets()} == {str(count - 1)}
+    below: list[torch.Tensor] = []
+    base.model.layers[count - 2].register_forward_hook(lambda module, given, out: below.append(out))
+    pair.activate(Policy.B)
+    output = pair.model.eval()(IDS).logits
+    output.sum().backward()
+    assert not below[0].requires_grad
+    assert all(parameter.grad is not None for parameter in pair.parameters(Policy.B))
+    pair.export(Policy.B, tmp_path)
+    assert json.loads((tmp_path / "adapter_config.json").read_text())["layers_to_transform"] == [count - 1]
+    assert torch.equal(logits(PeftModel.from_pretrained(random_base(family), tmp_path)), output.detach())
+    other = pair_of(seed=1, base=random_base(family), lora=Lora(rank=4, alpha=8, layers=1))
+    other.load(Policy.A, tmp_path)
+    assert other.hash(Policy.A) == pair.hash(Policy.B)
+
+
+def test_more_layers_than_the_base_has_are_refused() -> None:
+    count = random_base().config.num_hidden_layers
+    assert pair_of(lora=Lora(rank=2, alpha=4, layers=count)).targets() == pair_of().targets()
+    with pytest.raises(ConfigError, match=f"the base has {count} layers"):
+        pair_of(lora=Lora(rank=2, alpha=4, layers=count + 1))
+
+
 def test_linear_targets_leave_out_an_untied_head_too() -> None:
     assert "lm_head" not in linear_targets(random_base(tie_word_embeddings=False))
 

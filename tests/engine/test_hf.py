@@ -28,7 +28,7 @@ SHORT = Sampling(max_tokens=12)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny random base and three adapters that change what it says."""
+    """A tiny random base, three adapters that change what it says, and one in its last layer alone."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("models")
@@ -39,10 +39,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )  # fmt: skip
     Qwen3ForCausalLM(config).save_pretrained(root / "base")
     tokenizer.save_pretrained(root / "base")
-    for name in ("one", "two", "three"):
-        model = get_peft_model(
-            AutoModelForCausalLM.from_pretrained(root / "base"), LoraConfig(r=4, target_modules="all-linear")
-        )
+    everywhere = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    for name, layers in {"one": None, "two": None, "three": None, "last": [1]}.items():
+        settings = LoraConfig(r=4, target_modules=everywhere, layers_to_transform=layers)
+        model = get_peft_model(AutoModelForCausalLM.from_pretrained(root / "base"), settings)
         for key, parameter in model.named_parameters():
             if "lora_B" in key:
                 torch.nn.init.normal_(parameter, std=0.5)
@@ -145,6 +145,14 @@ def test_log_probs_are_those_of_the_version_that_was_asked(
     completion = draw(sampler, *requests)[0]
     expected = plain_logprobs(folder, adapter, completion, 0.7)
     torch.testing.assert_close(torch.tensor(completion.tokens.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_an_adapter_in_the_last_layer_alone_is_drawn_from_beside_others(sampler: HFSampler, folder: Path) -> None:
+    sampler.publish(Version("a@000001-last"), folder / "last")
+    for seat, adapter in ((Policy.A, "last"), (Policy.B, "two"), (BASE, None)):
+        [completion] = draw(sampler, request(5, seat))
+        expected = plain_logprobs(folder, adapter, completion, 1.0)
+        torch.testing.assert_close(torch.tensor(completion.tokens.logprobs), expected, atol=1e-4, rtol=0)
 
 
 def test_every_completion_says_which_version_made_it(sampler: HFSampler) -> None:

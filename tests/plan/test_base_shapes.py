@@ -50,12 +50,13 @@ def test_parameters_are_those_that_transformers_builds(name: str) -> None:
 
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "down_proj"]])
-def test_adapters_are_those_that_the_learner_puts_on(name: str, targets: str | list[str]) -> None:
+@pytest.mark.parametrize("layers", [None, 2])
+def test_adapters_are_those_that_the_learner_puts_on(name: str, targets: str | list[str], layers: int | None) -> None:
     from torch import nn
 
     from agon.engine.adapters import adapted
 
-    model, lora = built(CONFIGS[name]), Lora(rank=8, targets=targets)
+    model, lora = built(CONFIGS[name]), Lora(rank=8, targets=targets, layers=layers)
     linear = {path: module for path, module in model.named_modules() if isinstance(module, nn.Linear)}
     expected = sum(8 * (linear[path].in_features + linear[path].out_features) for path in adapted(model, lora))
     assert shape(name, model).adapter_parameters(lora) == expected
@@ -64,6 +65,13 @@ def test_adapters_are_those_that_the_learner_puts_on(name: str, targets: str | l
 def test_a_target_that_no_layer_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="no linear layer is called nothing"):
         shape_of(TEXT["Qwen/Qwen3-0.6B"]).adapter_parameters(Lora(targets=["nothing"]))
+
+
+def test_more_layers_than_the_base_has_are_refused() -> None:
+    shape = shape_of(TEXT["Qwen/Qwen3-0.6B"])
+    assert shape.adapter_parameters(Lora(layers=28)) == shape.adapter_parameters(Lora())
+    with pytest.raises(ConfigError, match="the base has 28 layers"):
+        shape.adapter_parameters(Lora(layers=29))
 
 
 def test_the_text_of_a_composite_checkpoint_is_planned() -> None:

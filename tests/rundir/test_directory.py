@@ -301,6 +301,12 @@ def test_what_an_engine_needs_to_start_may_change(run: RunDir) -> None:
     assert (back.key, back.old, back.new) == ("sampler.options.kv_cache_dtype", '"fp8"', "null")
 
 
+def test_layers_belong_to_the_run_and_runs_from_before_keep_their_hash() -> None:
+    some = CONFIG.model.model_copy(update={"lora": CONFIG.model.lora.model_copy(update={"layers": 2})})
+    assert config_hash(CONFIG.model_copy(update={"model": some})) != config_hash(CONFIG)
+    assert config_hash(CONFIG) == "8d18181b2ec6ebfbd3c475684acffa02d056de9bea7edc0cc37744c086e631ac"
+
+
 def test_a_second_base_belongs_to_the_run_and_its_hash_is_checked(tmp_path: Path) -> None:
     model = CONFIG.model.model_copy(update={"b": BaseOfB(name="some/other")})
     two = CONFIG.model_copy(update={"model": model})

@@ -30,6 +30,9 @@ class Lora(Frozen):
     targets: str | list[str] = "all-linear"
     """Our choice: which layers carry an adapter. `all-linear` gives the paper's ~10 M parameters on Qwen3-0.6B; or a
     list of module names."""
+    layers: Positive | None = None
+    """Only this many layers, the last ones of the base, carry an adapter; null: all. The learner then computes no
+    gradients below them, which saves time and memory."""
 
 
 class Init(Frozen):
@@ -37,7 +40,7 @@ class Init(Frozen):
 
     a: str = Field(default="zero", min_length=1)
     """`zero`: A starts as the base itself, the standard LoRA zero-init. Or a PEFT folder with the adapter that A starts
-    from, of the rank, alpha and targets in `model.lora`."""
+    from, of the rank, alpha, targets and layers in `model.lora`."""
     b: str = Field(default="noise", min_length=1)
     """`noise`: B starts as noise around zero. Or a PEFT folder, as for A."""
     b_noise_std: Weight = 1.0e-3

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,6 +35,8 @@ from agon.types import Policy, seed_for
 WEIGHTS = "adapter_model.safetensors"
 TOWERS = ("vision", "visual", "audio", "image", "multi_modal", "multimodal")
 """Parts of the module paths of towers and projectors that text never passes through."""
+_LAYER = re.compile(r".*?\.[^.]*\.(\d+)\.")
+"""Where PEFT finds the number of a layer in a module's path."""
 
 
 class AdapterPair:
@@ -104,7 +107,7 @@ class AdapterPair:
         if {name: t.shape for name, t in state.items()} != {name: t.shape for name, t in mine.items()}:
             raise CheckpointError(
                 f"{folder} does not hold an adapter of this shape",
-                fix="check model.name, model.lora.rank and model.lora.targets against those it was trained with",
+                fix="check model.name, model.lora.rank, .targets and .layers against those it was trained with",
             )
         return {name: state[_file_name(name, policy)] for name in self._named[policy]}
 
@@ -162,8 +165,11 @@ def linear_targets(base: Any) -> list[str]:
 
 
 def adapted(base: Any, lora: Lora) -> list[str]:
-    """Paths of the layers that carry an adapter under these settings."""
+    """Paths of the linear layers that carry an adapter under these settings."""
     linear = linear_targets(base)
+    if lora.layers is not None:
+        last = set(last_layers(base, lora.layers))
+        linear = [path for path in linear if (layer := _LAYER.match(path)) and int(layer[1]) in last]
     if lora.targets == "all-linear":
         return linear
     names = [lora.targets] if isinstance(lora.targets, str) else lora.targets
@@ -176,11 +182,23 @@ def adapted(base: Any, lora: Lora) -> list[str]:
     return chosen
 
 
+def last_layers(base: Any, count: int) -> list[int]:
+    """The numbers of the last `count` layers of a base."""
+    layers = int(base.config.get_text_config().num_hidden_layers)
+    if count > layers:
+        raise ConfigError(
+            f"model.lora.layers is {count}, and the base has {layers} layers",
+            fix=f"set model.lora.layers to at most {layers}, or to null for all",
+        )
+    return list(range(layers - count, layers))
+
+
 def _settings(base: Any, lora: Lora) -> dict[str, Any]:
     """LoRA settings with targets by last name; other layers that happen to share one are excluded."""
     targets = adapted(base, lora)
     last = {path.rsplit(".", 1)[-1] for path in targets}
-    others = [n for n, m in base.named_modules() if n.rsplit(".", 1)[-1] in last and n not in set(targets)]
+    everywhere = set(adapted(base, lora.model_copy(update={"layers": None})))  # PEFT itself leaves out other layers
+    others = [n for n, m in base.named_modules() if n.rsplit(".", 1)[-1] in last and n not in everywhere]
     return {
         "r": lora.rank,
         "lora_alpha": lora.alpha,
@@ -189,6 +207,7 @@ def _settings(base: Any, lora: Lora) -> dict[str, Any]:
         "task_type": "CAUSAL_LM",
         "target_modules": sorted(last),
         "exclude_modules": sorted(others) or None,
+        "layers_to_transform": None if lora.layers is None else last_layers(base, lora.layers),
     }
 
 

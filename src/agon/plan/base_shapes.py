@@ -113,10 +113,18 @@ class Shape:
 
     def adapted(self, lora: Lora) -> list[Linear]:
         """The linear maps that carry an adapter under these settings."""
+        linears = list(self.linears())
+        if lora.layers is not None:
+            if lora.layers > len(self.layers):
+                raise ConfigError(
+                    f"model.lora.layers is {lora.layers}, and the base has {len(self.layers)} layers",
+                    fix=f"set model.lora.layers to at most {len(self.layers)}, or to null for all",
+                )
+            linears = [linear for layer in self.layers[-lora.layers :] for linear in layer.linears]
         if lora.targets == "all-linear":
-            return list(self.linears())
+            return linears
         names = [lora.targets] if isinstance(lora.targets, str) else lora.targets
-        chosen = [linear for linear in self.linears() if linear.name in names]
+        chosen = [linear for linear in linears if linear.name in names]
         if missing := set(names) - {linear.name for linear in chosen}:
             raise ConfigError(
                 f"model.lora.targets: no linear layer is called {', '.join(sorted(missing))}",

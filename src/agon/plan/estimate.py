@@ -17,6 +17,7 @@ from agon.engine.base_config import read_base_config
 from agon.engine.linear_attention import EXTRA, is_too_slow
 from agon.errors import ConfigError, EngineError, install
 from agon.eval.points import systems
+from agon.formatting import plural
 from agon.game.cascade import System
 from agon.plan.base_shapes import shape_of
 from agon.plan.footprint import learner_bytes, longest_row, most_tokens, policies_of
@@ -57,12 +58,13 @@ def _check(config: Config, counts: Counts) -> None:
 
 def _run(config: Config, counts: Counts) -> Section:
     model, data = config.model, config.data
+    where = f", last {plural(model.lora.layers, 'layer')} only" if model.lora.layers else ""
     return Section(
         "run",
         {
             "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
             **_rival(config),
-            "base": (f"{model.names}, {model.dtype}, LoRA rank {model.lora.rank}",),
+            "base": (f"{model.names}, {model.dtype}, LoRA rank {model.lora.rank}{where}",),
             "train": (_source(data.train, counts.train),),
             "dev": (_source(data.dev, counts.dev),),
             "held-out": (_source(data.held_out, counts.held_out),),

@@ -53,6 +53,7 @@ class AdapterSettings(_Strict):
     lora_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     target_modules: tuple[Name, ...] | Name | None = None
     exclude_modules: tuple[Name, ...] | None = None
+    layers_to_transform: tuple[Offset, ...] | None = None
     bias: Literal["none"] = "none"
     init_lora_weights: bool | None = None
     use_rslora: bool = False

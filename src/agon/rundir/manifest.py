@@ -151,6 +151,8 @@ def config_hash(config: Config) -> str:
         del values["rival"]  # runs from before there was a choice keep their hash
     if not config.model.two_bases:
         del values["model"]["b"]
+    if config.model.lora.layers is None:
+        del values["model"]["lora"]["layers"]
     kept = {key: value for key, value in flat(to_json(values)).items() if not may_change(key)}
     return hashlib.sha256(json.dumps(kept | HASHED_AS_DEFAULTS, sort_keys=True).encode()).hexdigest()
 

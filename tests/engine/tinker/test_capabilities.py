@@ -69,14 +69,26 @@ def _tripled(slot: Any, calls: list[int]) -> None:
 
 def test_everything_that_no_service_can_do_is_refused_at_once() -> None:
     asked: dict[str, Any] = {
-        "model": {"name": BASE, "lora": {"targets": ["q_proj"]}, "init": {"a": "some/folder", "b": "some/folder"}},
+        "model": {
+            "name": BASE,
+            "lora": {"targets": ["q_proj"], "layers": 1},
+            "init": {"a": "some/folder", "b": "some/folder"},
+        },
         "train": {"beta": 0.1, "temperature": 0.7, "importance": "none"},
     }
     config(**asked)
     with pytest.raises(ValidationError) as caught:
         config(**asked, sampler={"engine": "tinker"})
     text = str(caught.value)
-    for key in ("train.beta", "train.temperature", "train.importance", "lora.targets", "init.a", "init.b"):
+    for key in (
+        "train.beta",
+        "train.temperature",
+        "train.importance",
+        "lora.targets",
+        "lora.layers",
+        "init.a",
+        "init.b",
+    ):
         assert key in text
     config(sampler={"engine": "tinker"})
 

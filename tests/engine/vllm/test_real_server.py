@@ -13,10 +13,12 @@ import pytest
 
 from _engine import RANK, Bench, ask, build
 from _server import vllm_server
-from agon.config import Model, SamplerConfig
+from agon.config import Init, Lora, Model, SamplerConfig
+from agon.engine.adapters import build_pair
 from agon.engine.fleet import Fleet
 from agon.engine.openai import OpenAISampler
 from agon.engine.protocol import Draw
+from agon.engine.safe_load import load_model
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.local import LocalEngine
@@ -106,6 +108,20 @@ def test_both_adapters_and_the_base_share_a_batch_and_match_transformers(table: 
     assert gap(table, Policy.B, drawn[b]) < CLOSE
     assert gap(table, None, drawn[BASE]) < CLOSE
     assert gap(table, Policy.B, drawn[a]) > MOVED, "the comparison tells policies apart"
+
+
+def test_adapters_in_the_last_layers_alone_match_transformers_beside_the_base(server: str, tmp_path: Path) -> None:
+    pair = build_pair(load_model(str(tiny_base()), "float32"), Lora(rank=RANK, alpha=16, layers=2), Init(), seed=0)
+    table = Bench(VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server))), pair, tmp_path)
+    for seed, policy in enumerate(Policy):
+        table.move(policy, 0.1, seed)
+    a, b = (table.publish(policy) for policy in Policy)
+    drawn = draws(table, a, b, BASE)
+    table.sampler.close()
+    assert gap(table, Policy.A, drawn[a]) < CLOSE
+    assert gap(table, Policy.B, drawn[b]) < CLOSE
+    assert gap(table, None, drawn[BASE]) < CLOSE
+    assert gap(table, None, drawn[a]) > MOVED, "the comparison tells an adapter from the base"
 
 
 def test_a_publication_changes_one_policy_and_not_the_other(table: Bench) -> None:

@@ -46,6 +46,11 @@ RULES = (
         lambda targets: targets == "all-linear",
         "must be all-linear with engine tinker: the service chooses the layers",
     ),
+    Rule(
+        ("model.lora.layers",),
+        lambda layers: layers is None,
+        "must be null with engine tinker: the service chooses the layers",
+    ),
     Rule(("model.init.a",), lambda init: init == "zero", "must be zero with engine tinker: weights cannot be uploaded"),
     Rule(
         ("model.init.b",), lambda init: init == "noise", "must be noise with engine tinker: weights cannot be uploaded"
