@@ -27,6 +27,14 @@ from tests.architecture import tree
 
 GENERATED = re.compile(rb"<!-- (\w+): written by scripts/docs --write -->.*?<!-- end of \1 -->", re.DOTALL)
 
+GUARDS = {
+    *("adapter_isolation", "all_bases", "cli_start", "crash_points", "cross_family", "engine_faults"),
+    *("engine_mutations", "game_mutations", "matrix_budget", "peek_fuzz", "publish_ratio", "quickstart"),
+    *("sandbox_cost", "slurm_job", "splits", "streaming_ratio", "tiny_base", "tiny_code_base"),
+    *("two_processes", "viewer"),
+}
+"""Scripts that guard against a regression, and whose numbers nobody chooses Agon by: they run weekly, and keep none."""
+
 
 def sources(script: Path) -> list[Path]:
     """The script and every file that it depends on, in a stable order."""

@@ -36,12 +36,12 @@ def front_page(pages: ModuleType, kept: list[dict[str, Any]]) -> str:
 
 
 def test_a_result_older_than_its_sources_is_marked(pages: ModuleType) -> None:
-    page = pages.page([result("splits", older=True), result("trl_parity", older=False)])
+    page = pages.page([result("tabletop", older=True), result("trl_parity", older=False)])
     rows = {line.split("]")[0][3:]: line for line in page.splitlines() if line.startswith("| [")}
-    assert "**older**" in rows["splits"]
+    assert "**older**" in rows["tabletop"]
     assert "older" not in rows["trl_parity"]
     assert "1 of 2 results" in page
-    assert "**older**" in page.split("### splits")[1].split("###")[0]
+    assert "**older**" in page.split("### tabletop")[1].split("###")[0]
     assert "**older**" not in page.split("### trl_parity")[1]
 
 
@@ -56,10 +56,11 @@ def test_readme_says_so_where_no_result_is_current(pages: ModuleType) -> None:
     assert "No result is current" in front_page(pages, [result("trl_parity", older=True)])
 
 
-def test_every_headline_has_a_script(pages: ModuleType) -> None:
-    assert all((ROOT / "evidence" / f"{name}.py").exists() for name in pages.HEADLINES)
+def test_every_headline_and_every_guard_has_a_script(pages: ModuleType) -> None:
+    assert all((ROOT / "evidence" / f"{name}.py").exists() for name in {*pages.HEADLINES, *_sources.GUARDS})
+    assert not _sources.GUARDS & set(pages.HEADLINES)
 
 
 def test_results_are_compared_with_their_sources(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sources, "is_current", lambda result, script: script.stem == "splits")
-    assert {one["name"] for one in pages.results() if not one["older"]} == {"splits"}
+    monkeypatch.setattr(_sources, "is_current", lambda result, script: script.stem == "tabletop")
+    assert {one["name"] for one in pages.results() if not one["older"]} == {"tabletop"}

@@ -218,6 +218,25 @@ def test_a_result_is_on_disk_before_the_next_script_runs(
     assert seen == [[], ["claim.json"]]
 
 
+def test_a_guard_runs_by_name_and_keeps_nothing(
+    prove: ModuleType, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_sources, "GUARDS", {"claim"})
+    kept, ran = repository / "evidence" / "results" / "claim.json", list[str]()
+    kept.unlink()
+
+    def run(script: Path, options: list[str], limit: float | None) -> tuple[dict[str, object], float]:
+        ran.append(script.stem)
+        return {"claim": script.stem, "value": 1, "goal": 1, "holds": True}, 1.0
+
+    monkeypatch.setattr(prove, "run", run)
+    for words in (["prove"], ["prove", "--changed"], ["prove", "claim"]):
+        monkeypatch.setattr(sys, "argv", words)
+        assert prove.main() == 0
+    assert ran == ["claim"]
+    assert not kept.exists()
+
+
 @pytest.mark.parametrize("line", ["", "done", "[1]", '{"claim": "a", "value": 1, "goal": 1}'])
 def test_what_is_not_a_verdict_is_no_verdict(prove: ModuleType, line: str) -> None:
     assert prove.read_verdict(line) is None

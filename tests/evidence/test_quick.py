@@ -20,7 +20,6 @@ HERE = {
     "crash_points": 8,
     "cross_family": 18,
     "fleet": 12,
-    "league": 18,
     "math_forms": 11,
     "memory_ratio": 9,
     "packed_ratio": 17,
