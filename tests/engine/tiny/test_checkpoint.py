@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import subprocess
 import sys
@@ -33,7 +32,6 @@ from .helpers import random_checkpoint
 ROOT = Path(__file__).resolve().parents[3]
 RECIPE = json.loads((tiny_base() / "tiny.json").read_text())
 PROBLEMS = tabletop.problems(RECIPE["family"], RECIPE["difficulty"], 24, seed=77)
-RESULT = ROOT / "evidence" / "results" / "tiny_base.json"
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +73,6 @@ def test_the_checkpoint_was_made_for_the_prompts_of_today() -> None:
 def test_the_recipe_beside_the_checkpoint_is_the_recipe_of_the_code() -> None:
     today = {"mixture": asdict(LessonMixture()), "schedule": asdict(PretrainSchedule())}
     assert json.loads(json.dumps(today)) == {key: RECIPE[key] for key in today}, "run scripts/make_tiny_base again"
-
-
-@pytest.mark.skipif(not RESULT.exists(), reason="evidence/tiny_base.py has not been kept yet")
-def test_the_kept_numbers_belong_to_this_checkpoint() -> None:
-    weights = (tiny_base() / "model.safetensors").read_bytes()
-    assert json.loads(RESULT.read_text())["checkpoint"] == hashlib.sha256(weights).hexdigest()[:16]
 
 
 @settings(max_examples=100, deadline=None)
