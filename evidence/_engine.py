@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import _lib  # noqa: F401 - finds `tests`
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from agon.config import Init, Lora
+from agon.engine.protocol import Draw
+from agon.engine.vllm.host import EngineHost
 from agon.types import Message, Policy, Prompt, Quote, Version
 
 TINY: dict[str, Any] = {"hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 2, "head_dim": 32}
@@ -118,6 +124,35 @@ def build(base: Path, dtype: str = "float32") -> Any:
     return build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
 
 
+class OpenHost(EngineHost):
+    """A host that also calls vLLM as it is."""
+
+    async def vllm(self, method: str, *args: Any) -> Any:
+        """What a method of vLLM's engine returns."""
+        return await getattr(cast(Any, self.engine)._llm, method)(*args)
+
+    async def bare(self, draws: list[Draw]) -> float:
+        """Seconds for draws without anything of ours."""
+        from agon.engine.vllm.local import parameters
+
+        engine = cast(Any, self.engine)
+
+        async def one(draw: Draw, settings: Any) -> None:
+            prompt, adapter = {"prompt_token_ids": list(draw.ids)}, engine._adapters[draw.version]
+            async for _ in engine._llm.generate(prompt, settings, uuid.uuid4().hex, lora_request=adapter):
+                pass
+
+        jobs = [(draw, parameters(draw, frozenset())) for draw in draws]
+        began = time.perf_counter()
+        await asyncio.gather(*(one(*job) for job in jobs))
+        return time.perf_counter() - began
+
+
+def ask_host(table: Bench, verb: str, *args: Any) -> Any:
+    """Ask the process of the first engine."""
+    return table.sampler.submit(table.sampler.fleet.members[0].engine.actor.ask(verb, *args)).result()
+
+
 @contextmanager
 def bench(
     sizes: dict[str, Any] = TINY,
@@ -132,8 +167,10 @@ def bench(
     import torch
 
     from agon.engine.fleet import Fleet
+    from agon.engine.vllm.host import HostedEngine
     from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
+    from agon.engine.vllm.spawn import ProcessActor
 
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -143,7 +180,8 @@ def bench(
         pair = build(Path(base), dtype)
         settings: dict[str, Any] = {"dtype": dtype, "context": context, "rank": RANK, "max_loras": 4, "memory": 0.4}
         settings["options"] = options
-        fleet = Fleet(*(LocalEngine(base, **settings) for _ in range(engines)), patience=patience)
+        place = partial(ProcessActor, None, OpenHost, partial(LocalEngine, base, **settings))
+        fleet = Fleet(*(HostedEngine(place) for _ in range(engines)), patience=patience)
         sampler = VLLMSampler(base, fleet)
         try:
             yield Bench(sampler, pair, root)

@@ -1,8 +1,9 @@
 """What happens when the engine fails in the middle of a step: killed, stopped, or orphaned, for real, on vLLM.
 
 A batch is being drawn when the engine's core is killed, then when it is asked to end (it hands out what it has so far),
-then when its worker is frozen. Each time the same completions must come back, from the same versions, within a
-deadline, and the canary must find both adapters in the new engine.
+then when its worker is frozen; then when the process with the front end is killed, and when it is frozen. Each time
+the same completions must come back, from the same versions, within a deadline, and the canary must find both adapters
+in the new engine.
 Then a whole run is killed, once while it waits and once while its engine starts: the engine must go with it.
 """
 
@@ -39,6 +40,7 @@ def main() -> None:
     faults: dict[str, Callable[[Any], None]] = {"core killed": kill_core}
     if not args.quick:
         faults |= {"core asked to end": end_core, "worker frozen": freeze_worker}
+        faults |= {"host killed": kill_host, "host frozen": freeze_host}
     with bench(patience=PATIENCE) as table:
         versions = {policy: table.publish(policy) for policy in Policy}
         canary = Canary(table.sampler, table, slots=4, dtype="float32")
@@ -78,14 +80,18 @@ def draw(table: Bench, fault: Callable[[Any], None] | None) -> list[Completion]:
 
     async def together() -> list[Completion]:
         drawing = asyncio.gather(*(table.sampler.sample(request) for request in requests))
-        before = await table.sampler.fleet.members[0].engine.progress()
-        while fault and await table.sampler.fleet.members[0].engine.progress() < before + 400:  # noqa: ASYNC110 - it counts elsewhere
+        before = await progress(table)
+        while fault and await progress(table) < before + 400:  # noqa: ASYNC110 - it counts elsewhere
             await asyncio.sleep(0.01)
         if fault:
             fault(table.sampler.fleet.members[0].engine)
         return list(await drawing)
 
     return asyncio.run(together())
+
+
+async def progress(table: Bench) -> int:
+    return await asyncio.wrap_future(table.sampler.submit(table.sampler.fleet.members[0].engine.progress()))
 
 
 def survive(
@@ -113,10 +119,24 @@ def freeze_worker(engine: Any) -> None:
     named(engine, "Worker").suspend()
 
 
+def kill_host(engine: Any) -> None:
+    host(engine).kill()
+
+
+def freeze_host(engine: Any) -> None:
+    host(engine).suspend()
+
+
+def host(engine: Any) -> Any:
+    import psutil
+
+    return psutil.Process(engine.actor._process.pid)
+
+
 def named(engine: Any, word: str) -> Any:
     import psutil
 
-    processes = map(psutil.Process, engine.processes())
+    processes = map(psutil.Process, engine.actor.processes())
     return next(process for process in processes if word in " ".join(process.cmdline()))
 
 

@@ -1,6 +1,6 @@
 """Several engines as one: engines are killed, hung and restarted in the middle of steps, and no bout shows it.
 
-Two engines in this process, then two servers, draw the bouts of ten steps of the game, whose weights move after every
+Two engines of this machine, then two servers, draw the bouts of ten steps of the game, whose weights move after every
 step: once undisturbed, then with ten faults at random points. Counted are bouts that are lost, doubled, ungraded or
 drawn from a wrong version; draws for the game from an engine whose canary had not held since its last start; and
 completions that differ from the undisturbed steps. The quick form has engines without a model.
@@ -265,7 +265,7 @@ def harness_of(table: Bench, strike: Strike) -> Harness:
 
 @contextmanager
 def real_engines() -> Iterator[Harness]:
-    """Two engines of vLLM in this process."""
+    """Two engines of vLLM, each in a process of its own."""
     from engine_faults import end_core, freeze_worker, kill_core
 
     faults = {"killed": kill_core, "hung": freeze_worker, "restarted": end_core}

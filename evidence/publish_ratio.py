@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -81,11 +82,12 @@ def make_sampler(base: str, hf: bool) -> Any:
 
         return HFSampler(base, dtype="bfloat16")
     from agon.engine.fleet import Fleet
+    from agon.engine.vllm.host import in_own_process
     from agon.engine.vllm.local import LocalEngine
     from agon.engine.vllm.sampler import VLLMSampler
 
-    engine = LocalEngine(base, dtype="bfloat16", context=CONTEXT, rank=Lora().rank, max_loras=4, memory=0.4)
-    return VLLMSampler(base, Fleet(engine))
+    settings: dict[str, Any] = {"dtype": "bfloat16", "context": CONTEXT, "rank": Lora().rank, "max_loras": 4}
+    return VLLMSampler(base, Fleet(in_own_process(partial(LocalEngine, base, **settings, memory=0.4))))
 
 
 def turn(bench: _engine.Bench, number: int) -> tuple[float, float]:

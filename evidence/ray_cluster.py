@@ -37,7 +37,7 @@ from _ray import NETWORK, Nodes, cpu_seconds, descendants, place_of, ray_nodes
 from agon.engine.fleet import Fleet
 from agon.engine.member import State
 from agon.engine.protocol import Draw, DrawResult, Engine
-from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+from agon.engine.vllm.host import AdapterStore, EngineHost, HostedEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.types import BASE, Completion, Policy, Problem, Reason, Sampling, Version
 from agon.verify import load_verifier
@@ -83,10 +83,11 @@ def bench_on(nodes: Nodes, make: Callable[..., Engine] = make_engine, **sizes: A
             sampler.close()
 
 
-def placed(nodes: Nodes, make: Callable[[], Engine]) -> list[NodeEngine]:
+def placed(nodes: Nodes, make: Callable[[], Engine]) -> list[HostedEngine]:
     cluster = nodes.connect()
     adapters = AdapterStore(cluster)
-    return [NodeEngine(cluster, make, adapters) for _ in range(2)]
+    place = partial(cluster.place, EngineHost, make)
+    return [HostedEngine(place, adapters) for _ in range(2)]
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def fakes_on(nodes: Nodes) -> Iterator[fleet.Harness]:
 # -- engines -----------------------------------------------------------------------------------------------------------
 
 
-def strike(nodes: Nodes, engines: list[NodeEngine], number: int, fault: str) -> None:
+def strike(nodes: Nodes, engines: list[HostedEngine], number: int, fault: str) -> None:
     """Kill or add something; a node that is gone is replaced, so that its engine can come back."""
     if fault == "node added":
         return nodes.add_soon()
@@ -327,7 +328,7 @@ def cost(quick: bool) -> dict[str, Any]:
 
 
 def _measure(
-    way: Any, table: Bench, engines: list[NodeEngine], versions: Any, actors: list[int], daemons: list[int]
+    way: Any, table: Bench, engines: list[HostedEngine], versions: Any, actors: list[int], daemons: list[int]
 ) -> tuple[float, float, float]:
     """(CPU of all processes, wall, CPU of all but the engines) in seconds, from an empty prefix cache."""
     table.sampler.submit(_emptied(engines)).result()
@@ -339,11 +340,11 @@ def _measure(
     return core + other, time.perf_counter() - before[2], other
 
 
-async def _emptied(engines: list[NodeEngine]) -> None:
+async def _emptied(engines: list[HostedEngine]) -> None:
     await asyncio.gather(*(engine.draw(Draw((1,), EMPTY, 0, Sampling(1.0, 1.0, 1)), frozenset()) for engine in engines))
 
 
-def inside(table: Bench, engines: list[NodeEngine], versions: list[Version]) -> None:
+def inside(table: Bench, engines: list[HostedEngine], versions: list[Version]) -> None:
     """One call to each engine, which draws its rows in its own process."""
     sampling = Sampling(1.0, 1.0, TOKENS)
 
@@ -354,7 +355,7 @@ def inside(table: Bench, engines: list[NodeEngine], versions: list[Version]) -> 
     table.sampler.submit(both()).result()
 
 
-def through(table: Bench, engines: list[NodeEngine], versions: list[Version]) -> None:
+def through(table: Bench, engines: list[HostedEngine], versions: list[Version]) -> None:
     """The same number of draws, one by one, by the sampler."""
     sampling = Sampling(1.0, 1.0, TOKENS)
     draws = [Draw(PROMPT, versions[n % 2], n, sampling) for n in range(DRAWS) for _ in range(2)]

@@ -1,23 +1,20 @@
 """What the sampler costs: completion tokens per second through `VLLMSampler`, divided by vLLM called bare.
 
-One engine, the same prompts, seeds and adapters, half the rows from A and half from B in one batch. Bare is the
-engine's own `generate` with prompts that are token ids already; ours renders prompts, crosses threads, watches for
-hangs, decodes text and keeps log-probs. The two alternate, take turns at going first, and both begin with an empty
-prefix cache.
+One engine, the same prompts, seeds and adapters, half the rows from A and half from B in one batch. Bare is vLLM's own
+`generate`, called in the engine's process with prompts that are token ids already. Ours renders prompts, crosses
+threads and processes, watches for hangs, decodes text and keeps log-probs. The two alternate, take turns at going
+first, and both begin with an empty prefix cache.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable
-from typing import Any
 
-from _engine import SMALL, Bench, ask, bench
+from _engine import SMALL, Bench, ask, ask_host, bench
 from _lib import arguments, ratio_interval, verdict
 from agon.engine.protocol import Draw
-from agon.engine.vllm.local import parameters
 from agon.types import Policy, Request, Sampling, seed_for
 
 AIM = 0.97
@@ -67,7 +64,7 @@ def both(table: Bench, n: int) -> tuple[float, float]:
 
 def cold(table: Bench, run: Callable[[Bench, list[Request]], float], requests: list[Request]) -> float:
     """Seconds of one run over prompts that are in no prefix cache."""
-    table.sampler._bridge.call(table.sampler.fleet.members[0].engine._llm.reset_prefix_cache())
+    ask_host(table, "vllm", "reset_prefix_cache")
     return run(table, requests)
 
 
@@ -82,24 +79,12 @@ def through(table: Bench, requests: list[Request]) -> float:
 
 
 def bare(table: Bench, requests: list[Request]) -> float:
-    sampler, engine = table.sampler, table.sampler.fleet.members[0].engine
-    jobs = []
+    sampler = table.sampler
+    draws = []
     for request in requests:
         version = sampler._versions.resolve(request.seat)
-        draw = Draw(sampler.renderer.render(request.prompt).ids, version, request.seed, SAMPLING)
-        settings = parameters(draw, sampler.renderer.stop)
-        jobs.append(({"prompt_token_ids": list(draw.ids)}, settings, engine._adapters[version]))
-
-    async def one(prompt: Any, settings: Any, adapter: Any) -> None:
-        async for _ in engine._llm.generate(prompt, settings, uuid.uuid4().hex, lora_request=adapter):
-            pass
-
-    async def together() -> float:
-        began = time.perf_counter()
-        await asyncio.gather(*(one(*job) for job in jobs))
-        return time.perf_counter() - began
-
-    return sampler._bridge.call(together())
+        draws.append(Draw(sampler.renderer.render(request.prompt).ids, version, request.seed, SAMPLING))
+    return float(ask_host(table, "bare", draws))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from _engine import TINY, Bench, bench, build, random_checkpoint
+from _engine import TINY, Bench, ask_host, bench, build, random_checkpoint
 from _lib import arguments, verdict
 from agon.engine.protocol import Draw
 from agon.engine.vllm.canary import Canary
@@ -86,9 +86,8 @@ def publish(table: Bench) -> Versions:
 
 def tamper(table: Bench, method: str, *args: Any) -> None:
     """Call the worker."""
-    engine = table.sampler.fleet.members[0].engine
     plain = tuple(str(arg) if isinstance(arg, Version) else arg for arg in args)  # vLLM encodes plain types alone
-    table.sampler.submit(engine._llm.collective_rpc(method, args=plain)).result()
+    ask_host(table, "vllm", "collective_rpc", method, None, plain)
 
 
 def clean_checks(table: Bench, canary: Canary, count: int, dtype: str) -> dict[str, Any]:
@@ -213,7 +212,7 @@ def restarted(table: Bench, dtype: str) -> bool:
 def processes(engine: Any) -> list[Any]:
     import psutil
 
-    return [psutil.Process(number) for number in engine.processes()]
+    return [psutil.Process(number) for number in engine.actor.processes()]
 
 
 if __name__ == "__main__":

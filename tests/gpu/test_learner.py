@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from transformers.utils import is_flash_attn_2_available
 from _processes import run_world
 from agon.config import Lora, Model, Train
 from agon.engine.synthetic import random_tokens, worst_case
+from agon.engine.trl import row_attention
 from agon.engine.trl.learner import TRLLearner
 from agon.engine.trl.row_attention import ROWS
 from agon.plan.base_shapes import shape_of
@@ -123,6 +125,57 @@ def test_a_pack_scores_its_rows_as_alone(family: str, attention: Any, record_pro
     difference = float((scores[0] - scores[1]).abs().mean())
     record_property("mean_difference", difference)
     assert difference < NOISE
+
+
+@pytest.mark.parametrize("window", [None, 48])
+@pytest.mark.parametrize("size", [64, 128, 256])
+def test_the_kernel_for_variable_lengths_is_attention_by_rows(
+    size: int, window: int | None, monkeypatch: pytest.MonkeyPatch, record_property: Record
+) -> None:
+    """Forward and backward in bfloat16; each is compared with float32 by rows."""
+    lengths = [37, 1, 300, 130]
+    ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32, device="cuda")
+    settings: dict[str, Any] = {"sliding_window": window, "rows": lengths}
+    settings |= {"cu_seq_lens_q": ends, "max_length_q": max(lengths)}
+    exact = [torch.randn(1, heads, sum(lengths), size, device="cuda") for heads in (8, 2, 2)]
+    weight = torch.randn(1, sum(lengths), 8, size, device="cuda")
+
+    def run(dtype: torch.dtype) -> list[torch.Tensor]:
+        states = [x.to(dtype).requires_grad_() for x in exact]
+        query, key, value = states
+        done, _ = row_attention.attend(None, query, key, value, None, **settings)
+        return [done.detach().float(), *(g.float() for g in torch.autograd.grad((done.float() * weight).sum(), states))]
+
+    assert row_attention._has_varlen(exact[0].bfloat16())
+    at_once, right = run(torch.bfloat16), run(torch.float32)
+    monkeypatch.setattr(row_attention, "_has_varlen", lambda query: False)
+    by_rows = run(torch.bfloat16)
+    errors = {
+        name: [float((a - b).abs().max()) for a, b in zip(found, right, strict=True)]
+        for name, found in (("at once", at_once), ("by rows", by_rows))
+    }
+    record_property("largest_error", errors)
+    assert all(a <= 2 * b + 1e-3 for a, b in zip(errors["at once"], errors["by rows"], strict=True))
+
+
+def kernels(attention: Any) -> list[str]:
+    """The names of attention kernels in one pass of a learner."""
+    base = random_base(vocab_size=512, head_dim=64, max_position_embeddings=2048).to(torch.bfloat16)
+    model = Model(name="random", dtype="bfloat16", attention=attention, lora=Lora(rank=16, alpha=32))
+    learner = TRLLearner(model, Train(warmup=0.0), total_steps=1, base=base)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        learner.score(Policy.B, [random_tokens(random.Random(n), 512, 40, 300 + n) for n in range(4)])
+    words = ("flash", "cudnn", "fmha", "softmax")
+    return sorted({event.key for event in profile.key_averages() if any(word in event.key.lower() for word in words)})
+
+
+def test_the_process_that_imports_vllm_runs_the_kernels_of_the_others(record_property: Record) -> None:
+    before = kernels("rows")
+    record_property("kernels", before)
+    pytest.importorskip("vllm.platforms.cuda")
+    assert kernels("rows") == before
+    assert any("flash" in name.lower() for name in before)
+    assert not any("cudnn" in name.lower() for name in before)
 
 
 @pytest.mark.skipif(not is_flash_attn_2_available(), reason="flash-attn is not installed")

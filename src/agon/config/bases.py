@@ -69,8 +69,9 @@ class Model(Frozen):
     dtype: Literal["bfloat16", "float32"] = "bfloat16"
     """Our choice: precision of the frozen base, as it is published; adapters are trained in float32."""
     attention: Literal["auto", "rows", "flash_attention_2", "flash_attention_3"] = "auto"
-    """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, row by row; `auto` takes
-    flash_attention_2 on a GPU where it is installed and has the head size, else `rows`."""
+    """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, on a GPU in half
+    precision one kernel for all rows; `auto` takes flash_attention_2 on a GPU where it is installed and has the head
+    size, else `rows`."""
     lora: Lora = Lora()
     """The adapter that each policy is."""
     init: Init = Init()

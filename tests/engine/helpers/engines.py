@@ -10,14 +10,14 @@ from agon.engine.protocol import Draw, DrawResult, EngineDown
 from agon.errors import EngineError
 from agon.types import BASE, Version
 
-from .families import qwen3
-
 WEIGHTS = {"one": 0.1, "two": 0.2, "three": 0.3}
 """What each adapter adds to every log-prob, by the name of its folder."""
 
 
 def save_tokenizer(folder: Path) -> Path:
     """A base as far as a sampler reads it: a tokenizer."""
+    from .families import qwen3  # here, as it imports transformers and processes import this module
+
     qwen3().save_pretrained(folder)
     return folder
 

@@ -14,7 +14,7 @@ from agon.engine.protocol import Draw
 from agon.engine.ray import door as ray_door
 from agon.engine.ray.door import Ray
 from agon.engine.vllm.door import Vllm
-from agon.engine.vllm.on_node import NodeEngine
+from agon.engine.vllm.host import HostedEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.types import BASE, Completion, Problem, Sampling
 from agon.verify.on_nodes import NodeVerifier, VerifierHost
@@ -71,7 +71,7 @@ def test_engines_of_a_cluster_are_members_of_a_fleet(
     drawn = asyncio.run(sampler.draw(Draw((1,), BASE, 0, Sampling(1.0, 1.0, 4))))
     assert drawn.ids == (7,) * 4
     sampler.close()
-    assert [type(member.engine) for member in sampler.fleet.members] == [NodeEngine] * 3
+    assert [type(member.engine) for member in sampler.fleet.members] == [HostedEngine] * 3
     assert (cluster.room, cluster.gpus) == ([(5, 3)], [1, 1, 1])
     assert asked == [(False, "agon:tiny", 512, 0)] * 3, "a node has its memory for itself"
 

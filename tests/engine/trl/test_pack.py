@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -155,6 +156,77 @@ def test_a_window_makes_no_mask_of_a_row(monkeypatch: pytest.MonkeyPatch) -> Non
     states = [torch.randn(1, heads, 100, 8) for heads in (4, 2, 2)]
     attend(None, *states, None, sliding_window=8, rows=[100])
     assert shapes == [(8, 8), (8, 16, 8, 16)]
+
+
+def documented_varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seq_q: torch.Tensor,
+    cu_seq_k: torch.Tensor,
+    max_q: int,
+    max_k: int,
+    *,
+    scale: float | None = None,
+    window_size: tuple[int, int] = (-1, -1),
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    """`torch.nn.attention.varlen.varlen_attn` as its documentation says: [tokens, heads, size], the window as (left,
+    right) of the token itself. The kernel has no CPU form; tests/gpu holds it to the rows."""
+    assert enable_gqa == (query.size(1) != key.size(1))
+    lengths = cu_seq_q.diff().tolist()
+    assert max_q == max_k == max(lengths)
+    groups, done = query.size(1) // key.size(1), []
+    for q, k, v in zip(query.split(lengths), key.split(lengths), value.split(lengths), strict=True):
+        back = torch.arange(len(q))[:, None] - torch.arange(len(q))
+        left, right = (len(q) if side == -1 else side for side in window_size)
+        parts = (q, k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1))
+        heads = (states.transpose(0, 1) for states in parts)
+        mask = (back <= left) & (back >= -right)
+        done.append(torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale))
+    return torch.cat(done, 1).transpose(0, 1)
+
+
+@pytest.mark.parametrize("window", [None, 1, 4, 16])
+@pytest.mark.parametrize("rows", [(3,), (37,), (16, 1, 40), (7, 64, 32)])
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)])
+def test_one_call_for_all_rows_is_attention_by_rows(
+    window: int | None, rows: tuple[int, ...], heads: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    states = [torch.randn(1, count, sum(rows), 8, generator=generator) for count in (*heads, heads[1])]
+    ends = torch.tensor([0, *accumulate(rows)], dtype=torch.int32)
+    more = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": max(rows), "max_length_k": max(rows)}
+    settings: dict[str, Any] = {"sliding_window": window, "scaling": 0.3, "rows": list(rows), **more}
+    by_rows, _ = attend(None, *states, None, **settings)
+    monkeypatch.setattr(row_attention, "_has_varlen", lambda query: True)
+    monkeypatch.setattr(row_attention, "varlen_attn", documented_varlen)
+    at_once, _ = attend(None, *states, None, **settings)
+    torch.testing.assert_close(at_once, by_rows, atol=1e-5, rtol=1e-4)
+
+
+def test_every_layer_of_every_family_says_where_rows_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the words of the kernel for variable lengths."""
+    monkeypatch.setattr(row_attention, "_has_varlen", lambda query: True)
+    monkeypatch.setattr(row_attention, "varlen_attn", documented_varlen)
+    ids, mask, columns = padded()
+    pack = Pack.of(ids, mask, columns)
+    for family in FAMILIES:
+        made = model(family)
+        at_once = logits(made, pack)
+        with monkeypatch.context() as rows:
+            rows.setattr(row_attention, "_has_varlen", lambda query: False)
+            torch.testing.assert_close(logits(made, pack), at_once, atol=5e-5, rtol=1e-4)
+
+
+def test_no_process_takes_kernels_of_its_own() -> None:
+    """Importing vLLM turns cuDNN's attention off, and only the processes that draw used to import it."""
+    try:
+        torch.backends.cuda.enable_cudnn_sdp(True)
+        use_row_attention(random_base(), ROWS)
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
 
 
 def test_only_scored_positions_reach_the_head() -> None:

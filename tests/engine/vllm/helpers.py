@@ -1,9 +1,7 @@
-"""Processes and threads of engines that start; a learner and adapters for canaries."""
+"""A learner and adapters for canaries."""
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,16 +12,6 @@ from agon.engine.vllm.sampler import VLLMSampler
 from agon.protocols import Tokens
 from agon.types import Policy, Version
 from tests.engine.helpers.engines import WEIGHTS
-
-SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
-"""The command of a process that does nothing for ten minutes."""
-
-
-def join_starting() -> None:
-    """Wait for the threads in which engines start."""
-    for thread in threading.enumerate():
-        if thread.name == "agon-vllm-start":
-            thread.join(20)
 
 
 def weighted_adapters(folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +15,18 @@ from agon.engine.vllm.placement import GpuMemory
 from tests.engine.helpers.configs import config
 
 
+def made(make: Callable[[], Any], device: str | None) -> Any:
+    """What would be built in a process of its own."""
+    engine = pickle.loads(pickle.dumps(make))()  # noqa: S301 - as it crosses
+    engine.device = device
+    return engine
+
+
 def test_a_config_names_the_engines_of_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engines themselves are not started here."""
     monkeypatch.setattr("agon.engine.vllm.sampler.VLLMSampler", lambda path, fleet, **more: fleet)
     monkeypatch.setattr("agon.engine.vllm.local.LocalEngine", lambda path, **settings: SimpleNamespace(**settings))
+    monkeypatch.setattr("agon.engine.vllm.host.in_own_process", made)
     monkeypatch.setattr("agon.engine.vllm.door.visible_devices", lambda: ["4", "5", "6"])
 
     def engines(*beside: GpuMemory, **sampler: object) -> list[Any]:

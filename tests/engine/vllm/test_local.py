@@ -1,4 +1,4 @@
-"""The engine inside this process, over a stand-in for vLLM's AsyncLLM that fails as the real one does."""
+"""vLLM and its front end inside a process, over a stand-in for vLLM's AsyncLLM that fails as the real one does."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import itertools
 import os
 import subprocess
-import threading
-import time
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,9 +25,6 @@ from agon.engine.vllm.sampler import VLLMSampler
 from agon.errors import EngineError
 from agon.types import BASE, Sampling, Version
 from tests.engine.helpers.engines import adapter_folders, save_tokenizer
-from tests.waiting import gone, until
-
-from .helpers import SLEEP, join_starting
 
 WHOLE = 8
 
@@ -102,7 +98,7 @@ class Inside(LocalEngine):
     """An engine whose every start calls the next of `makes`."""
 
     def __init__(self, *makes: Callable[[], Core]) -> None:
-        self.context, self._adapters, self._llm, self._reaper, self._tokens = 512, {}, None, None, 0
+        self.context, self._adapters, self._llm, self._tokens = 512, {}, None, 0
         self._numbers, self.makes, self._sleeps = itertools.count(1), iter(makes), True
 
     def _make(self) -> Any:
@@ -112,6 +108,7 @@ class Inside(LocalEngine):
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., VLLMSampler]]:
     monkeypatch.setattr(fleet, "GRACE", 0.0)
+    monkeypatch.setenv(NAME, "watched from outside")
     base = str(save_tokenizer(adapter_folders(tmp_path, "0", "1", "2") / "base"))
     made: list[VLLMSampler] = []
 
@@ -242,120 +239,36 @@ def test_a_request_that_vllm_refuses_is_an_error_and_not_a_restart(run: Callable
     assert sampler.restarts == 0
 
 
-def test_a_restart_that_hangs_is_given_up_and_tried_again(
-    run: Callable[..., VLLMSampler], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    release, after = threading.Event(), Core()
-
-    def hang() -> Core:
-        release.wait(20)
-        return Core()
-
-    sampler = run(Core(generate=failure("dead")), hang, after)
-    publish(sampler, tmp_path)
-    monkeypatch.setattr(local, "START", 3.0)
-    assert draw(sampler, Version("a@0-x")).ids
-    assert (after.adapters, sampler.restarts, sampler.fleet.members[0].failures) == (["a@0-x"], 1, 2)
-    release.set()
-    join_starting()
-
-
-# -- starting ----------------------------------------------------------------------------------------------------------
-
-
-class Made:
-    """What a stand-in for vLLM gives back: it remembers being shut down."""
-
-    def __init__(self) -> None:
-        self.ended = False
-
-    def shutdown(self, timeout: float) -> None:
-        self.ended = True
-
-
-class Starting(LocalEngine):
-    """An engine whose start is a function of the test's; it has a process of its own."""
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self.context, self._adapters, self._llm, self._reaper, self._tokens = 512, {}, None, None, 0
-        self.make, self.child = make, 0
-
-    def _make(self) -> Any:
-        self.child = subprocess.Popen(SLEEP).pid
-        return self.make()
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Iterator[str]:
-    yield str(save_tokenizer(tmp_path))
-    assert NAME not in os.environ
-
-
-def test_an_engine_that_hangs_while_it_starts_is_an_error_in_time_and_leaves_nothing(
-    base: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(local, "START", 3.0)
-    release, late = threading.Event(), Made()
-
-    def hang() -> Made:
-        release.wait(600)
-        return late
-
-    began, engine = time.monotonic(), Starting(hang)
-    with pytest.raises(EngineError, match="did not start within") as stopped:
-        VLLMSampler(base, Fleet(engine))
-    assert time.monotonic() - began < 120, "it did not wait for the engine"
-    assert "doctor" in stopped.value.fix
-    assert engine.child
-    assert gone(engine.child)
-    release.set()
-    join_starting()
-    assert late.ended, "an engine that comes too late is shut down"
-
-
 @pytest.mark.parametrize("error", [RuntimeError("no weights"), SystemExit(3)])
-def test_an_engine_that_fails_to_start_says_why(base: str, error: BaseException) -> None:
-    def fail() -> None:
+def test_an_engine_that_fails_to_start_says_why(run: Callable[..., VLLMSampler], error: BaseException) -> None:
+    def fail() -> Core:
         raise error
 
-    engine = Starting(fail)
-    with pytest.raises(EngineError, match=r"no weights|exit 3"):
-        VLLMSampler(base, Fleet(engine))
-    assert gone(engine.child)
+    with pytest.raises(EngineError, match=r"no weights|SystemExit\(3\)"):
+        run(fail)
 
 
-def test_an_engine_that_starts_is_ended_with_its_processes_and_its_watcher(base: str) -> None:
-    engine = Starting(Made)
-    sampler = VLLMSampler(base, Fleet(engine))
-    reaper, made = engine._reaper, engine._llm
-    assert reaper is not None
-    assert engine.processes() == [engine.child]
-    sampler.close()
-    assert made.ended
-    assert gone(engine.child)
-    assert reaper._watcher.returncode is not None
+IN_A_PROCESS_OF_RAYS = """
+import asyncio, os
+from agon.engine.vllm.local import LocalEngine
+from agon.engine.vllm.orphans import NAME
+
+class Started(LocalEngine):
+    def __init__(self): ...
+    def _make(self): return None
+
+engine = Started()
+asyncio.run(engine.start())
+assert os.environ[NAME] == engine._reaper.tag, "what vLLM starts is watched"
+assert "TORCHELASTIC_RUN_ID" not in os.environ and "RANK" not in os.environ
+engine._reaper.close()
+"""
 
 
-def test_an_engine_that_is_stopped_does_not_hold_up_the_others(base: str) -> None:
-    """vLLM waits for its processes when it is shut down, which others on the same loop must not do."""
-
-    class Unwilling(Made):
-        def shutdown(self, timeout: float) -> None:
-            super().shutdown(timeout)
-            released.append(release.wait(20))
-
-    release, released, engine = threading.Event(), list[bool](), Starting(Unwilling)
-
-    async def scenario() -> None:
-        await engine.start()
-        made, stopping = engine._llm, asyncio.ensure_future(engine.stop())
-        await until(lambda: made.ended)
-        release.set()
-        await stopping
-
-    asyncio.run(scenario())
-    assert released == [True], "the loop went on meanwhile"
-    assert gone(engine.child)
+def test_an_engine_in_a_process_that_nobody_watches_has_its_own_reaper() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != NAME}
+    given = environment | {"RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
+    subprocess.run([sys.executable, "-c", IN_A_PROCESS_OF_RAYS], env=given, check=True)
 
 
 def test_options_of_a_config_reach_the_engine() -> None:

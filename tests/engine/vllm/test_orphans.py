@@ -14,15 +14,14 @@ import pytest
 from agon.engine.vllm.orphans import OrphanReaper, processes_with
 from tests.waiting import gone
 
-from .helpers import SLEEP
+from .in_processes import SLEEP
 
 RUN = """
     import os, subprocess, sys, time
     from agon.engine.vllm.orphans import OrphanReaper
     reaper = OrphanReaper()
-    with reaper.tagged():
-        child = subprocess.Popen([sys.executable, "-c", {code!r}])
-        other = subprocess.Popen(["sleep", "600"], env={{}})
+    child = subprocess.Popen([sys.executable, "-c", {code!r}], env=os.environ | reaper.variables)
+    other = subprocess.Popen(["sleep", "600"], env={{}})
     print(reaper.tag, child.pid, other.pid, flush=True)
     time.sleep(600)
 """
@@ -54,10 +53,8 @@ def test_a_killed_run_takes_what_it_was_starting_with_it(frozen: bool) -> None:
 
 def test_two_engines_of_one_process_are_killed_apart() -> None:
     one, two = OrphanReaper(), OrphanReaper()
-    with one.tagged():
-        mine = subprocess.Popen(SLEEP)
-    with two.tagged():
-        yours = subprocess.Popen(SLEEP)
+    mine = subprocess.Popen(SLEEP, env=os.environ | one.variables)
+    yours = subprocess.Popen(SLEEP, env=os.environ | two.variables)
     one.kill()
     assert mine.wait(20) == -signal.SIGKILL
     assert yours.poll() is None

@@ -6,6 +6,7 @@ import hashlib
 import json
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from agon.engine.protocol import Draw
 from agon.engine.safe_load import load_model
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.engine.vllm.door import Vllm
+from agon.engine.vllm.host import in_own_process
 from agon.engine.vllm.local import LocalEngine
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
@@ -79,11 +81,12 @@ def load_adapter(server: str, name: str, folder: Path) -> None:
     urllib.request.urlopen(wanted, timeout=60).close()
 
 
-def test_any_client_of_the_server_gets_the_completions_of_an_engine_in_this_process(
+def test_any_client_of_the_server_gets_the_completions_of_an_engine_of_this_machine(
     server: str, tmp_path: Path
 ) -> None:
     folders = adapters(tmp_path, std=0.4)
-    engine = LocalEngine(str(tiny_base()), dtype="float32", context=CONTEXT, rank=RANK, max_loras=4, memory=0.4)
+    settings: dict[str, Any] = {"dtype": "float32", "context": CONTEXT, "rank": RANK, "max_loras": 4, "memory": 0.4}
+    engine = in_own_process(partial(LocalEngine, str(tiny_base()), **settings))
     here = VLLMSampler(str(tiny_base()), Fleet(engine))
     there = OpenAISampler(f"{server}/v1", str(tiny_base()), escape=escape, renderer=here.renderer)
     for policy, folder in folders.items():

@@ -1,58 +1,58 @@
-"""What the processes of an engine inherit, and that engines take turns to have it inherited."""
+"""A process for one object: its environment, its answers, and its end."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agon.engine.vllm import spawn
-from agon.engine.vllm.spawn import own_device, spawning
+from agon.cluster.actor import ActorLost
+from agon.engine.vllm.orphans import NAME
+from agon.engine.vllm.spawn import ProcessActor
+from agon.errors import ConfigError, EngineError
+from tests.waiting import alive, gone
+
+from .in_processes import Thing
 
 
-class Tag:
-    """As much of a reaper as is asked here."""
-
-    @contextmanager
-    def tagged(self) -> Iterator[None]:
-        os.environ["TAG"] = "x"
+def with_actor(work: Any, *args: Any, device: str | None = None) -> Any:
+    async def main() -> Any:
+        actor = ProcessActor(device, Thing, *args)
         try:
-            yield
+            return await asyncio.wait_for(work(actor), 60)
         finally:
-            del os.environ["TAG"]
+            await asyncio.to_thread(actor.kill)
 
-
-def waited_for() -> bool:
-    return False
+    return asyncio.run(main())
 
 
 def test_an_engine_has_its_own_gpu_and_no_part_in_the_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6")
     monkeypatch.setenv("LOCAL_RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with own_device("6"):
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == "6"
-        assert not {"WORLD_SIZE", "LOCAL_RANK"} & os.environ.keys()
-    assert (os.environ["CUDA_VISIBLE_DEVICES"], os.environ["WORLD_SIZE"]) == ("4,6", "2")
-    with own_device(None):
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == "4,6"
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+    seen = with_actor(lambda actor: actor.ask("environment"), device="6")
+    assert seen["CUDA_VISIBLE_DEVICES"] == "6"
+    assert not {"LOCAL_RANK", "TORCHELASTIC_RUN_ID"} & seen.keys()
+    assert with_actor(lambda actor: actor.ask("environment"))["CUDA_VISIBLE_DEVICES"] == "4,6"
+    assert os.environ["LOCAL_RANK"] == "1"
+    assert NAME not in os.environ
 
 
 UNDER_TORCHRUN = """
 import json, os
-from agon.engine.vllm.spawn import own_device
-given = dict(os.environ)
-with own_device(None):
-    left = dict(os.environ)
-print(json.dumps([sorted(given), sorted(left), given == dict(os.environ)]))
+from agon.engine.vllm.orphans import OrphanReaper
+from agon.engine.vllm.spawn import prepare
+left, reaper = dict(os.environ), OrphanReaper()
+prepare(left, reaper)
+reaper.close()
+print(json.dumps([sorted(os.environ), sorted(left.keys() - reaper.variables.keys())]))
 """
 
 
@@ -61,70 +61,122 @@ def test_nothing_of_torchrun_reaches_an_engine(tmp_path: Path) -> None:
     script.write_text(UNDER_TORCHRUN)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", str(script)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    given, left, restored = json.loads(done.stdout)
+    given, left = json.loads(done.stdout)
     ours = os.environ.keys() | {"OMP_NUM_THREADS", "COLUMNS", "LINES"}  # threads and a terminal, not a process group
     assert {"RANK", "TORCHELASTIC_USE_AGENT_STORE", "GROUP_RANK", "ROLE_NAME"} <= set(given)
     assert set(left) - ours == set()
-    assert restored
 
 
-def test_the_next_engine_has_its_turn_once_a_core_was_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    cores = set[int | None]()
-    monkeypatch.setattr(spawn, "_cores", lambda: set(cores))
-    order, seen = list[str](), dict[str, str]()
-    loaded = threading.Event()
+def test_calls_are_answered_and_errors_keep_their_type() -> None:
+    async def work(actor: ProcessActor) -> None:
+        assert await asyncio.gather(*(actor.ask_together("times", n) for n in range(4))) == [0, 3, 6, 9]
+        with pytest.raises(EngineError) as refused:
+            await actor.ask("refuse")
+        assert refused.value.fix == "do something else"
+        with pytest.raises(ActorLost, match="no space left"):
+            await actor.ask("crash")
+        large = tuple(range(1_000_000))  # larger than any buffer of a socket
+        assert await actor.ask("echo", large) == large
 
-    def first() -> None:
-        with spawning(Tag(), "0", waited_for):  # type: ignore[arg-type]
-            seen["first"] = os.environ["CUDA_VISIBLE_DEVICES"]
-            order.append("first begins")
-            time.sleep(0.2)
-            order.append("first spawns")
-            cores.add(11)
-            assert loaded.wait(20), "the second must not wait until the first has loaded"
-
-    def second() -> None:
-        with spawning(Tag(), "1", waited_for):  # type: ignore[arg-type]
-            seen["second"] = os.environ["CUDA_VISIBLE_DEVICES"]
-            order.append("second begins")
-            cores.add(12)
-        loaded.set()
-
-    threads = [threading.Thread(target=first), threading.Thread(target=second)]
-    threads[0].start()
-    while not order:
-        time.sleep(0.01)
-    threads[1].start()
-    for thread in threads:
-        thread.join(30)
-    assert order == ["first begins", "first spawns", "second begins"]
-    assert seen == {"first": "0", "second": "1"}
-    assert "TAG" not in os.environ
-    assert not spawn.SPAWNING.locked()
+    with_actor(work, 3)
+    with pytest.raises(ConfigError, match="a factor is needed"):
+        with_actor(lambda actor: actor.ask("times", 1), 0)
 
 
-def test_a_start_that_fails_ends_its_turn() -> None:
-    with pytest.raises(RuntimeError, match="no weights"), spawning(Tag(), None, waited_for):  # type: ignore[arg-type]
-        raise RuntimeError("no weights")
-    assert "TAG" not in os.environ
-    assert not spawn.SPAWNING.locked()
+def test_a_batch_begins_together() -> None:
+    async def work(actor: ProcessActor) -> Any:
+        await actor.ask("times", 0)
+        writes = list[Any]()
+        assert actor._writer
+        write, actor._writer.write = actor._writer.write, lambda data: (writes.append(data), write(data))  # type: ignore[method-assign]
+        await asyncio.gather(*(actor.ask_together("times", n) for n in range(5)))
+        return len(writes)
+
+    assert with_actor(work) == 1
 
 
-def test_a_start_that_hangs_ends_its_turn_when_it_is_given_up() -> None:
-    given_up, release = threading.Event(), threading.Event()
+def test_a_call_that_is_cancelled_here_is_cancelled_there() -> None:
+    async def work(actor: ProcessActor) -> None:
+        hanging = asyncio.create_task(actor.ask("hang"))
+        await actor.ask("times", 1)
+        hanging.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await hanging
+        assert await actor.ask("seen") == ([1], 1)
 
-    def hang() -> None:
-        with spawning(Tag(), "0", given_up.is_set):  # type: ignore[arg-type]
-            release.wait(20)
+    with_actor(work)
 
-    hanging = threading.Thread(target=hang)
-    hanging.start()
-    while not spawn.SPAWNING.locked():
-        time.sleep(0.01)
-    given_up.set()
-    with spawning(Tag(), "1", waited_for):  # type: ignore[arg-type]
-        assert hanging.is_alive()
-        assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
-    release.set()
-    hanging.join(20)
-    assert not spawn.SPAWNING.locked()
+
+@pytest.mark.parametrize("last", ["killed", "frozen"])
+def test_a_process_that_is_lost_ends_all_calls_and_leaves_nothing(last: str) -> None:
+    async def work(actor: ProcessActor) -> None:
+        child = await actor.ask("child")
+        hanging = [asyncio.create_task(actor.ask("hang")) for _ in range(3)]
+        await actor.ask("times", 1)
+        assert {actor._process.pid, child} <= set(actor.processes())
+        if last == "killed":
+            actor._process.kill()
+        else:
+            os.kill(actor._process.pid, signal.SIGSTOP)
+            await asyncio.to_thread(actor.kill)
+        for call in hanging:
+            with pytest.raises(ActorLost, match="process ended"):
+                await call
+        with pytest.raises(ActorLost, match="process ended"):
+            await actor.ask("times", 1)
+        await asyncio.to_thread(actor.kill)
+        assert not alive(child)
+        assert actor._process.returncode is not None
+        assert actor._reaper._watcher.returncode is not None
+
+    with_actor(work)
+
+
+def test_a_process_that_is_no_longer_asked_ends_by_itself() -> None:
+    async def work(actor: ProcessActor) -> ProcessActor:
+        await actor.ask("times", 1)
+        return actor
+
+    assert with_actor(work)._process.returncode == 0
+
+
+RUN = """
+import asyncio, sys, time
+from agon.engine.vllm.spawn import ProcessActor
+from tests.engine.vllm.in_processes import Thing
+
+async def main():
+    actor = ProcessActor(None, Thing)
+    print(await actor.ask("child"), actor._process.pid, flush=True)
+    time.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["running", "frozen"])
+def test_a_killed_run_takes_its_processes_with_it(frozen: bool) -> None:
+    root = str(Path(__file__).parents[3])
+    run = subprocess.Popen([sys.executable, "-c", RUN], stdout=subprocess.PIPE, text=True, cwd=root)
+    assert run.stdout
+    child, process = map(int, run.stdout.readline().split())
+    if frozen:
+        os.kill(process, signal.SIGSTOP)
+    run.kill()
+    run.wait()
+    run.stdout.close()
+    assert gone(child, process)
+
+
+def test_ctrl_c_is_for_the_run_alone() -> None:
+    async def work(actor: ProcessActor) -> int:
+        await actor.ask("times", 1)
+        os.kill(actor._process.pid, signal.SIGINT)
+        return int(await actor.ask("times", 2))
+
+    assert with_actor(work) == 4
+
+
+def test_the_process_is_light_until_its_object_is_made() -> None:
+    """It must not import torch before the engine sets its variables."""
+    assert not {"torch", "vllm", "transformers"} & set(with_actor(lambda actor: actor.ask("modules")))

@@ -135,9 +135,8 @@ class VllmProcess:
             await self._end(process)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        with self._reaper.tagged():
-            environment = {name: value for name, value in os.environ.items() if name not in OURS}
-        environment = QUIET | environment | {KEY: self._key}
+        environment = {name: value for name, value in os.environ.items() if name not in OURS}
+        environment = QUIET | environment | self._reaper.variables | {KEY: self._key}
         self._output.clear()
         # a pipe of our own: asyncio's would make `wait` wait for every process that holds it
         reading, writing = os.pipe()

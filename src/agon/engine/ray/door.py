@@ -91,7 +91,7 @@ class Ray(Backend):
             return self._local.sampler(context)
         from agon.cluster.connection import connect
         from agon.engine.fleet import Fleet
-        from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+        from agon.engine.vllm.host import AdapterStore, EngineHost, HostedEngine
         from agon.engine.vllm.sampler import VLLMSampler
 
         config, staleness = self.config, self.config.train.staleness
@@ -99,8 +99,8 @@ class Ray(Backend):
         cluster.check_room(count + config.cluster.verifiers, count * gpus)
         settings = config.sampler.model_copy(update={"sleep": False})
         make = partial(_engine_here, config.model, settings, context, staleness)
-        adapters = AdapterStore(cluster)
-        fleet = Fleet(*(NodeEngine(cluster, make, adapters, gpus) for _ in range(count)))
+        place, adapters = partial(cluster.place, EngineHost, make, gpus=gpus), AdapterStore(cluster)
+        fleet = Fleet(*(HostedEngine(place, adapters) for _ in range(count)))
         return VLLMSampler(self.base, fleet, kept=KEPT + staleness)
 
     def verifier(self, sandbox: SandboxSettings) -> Verifier:

@@ -1,10 +1,9 @@
 """Attention inside the rows of a pack: exact, causal, and without a mask.
 
-Rows of a pack lie one after the other in one sequence (`pack.py`), and no token may attend to another row. Kernels for
-variable lengths do that where they are installed. Elsewhere `agon_rows` calls PyTorch's attention row by row: causal
-kernels need no mask, where a mask over the whole pack would be quadratic in its length and exclude the fast ones.
-
-A layer with a window is computed in blocks of it.
+Rows of a pack lie one after the other in one sequence (`pack.py`), and no token may attend to another row. `agon_rows`
+calls PyTorch's kernel for variable lengths where there is one: on GPUs, in half precision. Elsewhere it calls PyTorch's
+attention row by row: causal kernels need no mask, where a mask over the whole pack would be quadratic in its length and
+exclude the fast ones. A layer with a window is computed in blocks of it then.
 
 Layers with linear attention carry a state from token to token, past the end of a row. They run row by row too.
 """
@@ -16,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -23,11 +23,18 @@ from transformers.masking_utils import sdpa_mask
 
 ROWS = "agon_rows"
 SHARED_HEAD = 256
-"""The largest head for which fast kernels share keys between heads of queries."""
+"""The largest head for which fast kernels share keys between heads of queries, and that flash attention has."""
+FLASH = (8, 0)
+"""The first compute capability with flash attention."""
 
 
 def use_row_attention(model: Any, attention: str) -> None:
-    """Let a base attend inside the rows of a pack, by `agon_rows` or a variable-length kernel of transformers."""
+    """Let a base attend inside the rows of a pack, by `agon_rows` or a variable-length kernel of transformers.
+
+    Every process gets the same kernels. By default PyTorch takes cuDNN's on some GPUs, which builds a plan for every
+    new length, unless the process has imported vLLM, which turns it off for all.
+    """
+    torch.backends.cuda.enable_cudnn_sdp(False)
     model.set_attn_implementation(attention)
     for name, module in model.named_modules():
         if name.rpartition(".")[2] == "linear_attn":
@@ -50,11 +57,43 @@ def attend(
     settings: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "sliding_window": sliding_window}
     if rows is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings, **more)
+    if not dropout and _has_varlen(query):
+        return _varlen(query, key, value, scaling, sliding_window, more["cu_seq_lens_q"], more["max_length_q"]), None
     if query.size(1) != key.size(1) and not _shares_keys(query, sliding_window):
         key, value = (states.repeat_interleave(query.size(1) // key.size(1), 1) for states in (key, value))
     parts = zip(query.split(rows, 2), key.split(rows, 2), value.split(rows, 2), strict=True)
     done = [_row(*part, dropout, scaling, sliding_window).transpose(1, 2) for part in parts]
     return done[0] if len(done) == 1 else torch.cat(done, 1), None
+
+
+def _has_varlen(query: torch.Tensor) -> bool:
+    """Whether PyTorch's kernel for variable lengths takes this."""
+    size, half = query.size(-1), query.dtype in (torch.bfloat16, torch.float16)
+    return query.is_cuda and half and size <= SHARED_HEAD and size % 8 == 0 and _has_flash(query.device)
+
+
+@functools.cache
+def _has_flash(device: torch.device) -> bool:
+    return torch.version.hip is None and torch.cuda.get_device_capability(device) >= FLASH
+
+
+def _varlen(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    scaling: float | None,
+    window: int | None,
+    ends: torch.Tensor,
+    longest: int,
+) -> torch.Tensor:
+    """All rows of a pack in one call; a window counts the token itself, the kernel those before it."""
+    flat = (states[0].transpose(0, 1) for states in (query, key, value))
+    before = -1 if window is None else window - 1
+    done = varlen_attn(
+        *flat, ends, ends, longest, longest, scale=scaling, window_size=(before, 0),
+        enable_gqa=query.size(1) != key.size(1),
+    )  # fmt: skip
+    return done[None]
 
 
 def _shares_keys(query: torch.Tensor, window: int | None) -> bool:

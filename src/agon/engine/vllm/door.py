@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agon.config import Config, Model, SamplerConfig
@@ -98,6 +99,7 @@ class Vllm(Backend):
     ) -> Sampler:
         """`beside`: what the learners on the first GPUs of this machine leave free."""
         from agon.engine.fleet import Fleet
+        from agon.engine.vllm.host import in_own_process
         from agon.engine.vllm.sampler import VLLMSampler
         from agon.engine.vllm.server import ServerEngine
 
@@ -110,7 +112,7 @@ class Vllm(Backend):
         shared: dict[str | None, GpuMemory] = dict(zip(devices, beside, strict=False))  # learners have the first GPUs
         places = [placement_of(settings, shared.get(device)) for device in chosen]
         engines = [
-            local_engine(settings, model, path, context, place, device, staleness)
+            in_own_process(partial(local_engine, settings, model, path, context, place, staleness), device)
             for device, place in zip(chosen, places, strict=True)
         ]
         sleeps = any(place.sleeps for place in places)
@@ -167,10 +169,9 @@ def local_engine(
     path: str,
     context: int,
     place: Placement | None = None,
-    device: str | None = None,
     staleness: int = 0,
 ) -> LocalEngine:
-    """An engine that this process starts; by default alone on what the process sees."""
+    """An engine in this process; by default alone on the GPUs that the process sees."""
     from agon.engine.vllm.local import CACHED, LocalEngine
 
     place = place or placement_of(settings, None)
@@ -184,5 +185,4 @@ def local_engine(
         memory=place.memory,
         sleeps=place.sleeps,
         options=settings.options,
-        device=device,
     )

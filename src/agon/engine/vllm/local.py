@@ -1,4 +1,4 @@
-"""vLLM started by this process: its asynchronous engine, with the model in a process of its own.
+"""vLLM with its front end in this process, which a run starts for that alone (`host.py`); the model is in another.
 
 Sampling settings are ours alone (the checkpoint's defaults would distort what training takes for the policy),
 log-probs are those of the distribution that was drawn from, temperature included, and no usage statistics are sent.
@@ -7,22 +7,18 @@ log-probs are those of the distribution that was drawn from, temperature include
 from __future__ import annotations
 
 import asyncio
-import importlib
 import itertools
 import os
-import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agon.engine.linear_attention import has_linear_attention
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
-from agon.engine.vllm.orphans import OrphanReaper
+from agon.engine.vllm.orphans import NAME, OrphanReaper
 from agon.engine.vllm.placement import BATCHED, SEQUENCES
-from agon.engine.vllm.spawn import spawning
+from agon.engine.vllm.spawn import prepare
 from agon.errors import EngineError
 from agon.types import BASE, Version
 
@@ -30,8 +26,6 @@ RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """Ranks that vLLM serves; an adapter fits in the next larger one."""
 CACHED = 4
 """Adapters held in memory beyond those in slots: an evicted one would be read again, and its folder may be gone."""
-START = 1800.0
-"""Seconds that an engine may take to load and to compile."""
 SLEEP_LEVEL = 1
 """Weights move to main memory and back. Level 2 discards the base, and nothing would push it again."""
 FIXED: dict[str, object] = {
@@ -62,7 +56,6 @@ class LocalEngine:
     """Implements `agon.engine.protocol.Engine` with vLLM's AsyncLLM."""
 
     logs = "its log output above"
-    _device: str | None = None
 
     def __init__(
         self,
@@ -75,11 +68,9 @@ class LocalEngine:
         cached: int = CACHED,
         memory: float,
         sleeps: bool = False,
-        device: str | None = None,
         options: Mapping[str, object] | None = None,
     ) -> None:
-        """`device` is the GPU of this engine, as CUDA_VISIBLE_DEVICES names it."""
-        self._device, self._sleeps = device, sleeps
+        self._sleeps = sleeps
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         base = text_config(base_path)
@@ -99,58 +90,32 @@ class LocalEngine:
         self._llm: Any = None
         self._adapters: dict[Version, Any] = {}
         self._numbers = itertools.count(1)
-        self._reaper: OrphanReaper | None = None
         self._tokens = 0
 
     async def start(self) -> None:
         """Start the engine in a thread: vLLM waits for its processes without a deadline."""
-        # imported before the thread begins: vLLM keeps a traceback of its import, and so what the frames below hold
-        importlib.import_module("vllm.v1.engine.async_llm")
-        self._adapters.clear()
-        self._reaper = OrphanReaper()
+        if NAME not in os.environ:  # an actor of Ray; a process of `spawn.py` is watched by the run that started it
+            self._reaper = OrphanReaper()
+            prepare(os.environ, self._reaper)
+        self._llm = await asyncio.to_thread(self._started)
+
+    def _started(self) -> Any:
         try:
-            self._llm = await asyncio.wait_for(asyncio.wrap_future(self._start_in_thread(self._reaper)), START)
-        except TimeoutError:
-            await self.stop()
-            raise EngineDown(f"vLLM did not start within {START:.0f} s") from None
-        except (RuntimeError, ValueError, OSError) as error:
-            raise EngineDown(f"vLLM did not start: {error}") from error
-
-    @property
-    def _running(self) -> Any:
-        if self._llm is None:
-            raise EngineDown("the engine is not running")
-        return self._llm
-
-    def processes(self) -> list[int]:
-        """The ids of the engine's processes."""
-        return self._reaper.processes() if self._reaper else []
-
-    def _start_in_thread(self, reaper: OrphanReaper) -> Future[Any]:
-        """The engine that a thread starts; one that starts after the wait was given up is shut down."""
-        starting: Future[Any] = Future()
-
-        def make() -> None:
-            try:
-                with spawning(reaper, self._device, starting.cancelled):
-                    llm = self._make()
-            except (Exception, SystemExit) as error:  # the thread ends here; the future carries the error on
-                with suppress(InvalidStateError):
-                    starting.set_exception(error if isinstance(error, Exception) else RuntimeError(f"exit {error}"))
-            else:
-                try:
-                    starting.set_result(llm)
-                except InvalidStateError:  # the wait was given up
-                    llm.shutdown(timeout=0)
-
-        threading.Thread(target=make, name="agon-vllm-start", daemon=True).start()
-        return starting
+            return self._make()
+        except (Exception, SystemExit) as error:
+            raise EngineDown(f"vLLM did not start: {error!r}") from error
 
     def _make(self) -> Any:
         from vllm import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
 
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments), stat_loggers=[self._counter()])
+
+    @property
+    def _running(self) -> Any:
+        if self._llm is None:
+            raise EngineDown("the engine is not running")
+        return self._llm
 
     async def load(self, version: Version, folder: Path) -> None:
         from vllm.lora.request import LoRARequest
@@ -198,9 +163,10 @@ class LocalEngine:
             await self._alive(self._running.wake_up())
 
     async def stop(self) -> None:
-        """Stop it in a thread, so that other engines on this loop draw on."""
-        llm, reaper, self._llm, self._reaper = self._llm, self._reaper, None, None
-        await asyncio.to_thread(_end, llm, reaper)
+        """Ask it to end. A core whose worker died ignores that; a reaper kills what is left after this process."""
+        llm, self._llm = self._llm, None
+        if llm is not None:
+            await asyncio.to_thread(llm.shutdown, timeout=15)
 
     async def _alive(self, work: Any) -> Any:
         """The engine's answer; a failure means that it is down: vLLM raises plain exceptions across its processes."""
@@ -234,16 +200,6 @@ class LocalEngine:
             def log_engine_initialized(self) -> None: ...
 
         return Counter
-
-
-def _end(llm: Any, reaper: OrphanReaper | None) -> None:
-    """Ask the engine to end, then kill what is left of it: a core whose worker died ignores the request."""
-    if llm is not None:
-        llm.shutdown(timeout=15)
-    if reaper is not None:
-        reaper.kill()
-        if llm is not None:  # else the thread that starts it may have processes yet to start
-            reaper.close()
 
 
 def text_config(base_path: str) -> Any:

@@ -14,8 +14,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 NAME = "AGON_ENGINE"
@@ -25,7 +23,7 @@ LIMIT = 30.0
 
 
 class OrphanReaper:
-    """Kills the processes that are started under `tagged` when this process is gone."""
+    """Kills the processes that are started with `variables` when this process is gone."""
 
     def __init__(self) -> None:
         self.tag = uuid.uuid4().hex
@@ -33,20 +31,11 @@ class OrphanReaper:
         null = subprocess.DEVNULL
         self._watcher = subprocess.Popen(command, cwd="/", stdin=null, stdout=null, stderr=null, start_new_session=True)
 
-    @contextmanager
-    def tagged(self) -> Iterator[None]:
-        """Give the tag to every process that is started here, and to what that starts."""
-        from multiprocessing import resource_tracker
-
-        resource_tracker.ensure_running()  # it serves the whole run, and must not be taken for the engine's
+    @property
+    def variables(self) -> dict[str, str]:
+        """What gives the tag to a process that is started with it, and to what that starts."""
         # vLLM renames its processes, which would write over the environment that they show
-        variables = {NAME: self.tag, "SPT_NOENV": "1"}
-        os.environ.update(variables)
-        try:
-            yield
-        finally:
-            for name in variables:
-                os.environ.pop(name, None)
+        return {NAME: self.tag, "SPT_NOENV": "1"}
 
     def processes(self) -> list[int]:
         return processes_with(self.tag)

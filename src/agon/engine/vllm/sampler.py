@@ -1,7 +1,7 @@
 """Sampler over vLLM: one base, both adapters live in the same batch, token ids in and out.
 
-Engines (`local.py`: inside this process; `server.py`: a running server) are kept running by a fleet on an event loop
-in a thread: publication is a plain call, and a sample may be awaited from any loop. Publication sends the adapter
+Engines (`host.py`: in processes of their own; `server.py`: a running server) are kept running by a fleet on an event
+loop in a thread: publication is a plain call, and a sample may be awaited from any loop. Publication sends the adapter
 alone, under a name and a path that were never used before; nothing is merged, and the base is never pushed.
 """
 

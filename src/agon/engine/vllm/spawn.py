@@ -1,16 +1,26 @@
-"""The environment that the processes of an engine inherit: their GPU, the tag of their reaper, no process group.
+"""A process of this machine for one object: the engine with its front end, away from the learner's interpreter.
 
-It is the environment of the whole process while they are spawned, so engines take turns.
+Calls and answers are pickles over a socket pair between a run and the child that it started itself. Whatever the child
+starts in turn inherits its environment: its GPU, the tag of its reaper, no process group.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import asyncio
+import itertools
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
 
+from agon.cluster.actor import ActorLost, opened
+from agon.cluster.shell import Shell
 from agon.engine.vllm.orphans import OrphanReaper
 
 TORCHRUN = (
@@ -29,53 +39,143 @@ TORCHRUN = (
 )
 """What torchrun sets for its processes, besides what begins with TORCHELASTIC_: with TORCHELASTIC_USE_AGENT_STORE, for
 example, a process group inside the engine would wait for torchrun's store."""
-SPAWNING = threading.Lock()
-"""Held while the environment of this process is that of one engine."""
+CHILD = "import sys; sys.path[:] = {path!r}; from agon.engine.vllm.spawn import serve; serve({number})"
+LENGTH = struct.Struct("!Q")
+BUFFER = 1 << 24
+"""Bytes of an answer that are read at once."""
+EXIT = 5.0
+"""Seconds that a process has to end by itself, once nobody asks it any more."""
 
 
-@contextmanager
-def spawning(reaper: OrphanReaper, device: str | None, given_up: Callable[[], bool]) -> Iterator[None]:
-    """Give the processes of one engine their environment, which they inherit from this one when they are spawned.
-
-    As soon as vLLM has spawned its core the next engine may have its turn: loading and compiling takes minutes. Where
-    no core is seen, engines start one after the other; one that nobody waits for any more has no turn.
-    """
-    turn, ended = ExitStack(), threading.Event()
-    SPAWNING.acquire()
-    turn.callback(SPAWNING.release)
-    turn.enter_context(own_device(device))
-    turn.enter_context(reaper.tagged())
-    before = _cores()
-
-    def leave() -> None:
-        while _cores() <= before and not given_up() and not ended.wait(0.05):
-            pass
-        turn.close()
-
-    leaving = threading.Thread(target=leave, name="agon-vllm-spawn", daemon=True)
-    leaving.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        leaving.join()
-
-
-def _cores() -> set[int | None]:
-    """The cores of engines that this process has spawned, by vLLM's name for them."""
-    return {child.pid for child in multiprocessing.active_children() if child.name.startswith("EngineCore")}
-
-
-@contextmanager
-def own_device(device: str | None) -> Iterator[None]:
-    """An environment with one GPU, or all of this process's, and outside the process group of torchrun."""
-    group = [name for name in os.environ if name in TORCHRUN or name.startswith("TORCHELASTIC_")]
-    before = {name: os.environ.pop(name) for name in group}
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+def prepare(environment: MutableMapping[str, str], reaper: OrphanReaper, device: str | None = None) -> None:
+    """Make an environment one for an engine: with one GPU, or all, and outside the process group of torchrun."""
+    for name in [name for name in environment if name in TORCHRUN or name.startswith("TORCHELASTIC_")]:
+        del environment[name]
+    environment.update(reaper.variables)
     if device is not None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = device
-    try:
-        yield
-    finally:
-        os.environ.pop("CUDA_VISIBLE_DEVICES", None)
-        os.environ.update(before if visible is None else before | {"CUDA_VISIBLE_DEVICES": visible})
+        environment["CUDA_VISIBLE_DEVICES"] = device
+
+
+class ProcessActor:
+    """What `agon.cluster.actor.Actor` is for nodes; belongs to the event loop on which it is made.
+
+    Calls of one turn of the loop are sent together, so that an engine begins with the whole batch. A call that is
+    cancelled here is cancelled there.
+    """
+
+    def __init__(self, device: str | None, make: Callable[..., Any], *args: Any) -> None:
+        self._reaper = OrphanReaper()
+        environment = dict(os.environ)
+        prepare(environment, self._reaper, device)
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, "-c", CHILD.format(path=sys.path, number=theirs.fileno())]
+            self._process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        self._loop, self._numbers, self._lost = asyncio.get_running_loop(), itertools.count(), ""
+        self._writer: asyncio.StreamWriter | None = None
+        self._calls: list[tuple[int, str | None, tuple[Any, ...]]] = []
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._receiving = self._loop.create_task(self._receive((make, args)))
+
+    async def ask(self, verb: str, *args: Any) -> Any:
+        """What a method returns there."""
+        if self._lost:
+            raise ActorLost(self._lost)
+        number, answer = next(self._numbers), self._loop.create_future()
+        self._answers[number] = answer
+        self._post(number, verb, args)
+        try:
+            return opened(await answer)
+        except asyncio.CancelledError:
+            self._post(number, None)
+            raise
+        finally:
+            del self._answers[number]
+
+    async def ask_together(self, verb: str, item: Any) -> Any:
+        return await self.ask(verb, item)
+
+    def processes(self) -> list[int]:
+        """The ids of the process and of all that it started."""
+        return self._reaper.processes()
+
+    def kill(self) -> None:
+        """End the process and all that it started, from any thread; one that does nothing any more ends by itself."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT)
+        self._reaper.kill()
+        self._reaper.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(EXIT)
+
+    def _post(self, number: int, verb: str | None, args: tuple[Any, ...] = ()) -> None:
+        self._calls.append((number, verb, args))
+        if len(self._calls) == 1:
+            self._loop.call_soon(self._send)
+
+    def _send(self) -> None:
+        if self._writer and self._calls:
+            calls, self._calls = self._calls, []
+            write(self._writer, calls)
+
+    async def _receive(self, first: Any) -> None:
+        try:
+            reader, self._writer = await asyncio.open_connection(sock=self._socket, limit=BUFFER)
+            write(self._writer, first)
+            self._send()
+            while True:
+                number, answer = await read(reader)
+                if (waiting := self._answers.get(number)) and not waiting.done():
+                    waiting.set_result(answer)
+        except (asyncio.IncompleteReadError, OSError):
+            pass
+        finally:
+            self._lost = "its process ended"
+            for waiting in self._answers.values():
+                if not waiting.done():
+                    waiting.set_exception(ActorLost(self._lost))
+            if self._writer:
+                self._writer.close()
+
+
+def write(writer: asyncio.StreamWriter, value: Any) -> None:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    writer.write(LENGTH.pack(len(data)) + data)
+
+
+async def read(reader: asyncio.StreamReader) -> Any:
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+    return pickle.loads(await reader.readexactly(length))  # noqa: S301 - from our own child, or from its parent
+
+
+# -- in the child ------------------------------------------------------------------------------------------------------
+
+
+def serve(number: int) -> None:
+    """Answer calls from the socket with this number until its other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which decides what becomes of its engines
+    asyncio.run(_serve(socket.socket(fileno=number)))
+
+
+async def _serve(there: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=there, limit=BUFFER)
+    make, given = await read(reader)
+    shell, running = Shell(make, *given), dict[int, asyncio.Task[None]]()
+
+    async def answer(number: int, verb: str, args: tuple[Any, ...]) -> None:
+        try:
+            write(writer, (number, await shell.ask(verb, *args)))
+        finally:
+            del running[number]
+
+    with suppress(asyncio.IncompleteReadError, OSError):
+        while True:
+            for number, verb, args in await read(reader):
+                if verb is not None:
+                    running[number] = asyncio.create_task(answer(number, verb, args))
+                elif number in running:
+                    running[number].cancel()

@@ -1,9 +1,11 @@
-"""An engine behind an actor: adapters cross as bytes, errors keep their meaning, and a fleet does not notice."""
+"""An engine in another process: adapters reach it, errors keep their meaning, and a fleet does not notice."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +14,16 @@ import pytest
 from agon.engine import fleet as fleet_module
 from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw, DrawResult, Engine, EngineDown
-from agon.engine.vllm import on_node
-from agon.engine.vllm.on_node import AdapterStore, NodeEngine
+from agon.engine.vllm import host
+from agon.engine.vllm.host import AdapterStore, EngineHost, HostedEngine, in_own_process
 from agon.errors import ConfigError, EngineError
 from agon.pool import WorkerDown
 from agon.types import BASE, Sampling, Version
 from tests.cluster.helpers import FakeCluster
 from tests.engine.helpers.engines import FakeEngine, adapter_folders
+from tests.waiting import alive, gone
+
+from .in_processes import HangsOnce, KillsItself, Logging, Watchable
 
 ONE, TWO = Version("a@000001-one"), Version("b@000001-two")
 VOCABULARY = 100
@@ -32,7 +37,6 @@ class ByContent(FakeEngine):
         await super().load(version, folder)
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
-        assert draw.watch is None
         drawn = await super().draw(draw, stop)
         if draw.version == BASE:
             return drawn
@@ -52,11 +56,11 @@ def folders(tmp_path: Path) -> dict[Version, Path]:
 
 
 def draw(version: Version = BASE, seed: int = 0, tokens: int = 3) -> Draw:
-    return Draw((1, 2), version, seed, Sampling(1.0, 1.0, tokens), watch=lambda ids: None)
+    return Draw((1, 2), version, seed, Sampling(1.0, 1.0, tokens))
 
 
-def engine_on(cluster: FakeCluster, make: Callable[[], Engine] = ByContent, gpus: int = 0) -> NodeEngine:
-    return NodeEngine(cluster, make, AdapterStore(cluster), gpus)
+def engine_on(cluster: FakeCluster, make: Callable[[], Engine] = ByContent, gpus: int = 0) -> HostedEngine:
+    return HostedEngine(partial(cluster.place, EngineHost, make, gpus=gpus), AdapterStore(cluster))
 
 
 def held(cluster: FakeCluster, number: int = -1) -> Any:
@@ -170,10 +174,10 @@ def test_a_node_that_never_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
             self.handles[-1].shell.ask = lambda *asked: asyncio.Event().wait()  # type: ignore[assignment, method-assign]
             return actor
 
-    monkeypatch.setattr(on_node, "ROOM", 0.05)
-    monkeypatch.setattr(on_node, "STOP", 0.05)
+    monkeypatch.setattr(host, "ROOM", 0.05)
+    monkeypatch.setattr(host, "STOP", 0.05)
     cluster = Nowhere()
-    with pytest.raises(EngineDown, match="no node answered placed"):
+    with pytest.raises(EngineDown, match="did not answer `placed`"):
         asyncio.run(engine_on(cluster).start())
     assert cluster.handles[0].killed == 1
 
@@ -190,10 +194,10 @@ def test_a_node_that_does_not_answer_makes_no_progress(monkeypatch: pytest.Monke
         await engine.draw(draw(), frozenset())
         assert await engine.progress() == 3
         await engine.draw(draw(), frozenset())
-        monkeypatch.setattr(on_node, "PROGRESS", 0.05)
+        monkeypatch.setattr(host, "PROGRESS", 0.05)
         assert await engine.progress() == 3, "what it said last"
 
-    monkeypatch.setattr(on_node, "PROGRESS", 60.0)
+    monkeypatch.setattr(host, "PROGRESS", 60.0)
     asyncio.run(main())
 
 
@@ -212,7 +216,8 @@ def test_a_fleet_draws_elsewhere_and_places_a_new_actor(
 
     async def main() -> None:
         adapters = AdapterStore(cluster)
-        fleet = Fleet(*(NodeEngine(cluster, Slow, adapters) for _ in range(2)), patience=60.0)
+        place = partial(cluster.place, EngineHost, Slow)
+        fleet = Fleet(*(HostedEngine(place, adapters) for _ in range(2)), patience=60.0)
         await fleet.start()
         await fleet.load(ONE, folders[ONE])
         asyncio.get_running_loop().call_later(0.05, cluster.handles[0].lose)
@@ -229,3 +234,88 @@ def test_a_fleet_draws_elsewhere_and_places_a_new_actor(
     assert len(cluster.handles) == 3
     assert all(handle.killed for handle in cluster.handles), "no actor is left behind"
     assert len(cluster.kept) == 1
+
+
+@pytest.mark.parametrize("where", ["node", "process"])
+def test_who_watches_a_draw_sees_its_tokens_and_nobody_else_does(where: str) -> None:
+    async def main() -> None:
+        engine = engine_on(FakeCluster(), Watchable) if where == "node" else in_own_process(Watchable)
+        await engine.start()
+        seen, shown = list[Any](), asyncio.Event()
+
+        def watch(ids: Any) -> None:
+            seen.append(list(ids))
+            shown.set()
+
+        drawing = asyncio.create_task(engine.draw(replace(draw(), watch=watch), frozenset()))
+        await asyncio.wait_for(shown.wait(), 20)
+        await engine.progress()
+        assert (await drawing).ids == (7, 7, 7)
+        assert seen[0] == [7, 7]
+        assert (await engine.draw(draw(), frozenset())).ids == (7, 7, 7)
+        await engine.stop()
+
+    asyncio.run(main())
+
+
+# -- in processes of this machine --------------------------------------------------------------------------------------
+
+
+def children(folder: Path) -> list[int]:
+    return [int(child.name) for child in folder.iterdir()]
+
+
+def test_an_engine_that_hangs_while_it_starts_is_given_up_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "START", 3.0)
+    engine = in_own_process(partial(HangsOnce, tmp_path))
+
+    async def main() -> None:
+        with pytest.raises(EngineDown, match="did not answer `start` within 3 s"):
+            await engine.start()
+        [child] = children(tmp_path)
+        assert not alive(child), "it is gone before the next one starts"
+        monkeypatch.setattr(host, "START", 60.0)
+        await engine.start()
+        assert engine.context == 1024
+        await engine.stop()
+
+    asyncio.run(main())
+    assert gone(*children(tmp_path))
+
+
+def test_an_adapter_is_read_where_the_learner_wrote_it_and_sleep_is_passed_on(folders: dict[Version, Path]) -> None:
+    async def main() -> None:
+        engine = in_own_process(Logging)
+        await engine.start()
+        await engine.load(ONE, folders[ONE])
+        assert await engine.attest(ONE, folders[ONE], "5f3c") == [str(folders[ONE]), "5f3c"]
+        await engine.sleep()
+        await engine.wake()
+        await engine.load(BASE, folders[TWO])
+        assert await engine.attest(BASE, folders[TWO], "") == [f"load {ONE}", "sleep", "wake", f"load {BASE}"]
+        await engine.unload(ONE)
+        assert folders[ONE].is_dir()
+        await engine.stop()
+
+    asyncio.run(main())
+
+
+def test_a_fleet_restarts_an_engine_whose_process_was_killed(
+    folders: dict[Version, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet_module, "GRACE", 0.0)
+    (tmp_path / "struck").mkdir()
+
+    async def main() -> None:
+        fleet = Fleet(in_own_process(partial(KillsItself, tmp_path / "struck")), patience=60.0)
+        await fleet.start()
+        await fleet.load(ONE, folders[ONE])
+        drawn = await asyncio.gather(*(fleet.draw(draw(ONE, seed), frozenset(), VOCABULARY) for seed in range(6)))
+        assert [result.logprobs[0] for result in drawn] == [-1.1] * 6
+        assert fleet.restarts == 1
+        assert "its process ended" in fleet.notes[0]
+        await fleet.stop()
+
+    asyncio.run(main())
