@@ -5,7 +5,7 @@ Each part runs alone with `--part`; the quick form is the scaling, with fewer st
 - check: costs are fitted on runs of two configurations, a vLLM server on one core and the run on another; five others,
   of different sizes, lengths, arms and staleness, are predicted from lengths of the first two and then measured, in
   turns.
-- scaling: with the costs of `agon plan` for a GPU, strong and weak scaling to 64 GPUs, and 1,024 as an extrapolation.
+- scaling: with the costs of `agon plan` for a GPU, strong and weak scaling to 64 GPUs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log2
 from statistics import fmean, median
 from typing import Any
 
@@ -68,7 +67,7 @@ print(time.perf_counter() - began)
 """
 """Multiplications, as in an engine or an update, and Python, as around them."""
 GPU, BASE, PRICE = "h100", "Qwen/Qwen3-4B", 2.5
-GPU_COUNTS, FAR = {"strong": (2, 4, 8, 16, 32, 64), "weak": (2, 8, 32, 64)}, 1024
+GPU_COUNTS = {"strong": (2, 4, 8, 16, 32, 64), "weak": (2, 8, 32, 64)}
 STRIDE = 64
 """Tokens that a simulated engine draws at once: of thousands, so this is fine enough."""
 FEED = 0.0015
@@ -208,12 +207,10 @@ def scaling(quick: bool) -> dict[str, Any]:
     costs, rows = gpu_costs(config), list[dict[str, Any]]()
     for kind in ("strong", "weak"):
         for k in (0, 1):
-            made = []
             for gpus in GPU_COUNTS[kind][: 2 if quick else None]:
                 problems = config.train.problems_per_step * (gpus // 2 if kind == "weak" else 1)
-                made.append({"kind": kind, **best_split(config, costs, gpus, problems, k, steps)})
-                print(f"  {made[-1]}", flush=True)
-            rows += [*made, *([extrapolated(made)] if kind == "weak" else [])]
+                rows.append({"kind": kind, **best_split(config, costs, gpus, problems, k, steps)})
+                print(f"  {rows[-1]}", flush=True)
     return {"gpu": GPU, "base": BASE, "rows": rows, "costs": {k: float(f"{v:.3g}") for k, v in vars(costs).items()}}
 
 
@@ -234,13 +231,13 @@ def gpu_costs(config: Config) -> Costs:
     fixed, by_token = speed._cache()
     reads = speed.bandwidth * assumed.bandwidth
     return Costs(
-        step=max(assumed.floor, 2 * speed._drawn_parameters / reads),
+        step=max(speed.floor, 2 * speed._drawn_parameters / reads),
         row=(fixed + (mean / 2 + assumed.prompt) * by_token) / reads,
         prefill=2 * shape.multiplied / (speed.flops * assumed.linear),
         verdict=0.01,
         update=1.0,
         token=assumed.live * speed.update([mean] * 8) / (8 * mean),
-        rest=assumed.publish,
+        rest=assumed.publish + speed.checks(),
         feed=FEED,
     )
 
@@ -281,18 +278,6 @@ def described(gpus: int, problems: int, k: int, seconds: float, tokens: int, rol
         "tokens_per_second": round(tokens / seconds),
         "dollars_per_1000_rollouts": round(gpus * PRICE * seconds / 3600 / rollouts * 1000, 2),
     }
-
-
-def extrapolated(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Further along the line through the last two, by doublings; or what the process that feeds the engines takes."""
-    before, last = rows[-2:]
-    times = FAR // last["gpus"]
-    rollouts, tokens = times * last["rollouts"], times * last["tokens_per_second"] * last["seconds"]
-    grown = log2(times) / log2(last["gpus"] / before["gpus"])
-    seconds = last["seconds"] + grown * max(last["seconds"] - before["seconds"], 0.0)
-    longest = max(seconds, rollouts * FEED)
-    made = described(FAR, times * last["problems"], last["staleness"], longest, int(tokens), rollouts)
-    return {"kind": "weak", **made, "extrapolated": True, "feed_seconds": round(rollouts * FEED, 1)}
 
 
 # -- main --------------------------------------------------------------------------------------------------------------

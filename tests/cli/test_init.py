@@ -54,4 +54,4 @@ def test_a_place_that_cannot_be_written(capsys: pytest.CaptureFixture[str]) -> N
 def test_an_unknown_recipe_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "deepmath"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith("error: there is no recipe 'deepmath'\nfix: did you mean deepmath-hard? choose one of: ")
+    assert told.startswith("error: there is no recipe 'deepmath'\nfix: did you mean deepmath-day? choose one of: ")

@@ -31,6 +31,8 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
 
 
 PLAN = """\
+375 steps; hours, memory and price: name a GPU, such as --gpu 4090
+
 run
   arm       agon: competition and exchange: the paper's method
   base      Qwen/Qwen3-0.6B, bfloat16, LoRA rank 16
@@ -40,27 +42,45 @@ run
   verifier  math
   sampler   vllm
 
-steps
-  problems per step              8
-  epochs                         1
-  steps                          375
-  problems left over each epoch  0
-  evaluation points              7
-  checkpoints                    42
+side by side
+                                         agon         grpo
+  steps                                   375          375
+  rollouts                             48,000       48,000
+  generated tokens, at most       720,000,000  720,000,000
+  evaluation on dev, completions        9,600        2,100
 
-training budget
-                                         draft    challenge         both
-  rollouts per problem                       8            8           16
-  rollouts per step                         64           64          128
-  rollouts                              24,000       24,000       48,000
-  generated tokens, at most        360,000,000  360,000,000  720,000,000
-  peek tokens to prefill, at most            0   49,152,000   49,152,000
+--full shows the budget, memory by part and assumptions
 """
 
 
 def test_the_plan_of_the_headline_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", AGON]) == 0
-    assert capsys.readouterr().out.startswith(PLAN)
+    assert capsys.readouterr().out == PLAN
+
+
+def test_all_sections_are_shown_on_demand(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", AGON, "--gpu", "4090"]
+    sections = planned(capsys, *words[1:])
+    assert main([*words, "--full"]) == 0
+    full = capsys.readouterr().out
+    assert all(f"\n\n{title}\n" in full for title in sections)
+    assert main(words) == 0
+    short = capsys.readouterr().out
+    assert "--full" in short
+    assert len(short.splitlines()) < 40 < len(full.splitlines())
+
+
+def test_grpo_is_beside_agon_and_agon_beside_grpo(capsys: pytest.CaptureFixture[str]) -> None:
+    for arm, other in (("agon", "grpo"), ("grpo", "agon"), ("coop", "grpo")):
+        table = planned(capsys, AGON, f"arm={arm}", "--gpu", "4090")["side by side"]
+        assert list(table["run"]) == [arm, other]
+        beside = planned(capsys, AGON, f"arm={other}", "--gpu", "4090")["side by side"]
+        assert {row: cells[other] for row, cells in table.items()} == {row: cell[other] for row, cell in beside.items()}
+
+
+def test_a_run_that_grpo_cannot_play_stands_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    table = planned(capsys, AGON, "rival.kind=league", "--gpu", "4090")["side by side"]
+    assert table["steps"] == 375
 
 
 @pytest.mark.parametrize("arm", ARMS)
@@ -128,10 +148,10 @@ def test_the_evaluation_points_are_known_without_the_number_of_problems(capsys: 
     assert plan["steps"]["evaluation points"] == 7, "step 0, and eval.points"
     name = "evaluation on dev along the run"
     assert plan[name]["completions"] == whole[name]["completions"]
-    assert main(["plan", *words]) == 0
+    assert main(["plan", *words, "--full"]) == 0
     printed = capsys.readouterr().out
     assert "evaluation at step 0 and 6 points" in printed
-    assert main(["plan", *words, "data.dev.take=null"]) == 0
+    assert main(["plan", *words, "data.dev.take=null", "--full"]) == 0
     assert re.search(r"evaluation at step 0 and 6 points +not known", capsys.readouterr().out)
 
 
@@ -195,7 +215,7 @@ def test_memory_is_said_to_be_unknown_without_the_base(capsys: pytest.CaptureFix
 
 def test_memory_on_a_gpu_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(capsys, AGON, "--gpu", "24")
-    assert plan["memory on RTX 4090, 24 GiB"]["fits"] == "yes"
+    assert plan["memory on RTX 4090, 23.6 GiB"]["fits"] == "yes"
     assert plan["drawing"]["rollouts per step and engine"] == 128
 
 
@@ -227,20 +247,27 @@ def test_hours_and_the_price_of_several_gpus(capsys: pytest.CaptureFixture[str])
     assert "NVIDIA H100 datasheet" in plan["assumptions"]["bandwidth"]
 
 
-def test_a_plan_on_a_gpu_ends_with_its_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_on_a_gpu_begins_with_its_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", AGON, "--gpu", "4090", "--price", "0.5"]) == 0
     lines = capsys.readouterr().out.splitlines()
     time = next(line for line in lines if line.startswith("  run  "))
     hours = time.split()[1]
-    assert lines[-1].startswith(f"fits on 1 x RTX 4090; about {hours} h, $")
+    assert lines[0].startswith(f"fits on 1 x RTX 4090; about {hours} h, $")
     assert main(["plan", AGON, "--gpu", "96"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("fits on 1 x a GPU of 96 GB; how long it takes is not")
+    assert capsys.readouterr().out.startswith("fits on 1 x a GPU of 96 GB; how long it takes is not")
+    assert main(["plan", AGON, "--gpu", "v100"]) == 1
+    assert capsys.readouterr().out.startswith("cannot run on 1 x V100")
+
+
+def test_a_warning_is_shown_without_its_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "--gpu", "h100", "--gpus", "16"]) == 0
+    assert "\nwarning: 16 engines share 8 problems" in capsys.readouterr().out
 
 
 def test_what_cannot_fit_is_refused_with_what_to_type(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", AGON, "--gpu", "4090", "train.tokens_per_pass=400000", "--json"]) == 1
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["plan"]["memory on RTX 4090, 24 GiB"]["fits"] == "no"
+    assert json.loads(shown.out)["plan"]["memory on RTX 4090, 23.6 GiB"]["fits"] == "no"
     assert "error: Qwen/Qwen3-0.6B does not fit on RTX 4090 as configured: an update needs" in shown.err
     assert "fix: set train.tokens_per_pass=17048" in shown.err
 
@@ -263,7 +290,7 @@ sys.exit(main({words!r}))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "fits                                   yes" in done.stdout
+    assert done.stdout.startswith("fits on 1 x H100")
 
 
 def test_the_plan_says_who_the_rival_is_and_what_it_draws(capsys: pytest.CaptureFixture[str]) -> None:

@@ -62,7 +62,12 @@ def test_a_row_of_the_paper_has_its_file(row: str) -> None:
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_differs_from_the_headline_run_in_what_it_is_about_only(row: str) -> None:
     config = load_config(PAPER / f"{ROWS[row][0]}.yaml")
-    allowed = {"arm", "model.name", *(f"game.{field}" for arm in ARMS.values() for field in arm.change)}
+    allowed = {
+        "arm",
+        "model.name",
+        "model.revision",
+        *(f"game.{field}" for arm in ARMS.values() for field in arm.change),
+    }
     if row.startswith("code"):
         allowed |= {"verifier", "data.train.preset", "data.dev.preset", "data.held_out.preset"}
         allowed |= {"data.train.take", "data.dev.take"}
@@ -130,7 +135,9 @@ def test_the_readme_names_every_row() -> None:
 
 
 def test_the_package_ships_the_recipes_that_init_offers() -> None:
-    assert sorted(recipes()) == ["codecontests-easy", "custom", "deepmath-hard", "gsm8k", "tabletop"]
+    assert sorted(recipes()) == [
+        *("codecontests-easy", "custom", "deepmath-day", "deepmath-hard", "gsm8k", "smoke", "tabletop"),
+    ]
 
 
 def test_the_recipe_of_the_paper_is_the_config_of_the_paper() -> None:
@@ -141,3 +148,26 @@ def test_the_recipe_of_the_paper_is_the_config_of_the_paper() -> None:
 def test_the_tabletop_recipe_is_the_tabletop_config() -> None:
     recipe = load_config(ROOT / "src" / "agon" / "recipes" / "tabletop.yaml")
     assert diff(load_config(ROOT / "configs" / "tabletop" / "agon.yaml"), recipe) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [([], True), (["model.name=Qwen/Qwen3-0.6B"], True), (["model.name=some/other"], False)],
+)
+def test_a_revision_goes_with_its_base(words: list[str], kept: bool, tmp_path: Path) -> None:
+    """A commit of one repository is none of another."""
+    assert (load_config(PAPER / "main" / "agon.yaml", words).model.revision is not None) is kept
+    child = tmp_path / "child.yaml"
+    child.write_text(f"extends: {PAPER / 'main' / 'agon.yaml'}\nmodel: {{name: some/other}}\n")
+    assert load_config(child).model.revision is None
+    both = ["model.revision=v1", "model.name=some/other"]
+    assert load_config(PAPER / "main" / "agon.yaml", both).model.revision == "v1"
+
+
+def test_every_base_of_the_paper_with_a_revision_has_one_revision() -> None:
+    configs = [load_config(path) for path in PAPER.rglob("*.yaml")]
+    pairs = {(config.model.name, config.model.revision) for config in configs}
+    assert len({name for name, _ in pairs}) == len(pairs)
+    commits = [revision for _, revision in pairs if revision]
+    assert commits
+    assert all(re.fullmatch("[0-9a-f]{40}", revision) for revision in commits)

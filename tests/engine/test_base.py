@@ -74,3 +74,31 @@ def test_the_context_holds_every_peek_of_a_prompt_and_a_whole_completion() -> No
     assert context_of(lengths(max_model_len=20_000), peeks=2) == 20_000
     with pytest.raises(ConfigError, match="does not hold 2 peeks and a completion: 19096 tokens"):
         context_of(lengths(max_model_len=19_096), peeks=2)
+
+
+RESUMED = """
+import os, sys
+from pathlib import Path
+import agon
+refs, new, old, out = Path(sys.argv[1]) / "models--some--base" / "refs" / "main", *sys.argv[2:]
+words = ["model.name=some/base", "train.max_steps=1", "train.problems_per_step=1", "game.group_size=2", "eval.points=0"]
+words += ["data.train.take=2", "data.dev.take=1", "data.held_out.take=1", "train.max_completion_tokens=8"]
+run = agon.train("configs/tabletop/agon.yaml", *words, out=out, name="x", show="nothing")
+refs.write_text(old)  # the Hub moves on
+for source in (run.path, "configs/tabletop/agon.yaml"):
+    again = agon.train(source, *(words if source != run.path else ()), out=out, name="x", resume=True, show="nothing")
+    assert again.config.model.revision == new, again.config.model.revision
+print((run.path / "pair" / "agon.json").read_text().count(new))
+"""
+
+
+@pytest.mark.slow
+def test_a_run_records_the_commit_of_its_base_and_is_resumed_at_it(hub: Path, tmp_path: Path) -> None:
+    for revision in (OLD, NEW):  # a template that a run can render
+        folder = hub / "models--some--base" / "snapshots" / revision
+        shutil.copy(tiny_base() / "chat_template.jinja", folder)
+    offline = os.environ | {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", RESUMED, str(hub), NEW, OLD, str(tmp_path / "runs")]
+    done = subprocess.run(command, env=offline, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "1"

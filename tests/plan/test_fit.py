@@ -23,7 +23,7 @@ def test_an_engine_that_sleeps_takes_what_the_learner_leaves() -> None:
     assert not shared.sleeps
     assert shared.share == 0.45
     assert auto.share > 0.8
-    assert auto.left > 0.9 * gpu.memory > shared.left
+    assert auto.left > 0.85 * gpu.memory > shared.left
     assert auto.cache > 2 * shared.cache
 
 
@@ -74,7 +74,8 @@ def test_what_is_advised_makes_it_fit(gpu: str, words: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "key"),
     [
-        ([], "train.max_completion_tokens"),
+        ([], "sampler.options"),
+        (["sampler.options={max_num_seqs: 32}"], "train.max_completion_tokens"),
         (["model.name=Qwen/Qwen3-4B"], "train.max_completion_tokens"),
         (["train.tokens_per_pass=100000"], "train.tokens_per_pass"),
         (["train.gradient_checkpointing=false", "train.max_completion_tokens=4000"], "train.gradient_checkpointing"),
@@ -88,7 +89,7 @@ def test_what_is_advised_after_out_of_memory_leaves_an_update_more(words: list[s
     config, gpu = recipe(*words), find_gpu("24")
     shape = shape_of(TEXT[config.model.name])
     advised = less_memory(config, gpu.memory)
-    assert advised[0].partition("=")[0] == key
+    assert key in [word.partition("=")[0] for word in advised]
     merged = {word.split("=")[0]: word for word in (*words, *advised)}
     before, after = (fit(recipe(*each), shape, gpu) for each in (words, merged.values()))
     assert after.spare - before.spare >= LESS * before.learner.peak

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agon.engine.published import TEXT
 from agon.plan.base_shapes import shape_of
-from agon.plan.footprint import engine_bytes, learner_bytes, most_tokens, sequence_bytes
+from agon.plan.footprint import GRAPHS, HOST, engine_bytes, learner_bytes, most_tokens, node_bytes, sequence_bytes
 
 from .helpers import recipe
 
@@ -58,9 +58,45 @@ def test_the_cache_of_a_sequence() -> None:
 
 def test_an_engine_holds_the_text_model_and_padded_slots() -> None:
     config = recipe("model.lora.rank=12")
-    engine = engine_bytes(SMALL, config.model, max_loras=4)
+    engine = engine_bytes(SMALL, config)
     assert engine.weights == 2 * 596_049_920
     assert engine.slots == 4 * 2 * 10_092_544, "rank 12 takes the room of 16"
     towers = shape_of(TEXT["google/gemma-4-E4B-it"])
-    assert engine_bytes(towers, config.model, 4).weights == 2 * towers.text_parameters
+    assert engine_bytes(towers, config).weights == 2 * towers.text_parameters
     assert towers.parameters - towers.text_parameters == 450_000_000, "the learner loads towers too"
+
+
+def test_an_engine_of_few_sequences_has_fewer_graphs_and_an_eager_one_has_none() -> None:
+    usual, few, eager = (
+        engine_bytes(SMALL, recipe(*words)).graphs
+        for words in ((), ("sampler.options={max_num_seqs: 32}",), ("sampler.options={enforce_eager: true}",))
+    )
+    assert usual == GRAPHS
+    assert 0 < few < usual / 4
+    assert eager == 0
+
+
+def test_float16_is_half_as_wide_in_the_engine_as_in_the_learner() -> None:
+    """The learner of a card without bfloat16 computes in float32."""
+    config = recipe("model.dtype=float16")
+    assert engine_bytes(SMALL, config).weights == 2 * SMALL.text_parameters
+    assert learner_bytes(SMALL, config.model, config.train, policies=2).base == 4 * SMALL.parameters
+
+
+def test_engines_that_sleep_pin_their_weights_in_main_memory() -> None:
+    """Eight engines of an 8B base: more than many nodes have."""
+    large = shape_of(TEXT["Qwen/Qwen3-4B"])
+    config = recipe("model.name=Qwen/Qwen3-4B")
+    asleep, awake = (node_bytes(large, config, 8, sleeps, 375, 48_000, 6_000) for sleeps in (True, False))
+    assert asleep.pinned == 8 * 2 * large.text_parameters
+    assert asleep.host == asleep.pinned + 16 * HOST
+    assert awake.pinned == 0
+    assert awake.host == asleep.host, "each learner process loads the base through main memory, asleep or not"
+
+
+def test_disk_holds_the_base_checkpoints_and_bouts() -> None:
+    config = recipe()
+    few, many = (node_bytes(SMALL, config, 1, True, 375, completions, 6_000).disk for completions in (0, 48_000))
+    adapters = 2 * 4 * SMALL.adapter_parameters(config.model.lora)
+    assert few > 2 * SMALL.parameters + 3 * config.save.keep * adapters
+    assert many - few == 3 * 48_000 * 6_000

@@ -16,8 +16,8 @@ from .helpers import recipe
 SMALL = shape_of(TEXT["Qwen/Qwen3-0.6B"])
 
 
-def speed(**assumed: float) -> Speed:
-    made = Speed.of(SMALL, recipe(), GPUS["h100"], replace(Assumptions(), **assumed))
+def speed(*words: str, **assumed: float) -> Speed:
+    made = Speed.of(SMALL, recipe(*words), GPUS["h100"], replace(Assumptions(), **assumed))
     assert made is not None
     return made
 
@@ -36,8 +36,21 @@ def test_lengths_have_the_mean_that_was_assumed_and_keep_the_cap() -> None:
 
 
 def test_one_completion_alone_takes_the_floor_of_every_token() -> None:
-    seconds = speed(floor=0.01).draw(Bouts((640,), (0,)), slots=4)
+    seconds = speed(floor=0.01, kernel=0.0).draw(Bouts((640,), (0,)), slots=4)
     assert seconds == pytest.approx(640 * 0.01, rel=0.01)
+
+
+def test_adapters_add_two_kernels_for_every_map_that_vllm_computes_as_one() -> None:
+    """Of each of 28 layers: queries, keys and values; the output; gate and up; down."""
+    assert speed(floor=0.0, kernel=1.0).floor == 28 * 4 * 2
+    assert speed("model.lora.targets=[q_proj, v_proj]", floor=0.0, kernel=1.0).floor == 28 * 2
+    assert speed("sampler.options={enforce_eager: true}", eager=0.5, kernel=0.0).floor == 0.5
+
+
+def test_a_learner_in_float32_has_no_tensor_cores() -> None:
+    made = Speed.of(SMALL, recipe("model.dtype=float16"), GPUS["t4"], Assumptions())
+    assert made is not None
+    assert (made.flops, made.learner_flops) == (65e12, 8.1e12)
 
 
 def test_a_challenge_waits_for_its_draft() -> None:
@@ -84,5 +97,20 @@ def test_attention_is_quadratic_and_a_window_makes_it_linear() -> None:
 
 def test_every_assumption_is_said() -> None:
     shown = " ".join(Assumptions().rows().values())
-    for value in ("40%", "0.8", "300", "400", "80%", "75%", "3 ms", "25%", "30%", "3 s", "1 s", "20 GB/s"):
+    for value in (
+        "40%",
+        "0.8",
+        "300",
+        "400",
+        "80%",
+        "75%",
+        "3 ms",
+        "20 without",
+        "6 us",
+        "25%",
+        "30%",
+        "3 s",
+        "1 s",
+        "20 GB/s",
+    ):
         assert value in shown

@@ -233,7 +233,7 @@ ELSEWHERE = {
     29: ("examples/test_examples.py", "test_the_docs_show_the_game_without_a_model"),
     31: ("cli/test_matrix.py", "test_the_terminal_gets_text_and_the_file_markdown"),
     35: ("stumbles/test_stumbles.py", "test_checking_data_answers_in_a_few_lines"),
-    41: ("cli/test_plan.py", "test_a_plan_on_a_gpu_ends_with_its_verdict"),
+    41: ("cli/test_plan.py", "test_a_plan_on_a_gpu_begins_with_its_verdict"),
     42: ("cli/test_demo.py", "test_the_progress_says_what_an_arm_does_and_how_much_is_left"),
     43: ("cli/test_demo.py", "test_the_line_of_progress_fits_a_terminal_and_is_erased"),
     44: ("report/test_card.py", "test_the_card_names_a_base_of_the_hub_only"),

@@ -6,17 +6,23 @@ import argparse
 from typing import TYPE_CHECKING
 
 from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
+from agon.errors import AgonError
 
 if TYPE_CHECKING:
+    from agon.config import Config
+    from agon.plan.gpus import Node
     from agon.plan.plan_section import Cell, Section
+
+TITLE = "side by side"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
-    help = "lay the run out on a GPU: a name such as 4090, a100, h100, or its memory in GB (24 stands for a 4090)"
+    help = "lay the run out on a GPU: a name such as 4090, t4, h100, or its memory in GB (24 stands for a 4090)"
     parser.add_argument("--gpu", metavar="GPU", help=help)
     parser.add_argument("--gpus", metavar="N", type=int, default=1, help="how many of them, on one node (default: 1)")
     parser.add_argument("--price", metavar="USD", type=float, help="dollars per GPU and hour, for the cost of the run")
+    parser.add_argument("--full", action="store_true", help="budget, memory by part, time by part and all assumptions")
     json_argument(parser)
 
 
@@ -27,21 +33,70 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
     hardware = hardware_of(args.gpu, args.gpus, args.price)
     say_waiting(f"planning {args.config}")
-    from agon.plan.estimate import plan  # after the config is known to be valid: a mistake is reported sooner
+    from agon.plan.estimate import count, plan, summary  # after the config is known to be valid: it reports mistakes
 
-    sections, refusal, verdict = plan(config), None, ""
+    sections, refusal, faster = plan(config), None, None
     if hardware:
         from agon.plan.hardware import plan_on
 
         laid = plan_on(config, hardware)
-        sections, refusal, verdict = [*sections, *laid.sections], laid.refusal, laid.verdict
-    if args.json:
-        print_json({"plan": {section.title: section.as_dict() for section in sections}, "config": resolved(config)})
+        sections, refusal, faster = [*sections, *laid.sections], laid.refusal, laid.faster
+        verdict, column = laid.verdict, laid.summary
     else:
-        print("\n\n".join([*map(_table, sections), *filter(None, [verdict])]))
+        column = summary(config, count(config.data))
+        verdict = f"{_cell(column['steps'])} steps; hours, memory and price: name a GPU, such as --gpu 4090"
+    compared = _compared(config, column, _other_arm(args, config), hardware)
+    if args.json:
+        shown = [*sections, compared, *filter(None, [faster])]
+        plan_ = {section.title: section.as_dict() for section in shown}
+        print_json({"verdict": verdict, "plan": plan_, "config": resolved(config)})
+    else:
+        short = [sections[0], compared, *filter(None, [faster])]
+        tables = [*short, *sections[1:]] if args.full else short
+        print("\n\n".join([verdict, *map(_table, tables)]))
+        if not args.full:
+            print(
+                "\n" + "\n".join([*_warnings(sections[1:]), "--full shows the budget, memory by part and assumptions"])
+            )
     if refusal:
         raise refusal
     return 0
+
+
+def _other_arm(args: argparse.Namespace, config: Config) -> Config | None:
+    """The same config under the arm to compare with: grpo, or agon for grpo itself; None where a rule forbids it."""
+    from agon.config import load_config
+
+    words = [word for word in args.overrides if not word.startswith("arm=")]
+    try:
+        return load_config(args.config, [*words, f"arm={'agon' if config.arm == 'grpo' else 'grpo'}"])
+    except AgonError:
+        return None
+
+
+def _compared(config: Config, column: dict[str, Cell], other: Config | None, hardware: Node | None) -> Section:
+    """The config beside the same one under the other arm."""
+    from agon.plan.estimate import count, summary
+    from agon.plan.plan_section import Section
+
+    if other is None:
+        return Section(TITLE, {label: (cell,) for label, cell in column.items()})
+    if hardware:
+        from agon.plan.hardware import plan_on
+
+        beside = plan_on(other, hardware).summary
+    else:
+        beside = summary(other, count(other.data))
+    rows: dict[str, tuple[Cell, ...]] = {
+        label: (cell, beside.get(label, "does not fit")) for label, cell in column.items()
+    }
+    return Section(TITLE, rows, (config.arm, other.arm))
+
+
+def _warnings(sections: list[Section]) -> list[str]:
+    """What a reader must know although it is in a table that is not shown."""
+    found = [(label, cells) for section in sections for label, cells in section.rows.items()]
+    return [f"{label}: {cells[0]}" for label, cells in found if label in ("warning", "needs")]
 
 
 def _table(section: Section) -> str:

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-key", type=COUNT, metavar="N", help="answers at once for one API key (default: no limit)"
     )
-    parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="of the vLLM that is started")
+    parser.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="of the vLLM that is started")
     parser.add_argument(
         "--max-model-len", type=COUNT, metavar="N", help="tokens of context of the vLLM that is started"
     )

@@ -16,6 +16,7 @@ def _check_parts(name: str) -> str:
     return name
 
 
+Dtype = Literal["bfloat16", "float16", "float32"]
 BaseName = Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_check_parts)]
 """Names a base on the Hub or in a folder; an agon.json from a stranger may hold one that no file system takes."""
 
@@ -66,8 +67,9 @@ class Model(Frozen):
     `agon:halves`."""
     revision: str | None = None
     """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest."""
-    dtype: Literal["bfloat16", "float32"] = "bfloat16"
-    """Our choice: precision of the frozen base, as it is published; adapters are trained in float32."""
+    dtype: Dtype = "bfloat16"
+    """Our choice: precision of the frozen base, as it is published; adapters are trained in float32. `float16` is for
+    GPUs without bfloat16 (T4): engines draw in it, and the learner computes in float32."""
     attention: Literal["auto", "rows", "flash_attention_2", "flash_attention_3"] = "auto"
     """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, on a GPU in half
     precision one kernel for all rows; `auto` takes flash_attention_2 on a GPU where it is installed and has the head

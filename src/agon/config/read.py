@@ -55,6 +55,13 @@ class Written:
         section[key[-1]] = value
         self.places = {k: place for k, place in self.places.items() if k[: len(key)] != key} | places
 
+    def forget_revision(self, name: object) -> None:
+        """Drop the revision of a base that is replaced by the one called `name`: it is a commit of the old one."""
+        model = _section(self.values, "model")
+        if model.get("name") != name and "revision" in model:
+            del model["revision"]
+            self.places.pop(("model", "revision"), None)
+
 
 def read(path: str, below: tuple[str, ...] = ()) -> Written:
     """Read a file and all files that it extends. `below` are the files that extend this one."""
@@ -133,6 +140,9 @@ def _extended(written: Written, path: str, below: tuple[str, ...]) -> Written:
         written.report(place, f"extends: there is no file {target}")
         return written
     base = read(target, (path, *below))
+    model = _section(written.values, "model")
+    if "name" in model and "revision" not in model:
+        base.forget_revision(model["name"])
     values = merge(base.values, written.values)
     inherited = {key: place for key, place in base.places.items() if _holds(values, key)}
     return Written(values, inherited | written.places, base.faults + written.faults)

@@ -28,7 +28,7 @@ KEYS = {
     "save_steps": "save.every",
     "save_total_limit": "save.keep",
     "eval_steps": "eval.points (how many in all)",
-    "bf16": "model.dtype (bfloat16 or float32)",
+    "bf16": "model.dtype (bfloat16, float16 or float32)",
 }
 """Our key for a field of TRL, with a remark where its values mean something different."""
 SHORT = {

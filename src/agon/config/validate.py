@@ -45,6 +45,9 @@ def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
     written = read(name)
     if written.faults and not written.values:
         raise _error(name, written)
+    named = {key: value for key, _, value in (text.partition("=") for text in overrides)}
+    if "model.name" in named and "model.revision" not in named:
+        written.forget_revision(named["model.name"])
     for text in overrides:
         _override(written, text)
     written.values = anchored(written.values, Path.cwd())  # what is still relative is from the command line

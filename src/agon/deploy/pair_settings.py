@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from agon.config import BaseOfB, Eval, Lora, Model, Train
 from agon.config.arms import ARMS, resolve
+from agon.config.bases import Dtype
 from agon.config.rival import rivalry_of
 from agon.engine.backend import Backend, default_engine, engines_here
 from agon.engine.base import base_files, quieten
@@ -32,7 +32,7 @@ class Settings:
     """How a pair answers."""
 
     engine: str
-    dtype: Literal["bfloat16", "float32"]
+    dtype: Dtype
     sampling: Sampling
     max_peek_tokens: int
     seed: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -14,6 +15,7 @@ from agon.engine.published import TEXT
 from agon.errors import ConfigError, EngineError
 
 FILE = "config.json"
+COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def read_base_config(model: Model) -> dict[str, Any]:
@@ -61,6 +63,20 @@ def check_on_hub(name: str, revision: str | None = None) -> None:
         f"the base {name} is neither a folder nor in the cache of this machine, and {why}",
         fix=f"{first}, or copy the base to this machine and set model.name to its folder",
     )
+
+
+def revision_of(model: Model) -> str | None:
+    """The revision that the config names, or the commit on the Hub that is loaded without one; None for a folder, a
+    base of ours, or where the commit is not known."""
+    if model.revision is not None:
+        return model.revision
+    if Path(base_path(model)).is_dir():
+        return None
+    try:
+        found = _from_hub(model).parent.name  # .../snapshots/COMMIT/config.json
+    except (OSError, ValueError, ImportError):  # loading it reports why
+        return None
+    return found if COMMIT.fullmatch(found) else None
 
 
 def _from_hub(model: Model) -> Path:

@@ -114,6 +114,19 @@ def _schedule(config: Config, counts: Counts) -> Schedule:
     return Schedule.of(config, enough if counts.train is None else counts.train)
 
 
+def summary(config: Config, counts: Counts) -> dict[str, Cell]:
+    """What a run draws, in one column: for a table that compares arms."""
+    game, train, steps = config.rules(), config.train, total_steps(config, counts)
+    per_problem = game.drafts_per_problem + (game.group_size if game.two_stages else 0)
+    rollouts = None if steps is None else steps * train.problems_per_step * per_problem
+    return {
+        "steps": steps,
+        "rollouts": rollouts,
+        "generated tokens, at most": None if rollouts is None else rollouts * train.max_completion_tokens,
+        "evaluation on dev, completions": points_of(config, counts)[1],
+    }
+
+
 def total_steps(config: Config, counts: Counts) -> int | None:
     """Steps of the whole run, or None when the number of problems is not known."""
     return config.train.max_steps if counts.train is None else Schedule.of(config, counts.train).total

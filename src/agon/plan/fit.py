@@ -10,13 +10,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agon.config import Config
+from agon.engine.backend import backend_of
 from agon.engine.base import context_of
 from agon.engine.base_config import read_base_config
+from agon.engine.dtypes import refusal
+from agon.engine.published import TEXT
 from agon.engine.vllm.placement import BESIDE, SEQUENCES, GpuMemory, placement_of
+from agon.errors import EngineError
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.footprint import (
     CONTEXT,
-    GRAPHS,
+    NCCL,
     EngineBytes,
     LearnerBytes,
     engine_bytes,
@@ -32,6 +36,8 @@ LESS = 0.1
 """Share of an update's memory that must become free after it ran out of memory."""
 SMALL_SHARE = 0.3
 """Of the GPU, for an engine that cannot sleep while the learner works."""
+SMALL_ENGINE: dict[str, object] = {"max_num_seqs": 32, "max_num_batched_tokens": 2048}
+"""Options of an engine with a small workspace and few CUDA graphs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,8 @@ class Fit:
     """Cache of one sequence as long as the context."""
     most: int
     """Sequences that the engine draws at once, at most."""
+    collectives: int = 0
+    """What NCCL takes where several GPUs learn together."""
 
     @property
     def taken(self) -> int:
@@ -63,9 +71,10 @@ class Fit:
     @property
     def left(self) -> int:
         """What the engine leaves to the learner while it updates."""
+        own = self.gpu.memory - CONTEXT - self.collectives
         if self.engine is None:
-            return self.gpu.memory - CONTEXT
-        return self.gpu.memory - CONTEXT - (CONTEXT + GRAPHS if self.sleeps else self.taken)
+            return own
+        return own - (CONTEXT + self.engine.graphs if self.sleeps else self.taken)
 
     def problems(self) -> list[str]:
         """What does not fit, one sentence each."""
@@ -77,8 +86,9 @@ class Fit:
                 f"the engine needs {gib(self.engine.static + CONTEXT + self.sequence)} for weights and one sequence, "
                 f"and its share is {gib(self.taken)}"
             )
-        if self.engine and self.taken + self.learner.static + CONTEXT > self.gpu.memory:
-            found.append(f"engine and learner hold {gib(self.taken + self.learner.static + CONTEXT)} while it draws")
+        held = self.taken + self.learner.static + CONTEXT + self.collectives
+        if self.engine and held > self.gpu.memory:
+            found.append(f"engine and learner hold {gib(held)} while it draws")
         return found
 
     @property
@@ -91,17 +101,19 @@ class Fit:
         return max(min(self.most, self.cache // bytes_each), 0)
 
 
-def fit(config: Config, shape: Shape, gpu: Gpu) -> Fit:
-    """Lay a config out on one GPU."""
+def fit(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> Fit:
+    """Lay a config out on one GPU of `gpus`."""
     learner = learner_bytes(shape, config.model, config.train, policies_of(config))
-    engine = None if has_server(config) else engine_bytes(shape, config.model, config.sampler.max_loras)
+    engine = None if has_server(config) else engine_bytes(shape, config)
+    collectives = NCCL if gpus > 1 else 0
     # when an engine starts, the optimizer's state does not exist yet
-    left = GpuMemory(gpu.memory - learner.base - learner.adapters - CONTEXT, gpu.memory)
+    left = GpuMemory(gpu.memory - learner.base - learner.adapters - CONTEXT - collectives, gpu.memory)
     awake = {"sleep": False} if config.train.staleness else {}  # it draws while the learner works
     placed = placement_of(config.sampler.model_copy(update=awake), left)
     sequence = sequence_bytes(shape, config, context_of(config))
     most = int(config.sampler.options.get("max_num_seqs", SEQUENCES))
-    return Fit(gpu, learner, engine, placed.memory, placed.sleeps and engine is not None, sequence, most)
+    sleeps = placed.sleeps and engine is not None
+    return Fit(gpu, learner, engine, placed.memory, sleeps, sequence, most, collectives)
 
 
 def has_server(config: Config) -> bool:
@@ -109,12 +121,29 @@ def has_server(config: Config) -> bool:
     return bool(config.sampler.urls)
 
 
-def changes(config: Config, shape: Shape, gpu: Gpu) -> list[str]:
+def changes(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[str]:
     """The first list of `key=value` that makes a config fit; empty if none does."""
     for keys, candidate in _candidates(config):
-        if not fit(candidate, shape, gpu).problems():
+        if not fit(candidate, shape, gpu, gpus).problems():
             return keys
     return []
+
+
+def other_base(config: Config, gpu: Gpu, gpus: int = 1) -> str | None:
+    """The largest base of the paper that fits where the config's own does not, all else unchanged."""
+    fitting = []
+    for name, published in TEXT.items():
+        shape = shape_of(published)
+        if not fit(with_value(config, "model.name", name), shape, gpu, gpus).problems():
+            fitting.append((shape.parameters, name))
+    return max(fitting)[1] if fitting else None
+
+
+def dtype_refusal(config: Config, gpu: Gpu) -> EngineError | None:
+    """Why a GPU cannot work in the config's dtype, if it cannot."""
+    if gpu.capability is None:
+        return None
+    return refusal(config.model.dtype, gpu.name, gpu.capability, draws=not has_server(config))
 
 
 def less_memory(config: Config, memory: int) -> list[str]:
@@ -135,7 +164,8 @@ def less_memory(config: Config, memory: int) -> list[str]:
 
 def smallest(config: Config, shape: Shape) -> str | None:
     """The name of the smallest GPU in the table that a config fits on."""
-    fitting = [(gpu.gib, name) for name, gpu in GPUS.items() if not fit(config, shape, gpu).problems()]
+    able = {name: gpu for name, gpu in GPUS.items() if not dtype_refusal(config, gpu)}
+    fitting = [(gpu.gib, name) for name, gpu in able.items() if not fit(config, shape, gpu).problems()]
     return min(fitting)[1] if fitting else None
 
 
@@ -144,7 +174,7 @@ def _candidates(config: Config) -> Iterator[tuple[list[str], Config]]:
     keys: list[str] = []
     for key, value in _cheaper(config):
         config = with_value(config, key, value)
-        keys.append(f"{key}={value}".replace("None", "null").replace("True", "true"))
+        keys.append(f"{key}={written(value)}")
         yield keys, config
     keys = [key for key in keys if "tokens_per_pass" not in key]
     while (cap := config.train.max_completion_tokens - ROUND) >= ROUND:
@@ -170,12 +200,22 @@ def _cheaper(config: Config) -> Iterator[tuple[str, object]]:
         yield "train.tokens_per_pass", longest_row(config.train)
     if config.model.dtype == "float32":
         yield "model.dtype", "bfloat16"
+    options = config.sampler.options
+    if backend_of(config).fits_gpus and not has_server(config) and not options.keys() & SMALL_ENGINE.keys():
+        yield "sampler.options", {**options, **SMALL_ENGINE}
 
 
 def with_value(config: Config, key: str, value: object) -> Config:
     """The config with one key of a section changed."""
     section, field = key.split(".")
     return config.model_copy(update={section: getattr(config, section).model_copy(update={field: value})})
+
+
+def written(value: object) -> str:
+    """A value as an override on the command line writes it."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {written(inner)}" for key, inner in value.items()) + "}"
+    return str(value).replace("None", "null").replace("True", "true").replace("False", "false")
 
 
 def gib(size: float) -> str:

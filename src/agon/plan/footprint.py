@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agon.config import Config, Model, Train
+from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.local import RANKS
 from agon.engine.vllm.placement import BATCHED, SEQUENCES
 from agon.plan.base_shapes import Layer, Shape
@@ -18,8 +19,18 @@ TILE = 4096 * 32_768
 """Logits that TRL's fused head computes at once: tokens x vocabulary."""
 CONTEXT = GIB // 2
 """Assumption: what CUDA and its libraries take in a process before any tensor."""
-GRAPHS = GIB // 2
-"""Assumption: what vLLM's CUDA graphs take."""
+GRAPHS = 3 * GIB // 2
+"""Assumption: what vLLM's CUDA graphs take, with LoRA and up to 256 sequences."""
+CAPTURED = 3
+"""Batches of 1, 2 and 4 have a CUDA graph each, and then every multiple of 8."""
+NCCL = GIB // 2
+"""Assumption: what collectives between several GPUs take on each."""
+HOST = 3 * GIB
+"""Assumption: main memory of a process with torch and CUDA, besides weights."""
+TEXT = 3
+"""Assumption: bytes of a completion's text per token, as a run stores it."""
+PUBLISHED = 2
+"""Versions of each adapter that are published at once."""
 SPARE = 0.1
 """Assumption: share of the activations that the allocator loses between blocks of different sizes."""
 LARGEST_HEAD = 256
@@ -73,16 +84,18 @@ class EngineBytes:
     slots: int
     """Room for the adapters that are live."""
     workspace: int
-    """Activations of its largest batch, logits of its sequences, CUDA graphs."""
+    """Activations of its largest batch, logits of its sequences."""
+    graphs: int
+    """CUDA graphs, which an engine keeps while it sleeps."""
 
     @property
     def static(self) -> int:
-        return self.weights + self.slots + self.workspace
+        return self.weights + self.slots + self.workspace + self.graphs
 
 
 def learner_bytes(shape: Shape, model: Model, train: Train, policies: int) -> LearnerBytes:
     """The learner at its largest pass: `tokens_per_pass` tokens, or one row that is longer."""
-    width, tokens = width_of(model), most_tokens(train)
+    width, tokens = learner_width(model), most_tokens(train)
     adapter = 4 * shape.adapter_parameters(model.lora)
     inside = [saved_per_token(layer, shape.hidden, model.lora.rank, width) for layer in shape.layers]
     return LearnerBytes(
@@ -140,21 +153,24 @@ def gradients_per_token(layer: Layer, hidden: int, width: int) -> int:
     return width * (3 * layer.intermediate + 2 * hidden)
 
 
-def engine_bytes(shape: Shape, model: Model, max_loras: int) -> EngineBytes:
+def engine_bytes(shape: Shape, config: Config) -> EngineBytes:
     """An engine that holds the text model once and its adapters in slots."""
-    width = width_of(model)
+    model, max_loras, options = config.model, config.sampler.max_loras, config.sampler.options
+    width, sequences = engine_width(model), int(options.get("max_num_seqs", SEQUENCES))
     rank = next(size for size in RANKS if size >= model.lora.rank)
     slots = max_loras * rank * width * sum(linear.inputs + linear.outputs for linear in shape.linears())
     widest = max(2 * layer.intermediate + layer.queries + 2 * layer.keys for layer in shape.layers)
-    batch = BATCHED * width * (2 * widest + 4 * shape.hidden)
-    logits = 3 * 4 * SEQUENCES * shape.vocabulary
-    return EngineBytes(width * shape.text_parameters, slots, batch + logits + GRAPHS)
+    batch = int(options.get("max_num_batched_tokens", BATCHED)) * width * (2 * widest + 4 * shape.hidden)
+    logits = 3 * 4 * sequences * shape.vocabulary
+    sizes = (CAPTURED + sequences // 8) / (CAPTURED + SEQUENCES // 8)
+    graphs = 0 if options.get("enforce_eager") else int(sizes * GRAPHS)
+    return EngineBytes(width * shape.text_parameters, slots, batch + logits, graphs)
 
 
 def sequence_bytes(shape: Shape, config: Config, tokens: int) -> int:
     """Cache that one sequence takes: keys and values of all its tokens, of a window, or a state."""
     eight_bits = str(config.sampler.options.get("kv_cache_dtype", "")).startswith("fp8")
-    width = 1 if eight_bits else width_of(config.model)
+    width = 1 if eight_bits else engine_width(config.model)
     cached = sum(2 * layer.keys * min(tokens, layer.window or tokens) for layer in shape.layers if caches(layer))
     return width * cached + 4 * sum(layer.state for layer in shape.layers)
 
@@ -163,9 +179,14 @@ def caches(layer: Layer) -> bool:
     return layer.own_keys and layer.kind != "linear"
 
 
-def width_of(model: Model) -> int:
-    """Bytes of a number in the base."""
-    return 2 if model.dtype == "bfloat16" else 4
+def engine_width(model: Model) -> int:
+    """Bytes of a number in an engine's base."""
+    return 4 if model.dtype == "float32" else 2
+
+
+def learner_width(model: Model) -> int:
+    """Bytes of a number in the learner's base."""
+    return 2 if learner_dtype(model.dtype) == "bfloat16" else 4
 
 
 def longest_row(train: Train) -> int:
@@ -180,3 +201,31 @@ def most_tokens(train: Train) -> int:
 
 def policies_of(config: Config) -> int:
     return 2 if config.game.opponent == "rival" else 1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBytes:
+    """What a run takes of a node outside of its GPUs."""
+
+    host: int
+    """Main memory: processes, and the larger of bases on their way to a GPU and weights of engines that sleep."""
+    pinned: int
+    """Of that, weights of engines that sleep, which the system cannot swap out."""
+    disk: int
+    """The base, checkpoints and bouts; neither packages nor data sets."""
+
+
+def node_bytes(
+    shape: Shape, config: Config, gpus: int, sleeps: bool, steps: int, completions: int, mean: int
+) -> NodeBytes:
+    """A learner process and an engine process per GPU; `completions` of `mean` tokens are stored."""
+    loaded = gpus * learner_width(config.model) * shape.parameters
+    pinned = gpus * engine_width(config.model) * shape.text_parameters if sleeps else 0
+    adapters = 2 * 4 * shape.adapter_parameters(config.model.lora)
+    whole = min(config.save.keep, steps // config.save.every + 1)
+    saved = adapters * (3 * whole + config.eval.points + 1 + PUBLISHED)  # Adam's state is twice an adapter's size
+    return NodeBytes(
+        host=max(loaded, pinned) + 2 * gpus * HOST,
+        pinned=pinned,
+        disk=2 * shape.parameters + saved + TEXT * mean * completions,
+    )

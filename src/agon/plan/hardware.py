@@ -1,7 +1,9 @@
-"""The part of a plan that names a GPU: memory with a verdict, rollouts in flight, seconds, hours and the price."""
+"""The part of a plan that names a GPU: a verdict, memory by part, rollouts in flight, seconds, hours and the price."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agon.config import Config
@@ -11,16 +13,24 @@ from agon.engine.vllm.placement import MARGIN, SEQUENCES
 from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.estimate import count, points_of, total_steps
-from agon.plan.fit import Fit, changes, fit, gib, has_server, smallest
-from agon.plan.footprint import CONTEXT, SPARE, sequence_bytes
+from agon.plan.estimate import count, points_of, summary, total_steps
+from agon.plan.fit import Fit, changes, dtype_refusal, fit, gib, has_server, other_base, smallest, with_value, written
+from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, node_bytes, sequence_bytes
 from agon.plan.gpus import Gpu, Node
 from agon.plan.plan_section import Cell, Counts, Section
 from agon.plan.schedule import idle_engines
 from agon.plan.step_time import Assumptions, Bouts, Speed, StepSeconds, bouts_of
 
 START = 180.0
-"""Assumption: seconds until the first step, with everything downloaded."""
+"""Assumption: seconds until the first check, with everything downloaded."""
+WORTH = 0.9
+"""Share of the hours that a change may leave and still be advised."""
+EIGHT_BITS = (8, 9)
+"""Compute capability from which on an engine can keep its cache in fp8."""
+UNKNOWN = 1000
+"""Problems that are assumed for the size of files where their number is not known."""
+SHORTER = 8192
+"""Cap on completions that is tried as a cheaper run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,8 @@ class Hours:
     point: float | None
     """Of all evaluation points together; None where the size of dev is not known."""
     points: int
+    before: float
+    """From the start until the first step: loading, and the check of the engines."""
     run: float | None
 
 
@@ -40,10 +52,15 @@ class Hours:
 class HardwarePlan:
     """A config on hardware: what is printed, and why it is refused, if it is."""
 
+    verdict: str
+    """Whether it fits, for how long and at what price, in one line."""
+    summary: dict[str, Cell]
+    """Its column in a table that compares arms."""
     sections: tuple[Section, ...]
-    refusal: EngineError | None
-    verdict: str = ""
-    """Whether it fits, for how long and at what price, in one line; empty if it is refused."""
+    refusal: EngineError | None = None
+    faster: Section | None = None
+    """Keys that would save time, with the hours that they leave."""
+    hours: Hours | None = None
 
 
 def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) -> HardwarePlan:
@@ -55,15 +72,81 @@ def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) 
         )
     assumed = assumed or Assumptions()
     shape = shape_of(read_base_config(config.model))
-    laid = fit(config, shape, hardware.gpu)
-    refusal = _refusal(config, shape, laid)
-    memory, assumptions = _memory(laid, config), _assumptions(hardware.gpu, assumed)
-    if refusal:
-        return HardwarePlan((memory, assumptions), refusal)
-    found = hours(config, shape, hardware, in_flight(laid, shape, config, assumed), assumed)
-    drawing = _drawing(laid, shape, config, hardware, assumed)
-    time = _time(config, hardware, found, assumed)
-    return HardwarePlan((memory, drawing, time, assumptions), None, _verdict(hardware, found))
+    laid = fit(config, shape, hardware.gpu, hardware.gpus)
+    node = _node(config, shape, hardware, laid, assumed)
+    memory, assumptions = _memory(laid, node), _assumptions(hardware.gpu, assumed)
+    wrong_dtype = dtype_refusal(config, hardware.gpu)
+    if refusal := wrong_dtype or _refusal(config, shape, laid, hardware.gpus):
+        verdict = f"{'cannot run' if wrong_dtype else 'does not fit'} on {_gpus(hardware)}"
+        return HardwarePlan(verdict, summary(config, count(config.data)), (memory, assumptions), refusal)
+    slots = in_flight(laid, shape, config, assumed)
+    found = hours(config, shape, hardware, slots, assumed)
+    drawing, time = _drawing(laid, shape, config, hardware, assumed), _time(config, hardware, found, assumed)
+    faster = _faster(config, shape, hardware, found, assumed) if found else None
+    column = _column(config, hardware, found, laid, node, slots)
+    return HardwarePlan(
+        _verdict(hardware, found), column, (memory, drawing, time, assumptions), faster=faster, hours=found
+    )
+
+
+def _node(config: Config, shape: Shape, hardware: Node, laid: Fit, assumed: Assumptions) -> NodeBytes:
+    """Main memory and disk; of a run whose length is not known, those of one epoch of 1,000 problems."""
+    counts = count(config.data)
+    steps = total_steps(config, counts) or UNKNOWN // config.train.problems_per_step
+    completions = steps * step_bouts(config, assumed).completions + (points_of(config, counts)[1] or 0)
+    mean = int(assumed.mean * config.train.max_completion_tokens)
+    return node_bytes(shape, config, hardware.gpus, laid.sleeps, steps, completions, mean)
+
+
+def _column(
+    config: Config, hardware: Node, found: Hours | None, laid: Fit, node: NodeBytes, slots: int
+) -> dict[str, Cell]:
+    """What a reader compares between arms."""
+    rows = summary(config, count(config.data))
+    rows |= {
+        "step": f"{found.step.total:,.0f} s" if found else None,
+        "evaluation along the run": None if found is None or found.point is None else duration(found.point),
+        "run": f"{found.run / 3600:,.1f} h" if found and found.run is not None else None,
+    }
+    if cost := found and found.run is not None and _cost(hardware, found.run):
+        rows["cost"] = cost
+    return rows | {
+        "GPU memory: update, at most": gib(laid.learner.peak),
+        "GPU memory: engine's cache": gib(laid.cache) if laid.engine else "on GPUs of its own",
+        "rollouts in flight": slots,
+        "main memory": gib(node.host),
+        "disk": gib(node.disk),
+    }
+
+
+def _faster(config: Config, shape: Shape, hardware: Node, found: Hours, assumed: Assumptions) -> Section | None:
+    """Keys that save a tenth of the time or more, each tried by itself."""
+    rows: dict[str, tuple[Cell, ...]] = {}
+    for keys, other in _cheaper_runs(config, hardware.gpu):
+        laid = fit(other, shape, hardware.gpu, hardware.gpus)
+        if laid.problems():
+            continue
+        tried = hours(other, shape, hardware, in_flight(laid, shape, other, assumed), assumed)
+        assert tried is not None
+        before, after = (h.run or h.step.total for h in (found, tried))
+        if after < WORTH * before:
+            shown = f"{after / 3600:,.1f} h" if tried.run else f"{after:,.0f} s per step"
+            rows[keys] = (shown,)
+    return Section("to save time, set", rows) if rows else None
+
+
+def _cheaper_runs(config: Config, gpu: Gpu) -> Iterator[tuple[str, Config]]:
+    """Changes that may save time, with the keys to write; the last is a smaller experiment."""
+    options = config.sampler.options
+    if gpu.capability and gpu.capability >= EIGHT_BITS and "kv_cache_dtype" not in options and not has_server(config):
+        merged = {**options, "kv_cache_dtype": "fp8"}
+        yield shlex.quote(f"sampler.options={written(merged)}"), with_value(config, "sampler.options", merged)
+    if config.train.max_completion_tokens > SHORTER:
+        keys = ("train.max_completion_tokens", "eval.max_completion_tokens")
+        shorter = config
+        for key in keys:
+            shorter = with_value(shorter, key, SHORTER)
+        yield " ".join(f"{key}={SHORTER}" for key in keys), shorter
 
 
 def _verdict(hardware: Node, found: Hours | None) -> str:
@@ -71,7 +154,7 @@ def _verdict(hardware: Node, found: Hours | None) -> str:
     if found is None:
         return f"{fits}; how long it takes is not known: name the GPU, such as --gpu h100"
     if found.run is None:
-        return f"{fits}; about {found.step.total:,.0f} s per step"
+        return f"{fits}; about {found.step.total:,.0f} s per step, estimated and never measured"
     cost = _cost(hardware, found.run)
     return f"{fits}; about {found.run / 3600:,.1f} h{f', {cost}' if cost else ''}, estimated and never measured"
 
@@ -84,20 +167,19 @@ def _cost(hardware: Node, seconds: float) -> str | None:
     return None if hardware.price is None else f"${seconds / 3600 * hardware.gpus * hardware.price:,.0f}"
 
 
-def _refusal(config: Config, shape: Shape, laid: Fit) -> EngineError | None:
+def _refusal(config: Config, shape: Shape, laid: Fit, gpus: int) -> EngineError | None:
     problems = laid.problems()
     if not problems:
         return None
     message = f"{config.model.name} does not fit on {laid.gpu.name} as configured: {'; '.join(problems)}"
-    if keys := changes(config, shape, laid.gpu):
-        return EngineError(message, fix=f"set {' '.join(keys)}")
-    larger = smallest(config, shape)
-    return EngineError(
-        message, fix=f"use --gpu {larger}" if larger else "use a smaller base, or lower train.max_completion_tokens"
-    )
+    if keys := changes(config, shape, laid.gpu, gpus):
+        return EngineError(message, fix=f"set {shlex.join(keys)}")
+    base, larger = other_base(config, laid.gpu, gpus), smallest(config, shape)
+    ways = [f"set model.name={base}"] * bool(base) + [f"use a larger GPU: --gpu {larger}"] * bool(larger)
+    return EngineError(message, fix=", or ".join(ways) or "set model.name to a smaller base")
 
 
-def _memory(laid: Fit, config: Config) -> Section:
+def _memory(laid: Fit, node: NodeBytes) -> Section:
     learner, engine = laid.learner, laid.engine
     rows: dict[str, tuple[Cell, ...]] = {
         "learner: base, adapters, optimizer": (gib(learner.static),),
@@ -110,11 +192,16 @@ def _memory(laid: Fit, config: Config) -> Section:
         rows |= {
             "engine: share of the GPU": (f"{gib(laid.taken)}, sampler.gpu_memory_utilization={laid.share:.2f}",),
             "engine: weights": (gib(engine.weights),),
-            "engine: adapters, workspace, graphs": (gib(engine.slots + engine.workspace),),
+            "engine: adapters, workspace": (gib(engine.slots + engine.workspace),),
+            "engine: CUDA graphs": (gib(engine.graphs),),
             "engine: cache": (gib(max(laid.cache, 0)),),
             "engine sleeps while the learner works": ("yes" if laid.sleeps else "no",),
         }
     rows["rest: CUDA in each process"] = (gib(CONTEXT * (2 if engine else 1)),)
+    if laid.collectives:
+        rows["rest: NCCL"] = (gib(laid.collectives),)
+    rows["main memory of the node"] = (f"{gib(node.host)}, of these pinned {gib(node.pinned)}",)
+    rows["disk: base, checkpoints, bouts"] = (gib(node.disk),)
     rows["fits"] = ("no" if laid.problems() else "yes",)
     return Section(f"memory on {laid.gpu.name}, {laid.gpu.gib:g} GiB", rows)
 
@@ -166,13 +253,15 @@ def hours(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Ass
         play=speed.draw(bouts.share(hardware.gpus), slots),
         update=max(assumed.live * speed.update(rows) / hardware.gpus, speed.update(rows[:1])),
         publish=assumed.publish,
+        checks=speed.checks() if config.sampler.canary != "off" else 0.0,
         sleep=speed.sleep() if config.sampler.sleep is not False and not has_server(config) else 0.0,
     )
     points, point = _points(config, counts, speed, hardware, slots)
     steps = total_steps(config, counts)
-    run = None if steps is None or point is None else START + steps * step.total + point
+    before = START + (speed.first_check(hardware.gpus) if config.sampler.canary != "off" else 0.0)
+    run = None if steps is None or point is None else before + steps * step.total + point
     longest = speed.draw(bouts.share(len(bouts.drafts)), 1)
-    return Hours(step, longest, point, points, run)
+    return Hours(step, longest, point, points, before, run)
 
 
 def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots: int) -> tuple[int, float | None]:
@@ -180,9 +269,8 @@ def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots:
     points, total = points_of(config, counts)
     if total is None or not points:
         return points, None if points else 0.0
-    bouts = bouts_of(
-        -(-total // (2 * points)), config.rules().two_stages, config.eval.max_completion_tokens, speed.assumed
-    )
+    two = config.rules().two_stages
+    bouts = bouts_of(-(-total // ((1 + two) * points)), two, config.eval.max_completion_tokens, speed.assumed)
     return points, points * speed.draw(bouts.share(hardware.gpus), slots)
 
 
@@ -194,9 +282,11 @@ def _time(config: Config, hardware: Node, found: Hours | None, assumed: Assumpti
         "play": (f"{step.play:,.0f} s",),
         "of these the longest bout alone": (f"{found.longest:,.0f} s, {tokens:,} tokens; more GPUs do not shorten it",),
         "update": (f"{step.update:,.0f} s",),
-        "publish and compare": (f"{step.publish:,.0f} s",),
+        "publish": (f"{step.publish:,.0f} s",),
+        "checks of the engines": (f"{step.checks:,.2g} s",),
         "sleep and wake up": (f"{step.sleep:,.1f} s",),
         "step": (f"{step.total:,.0f} s",),
+        "before the first step": (f"{found.before:,.0f} s, with everything downloaded",),
         _points_label(found.points): (None if found.point is None else duration(found.point),),
     }
     if found.run is not None:
@@ -215,11 +305,14 @@ def _assumptions(gpu: Gpu, assumed: Assumptions) -> Section:
     """Every figure that neither config nor base gives, with where it is from."""
     rows: dict[str, tuple[Cell, ...]] = {
         "memory of the GPU": (f"{gpu.gib:g} GiB ({gpu.source})",),
-        "arithmetic, bfloat16": (f"{gpu.teraflops:,} TFLOP/s ({gpu.source})" if gpu.teraflops else None,),
+        "arithmetic, 16 bits": (f"{gpu.teraflops:,} TFLOP/s ({gpu.source})" if gpu.teraflops else None,),
         "bandwidth": (f"{gpu.bandwidth:g} TB/s ({gpu.source})" if gpu.bandwidth else None,),
         **{name: (words,) for name, words in assumed.rows().items()},
         "memory that is no tensor": (
-            f"CUDA {gib(CONTEXT)} per process, {SPARE:.0%} lost between blocks, {gib(MARGIN)} left free",
+            f"CUDA {gib(CONTEXT)} per process, NCCL {gib(NCCL)} where there are several GPUs, {SPARE:.0%} lost between "
+            f"blocks, {gib(MARGIN)} left free",
         ),
+        "main memory": (f"{gib(HOST)} per process, and bases on their way to a GPU or weights of sleeping engines",),
+        "disk": (f"{TEXT} bytes per token of a completion; packages and data sets are not counted",),
     }
     return Section("assumptions", rows)

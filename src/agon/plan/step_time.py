@@ -16,12 +16,16 @@ from math import exp
 from statistics import NormalDist
 
 from agon.config import Config
+from agon.engine.dtypes import learner_dtype
+from agon.engine.vllm.canary import DRAWN, LENGTH, PROMPTS
 from agon.plan.base_shapes import Layer, Shape
-from agon.plan.footprint import sequence_bytes, width_of
+from agon.plan.footprint import engine_width, policies_of, sequence_bytes
 from agon.plan.gpus import Gpu
 
 STRIDE = 64
 """Tokens that are played at once."""
+FUSED = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up"}
+"""Linear maps that vLLM computes as one, with one pair of kernels for their adapters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +45,21 @@ class Assumptions:
     bandwidth: float = 0.75
     """Share of the bandwidth that drawing reaches."""
     floor: float = 0.003
-    """Seconds of an engine's step, however little it computes."""
+    """Seconds of an engine's step without adapters, however little it computes."""
+    eager: float = 0.02
+    """The same without CUDA graphs, where Python launches every kernel."""
+    kernel: float = 6e-6
+    """Seconds of a kernel for adapters in a CUDA graph; a linear map has two."""
     linear: float = 0.25
     """Share of the peak arithmetic that linear layers reach, LoRA and norms included."""
     attention: float = 0.3
     """Share of the peak arithmetic that attention reaches."""
     publish: float = 3.0
-    """Seconds to write both adapters, load them and let the engines attest them."""
+    """Seconds to write both adapters and load them."""
+    hashed: float = 1e9
+    """Bytes per second at which a published adapter's file is hashed."""
+    compared: float = 4e9
+    """Bytes per second at which an engine compares a slot with its file."""
     wake: float = 1.0
     """Seconds of sleeping and waking up besides the weights."""
     copy: float = 20e9
@@ -59,9 +71,12 @@ class Assumptions:
             "completions": f"mean {self.mean:.0%} of the cap, log-normal with sigma {self.spread:g}",
             "prompts": f"{self.prompt} tokens, and {self.peek} of a peek",
             "live rows": f"{self.live:.0%}",
-            "drawing": f"{self.bandwidth:.0%} of the bandwidth, at least {1000 * self.floor:g} ms per token",
+            "drawing": f"{self.bandwidth:.0%} of the bandwidth, at least {1000 * self.floor:g} ms per token "
+            f"({1000 * self.eager:g} without CUDA graphs), and {1e6 * self.kernel:g} us for each of two kernels of an "
+            "adapted map",
             "update": f"{self.linear:.0%} of the arithmetic in linear layers, {self.attention:.0%} in attention",
-            "publish and compare": f"{self.publish:g} s",
+            "publish": f"{self.publish:g} s",
+            "checks": f"adapters hashed at {self.hashed / 1e9:g} GB/s, compared at {self.compared / 1e9:g} GB/s",
             "sleep and wake up": f"{self.wake:g} s, and weights at {self.copy / 1e9:g} GB/s, out and in",
         }
 
@@ -100,11 +115,12 @@ class StepSeconds:
     play: float
     update: float
     publish: float
+    checks: float
     sleep: float
 
     @property
     def total(self) -> float:
-        return self.play + self.update + self.publish + self.sleep
+        return self.play + self.update + self.publish + self.checks + self.sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,19 +130,34 @@ class Speed:
     shape: Shape
     config: Config
     flops: float
+    """Of an engine, in 16 bits."""
+    learner_flops: float
     bandwidth: float
     assumed: Assumptions
 
     @classmethod
     def of(cls, shape: Shape, config: Config, gpu: Gpu, assumed: Assumptions) -> Speed | None:
-        """None for a GPU of which only the memory is known."""
-        if gpu.teraflops is None or gpu.bandwidth is None:
+        """None for a GPU of which only the memory is known, or not how fast it is in the learner's dtype."""
+        learner = gpu.teraflops if learner_dtype(config.model.dtype) == "bfloat16" else gpu.float32
+        if gpu.teraflops is None or gpu.bandwidth is None or learner is None:
             return None
-        return cls(shape, config, gpu.teraflops * 1e12, gpu.bandwidth * 1e12, assumed)
+        return cls(shape, config, gpu.teraflops * 1e12, learner * 1e12, gpu.bandwidth * 1e12, assumed)
+
+    @property
+    def floor(self) -> float:
+        """Seconds of an engine's step at least: the base's kernels, and two for every adapted map."""
+        adapted = set(self.shape.adapted(self.config.model.lora))
+        maps = sum(
+            len({FUSED.get(linear.name, linear.name) for linear in layer.linears if linear in adapted})
+            for layer in self.shape.layers
+        )
+        eager = self.config.sampler.options.get("enforce_eager")
+        return (self.assumed.eager if eager else self.assumed.floor) + 2 * maps * self.assumed.kernel
 
     def draw(self, bouts: Bouts, slots: int) -> float:
         """Seconds in which one engine draws these bouts, `slots` completions at a time."""
-        weights = width_of(self.config.model) * self._drawn_parameters
+        adapters = policies_of(self.config) * self.shape.adapter_parameters(self.config.model.lora)
+        weights, floor = engine_width(self.config.model) * (self._drawn_parameters + adapters), self.floor
         fixed, by_token = self._cache()
         multiply = 2 * self._drawn_parameters / (self.flops * self.assumed.linear)
         reads = self.bandwidth * self.assumed.bandwidth
@@ -138,7 +169,7 @@ class Speed:
                 active.append((0, *waiting.popleft()))
             held = sum(drawn for drawn, _, _ in active) + len(active) * self.assumed.prompt
             read = (weights + len(active) * fixed + held * by_token) / reads
-            seconds += STRIDE * max(self.assumed.floor, read, len(active) * multiply)
+            seconds += STRIDE * max(floor, read, len(active) * multiply)
             waiting.extend((after, 0) for drawn, length, after in active if drawn + STRIDE >= length and after)
             active = [(drawn + STRIDE, length, after) for drawn, length, after in active if drawn + STRIDE < length]
         return seconds
@@ -152,11 +183,24 @@ class Speed:
         linear += 8 * tokens * self.shape.adapter_parameters(self.config.model.lora)
         ratio = 4.5 if checkpointing else 3.5  # of a forward pass: a flash backward pass computes 2.5 times as much
         inside = ratio * sum(attention_flops(layer, length) for layer in self.shape.layers for length in lengths)
-        return linear / (self.flops * assumed.linear) + inside / (self.flops * assumed.attention)
+        return (linear / assumed.linear + inside / assumed.attention) / self.learner_flops
+
+    def checks(self) -> float:
+        """Seconds of a step in which published files are hashed, and engines compare their slots with them: after
+        publication and after the last draw, each for itself."""
+        published = policies_of(self.config) * 4 * self.shape.adapter_parameters(self.config.model.lora)
+        return published / self.assumed.hashed + 2 * published / self.assumed.compared
+
+    def first_check(self, engines: int) -> float:
+        """Seconds of the check before the first step: all engines draw on fixed prompts, the learner scores them."""
+        slots = self.config.sampler.max_loras
+        rows = PROMPTS * (1 + policies_of(self.config)) + slots * (PROMPTS // 3)
+        scored = 2 * engines * rows * (LENGTH + DRAWN) * (self.shape.multiplied + self._head)
+        return 2 * DRAWN * self.floor + scored / (self.learner_flops * self.assumed.linear)
 
     def sleep(self) -> float:
         """Seconds in which an engine's weights leave the GPU and come back."""
-        return self.assumed.wake + 2 * width_of(self.config.model) * self.shape.text_parameters / self.assumed.copy
+        return self.assumed.wake + 2 * engine_width(self.config.model) * self.shape.text_parameters / self.assumed.copy
 
     @property
     def _head(self) -> int:

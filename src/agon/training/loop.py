@@ -8,6 +8,7 @@ writes the same files as one that was not. What a process does alone is a phase 
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -179,9 +180,9 @@ class Training:
         began = bool(self.run.steps.records())  # a learner that rehearses has loaded no checkpoint yet
         again = f"agon train {self.run.path} --resume"
         if keys and all(may_change(key.partition("=")[0]) for key in keys):
-            return " ".join([f"resume with: {again}" if began else "type the same command with: --resume", *keys])
+            return f"{f'resume with: {again}' if began else 'type the same command with: --resume'} {shlex.join(keys)}"
         larger = f"resume on a larger one with: {again}" if began else "use a larger one"
-        new = f"start a new run with {' '.join(keys)}" if keys else "start a new run with a smaller base"
+        new = f"start a new run with {shlex.join(keys)}" if keys else "start a new run with a smaller base"
         return f"end other programs on this {'GPU' if gpu else 'machine'}, {larger}, or {new}"
 
     def _rehearse(self) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from agon.data import Splits, splits
 from agon.doors import door
 from agon.engine.backend import backend_of
 from agon.engine.base import base_hash
+from agon.engine.base_config import revision_of
 from agon.engine.shipped import init_hashes
 from agon.errors import LEARNER, AgonError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
@@ -65,7 +66,13 @@ def train(
     parts = splits(target.config.data)
     schedule = Schedule.of(target.config, len(parts.train))
     first, new = is_first_process(), not target.path.exists()
+    if first and new and backend.trains_here:
+        target = replace(target, config=_at_revisions(target.config))
+    elif first and resume:
+        target = replace(target, config=_as_started(target.config, RunDir.open(target.path).config))
     run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
+    if not first:
+        target = replace(target, config=_as_started(target.config, run.config))
     remember(run.path / "config.yaml", *filter(None, [file_of(target.config.verifier)]))
     try:
         display = _display(show, schedule.total, target.config, run) if first else Silent()
@@ -152,6 +159,26 @@ def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[st
         drift = run.check_manifest(manifest_of(config, facts, weights))
         changed = run.change_config(config)
     return run, [*drift, *(f"changed: {change.key} {change.old} -> {change.new}" for change in changed)]
+
+
+def _at_revisions(config: Config) -> Config:
+    """The config with the commits that its bases are loaded at now: a run that is resumed loads the same."""
+    model = config.model
+    update: dict[str, object] = {"revision": revision_of(model)}
+    if model.two_bases:
+        update["b"] = model.b.model_copy(update={"revision": revision_of(model.of(Policy.B))})
+    return config.model_copy(update={"model": model.model_copy(update=update)})
+
+
+def _as_started(config: Config, started: Config) -> Config:
+    """The config of a resumed run: where it names the same bases and no revisions, those of its start."""
+    new, old = config.model, started.model
+    update: dict[str, object] = {}
+    if new.name == old.name and new.revision is None:
+        update["revision"] = old.revision
+    if new.b.name == old.b.name and new.b.revision is None:
+        update["b"] = old.b
+    return config.model_copy(update={"model": new.model_copy(update=update)})
 
 
 def _weights(model: Model) -> WeightHashes:

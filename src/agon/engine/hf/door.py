@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agon.config import Model, SamplerConfig
 from agon.engine.backend import OF_B, OF_ENGINES, ON_CLUSTER, Backend
+from agon.engine.dtypes import learner_dtype
 from agon.engine.versions import KEPT
 from agon.protocols import Sampler
 
@@ -21,4 +22,4 @@ class Hf(Backend):
     ) -> Sampler:
         from agon.engine.hf.sampler import HFSampler
 
-        return HFSampler(path, dtype=model.dtype, kept=KEPT + staleness)
+        return HFSampler(path, dtype=learner_dtype(model.dtype), kept=KEPT + staleness)

@@ -17,6 +17,7 @@ import trl
 from torch.distributed import TCPStore
 
 from agon.config import Model, Train
+from agon.engine.dtypes import learner_dtype
 from agon.engine.linear_attention import check_kernels
 from agon.engine.synthetic import worst_case
 from agon.engine.trl.backend import check_backend, check_devices
@@ -181,7 +182,7 @@ class TRLLearner:
             "versions": {name: module.__version__ for name, module in LIBRARIES.items()},
             "processes": self.processes,
             "device": str(self.trainer.args.device),
-            "base_dtype": self.model_config.dtype,
+            "base_dtype": learner_dtype(self.model_config.dtype),
             "attention": self.attention,
             "adapter_parameters": sum(p.numel() for p in self.pair.parameters(Policy.A)),
             "adapted_modules": len(self.pair.targets()),

@@ -11,6 +11,7 @@ from transformers.utils import is_flash_attn_2_available
 
 from agon.config import Model, Train
 from agon.engine.adapters import AdapterPair, build_pair
+from agon.engine.dtypes import learner_dtype
 from agon.engine.safe_load import load_model
 from agon.engine.trl.row_attention import ROWS
 from agon.engine.trl.stock import GRPOConfig
@@ -62,7 +63,7 @@ def has_accelerator() -> bool:
 
 
 def load_base(model: Model) -> Any:
-    return load_model(model.name, getattr(torch, model.dtype), revision=model.revision)
+    return load_model(model.name, getattr(torch, learner_dtype(model.dtype)), revision=model.revision)
 
 
 def attention_of(model: Model, base: Any, device: torch.device) -> str:

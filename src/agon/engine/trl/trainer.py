@@ -221,7 +221,7 @@ class PairTrainer(GRPOTrainer):
         if not math.isfinite(norm):
             raise EngineError(
                 f"the gradient of policy {policy.value.upper()} is not finite at step {step}",
-                fix="start a new run with a lower train.learning_rate, or with model.dtype=float32",
+                fix="start a new run with a lower train.learning_rate",
             )
 
     def step_values(self) -> dict[Policy, dict[str, float]]:

@@ -39,7 +39,7 @@ from agon.types import BASE, Message, Policy, Prompt, Quote, Sampling, Version, 
 T = TypeVar("T")
 Versions = Mapping[Policy, Version]
 
-LIMITS = {"float32": 0.01, "bfloat16": 0.2}
+LIMITS = {"float32": 0.01, "float16": 0.2, "bfloat16": 0.2}
 """Default of `sampler.canary_limit`, in nats per token. SmolLM2-135M on the CPU build is 1e-5 and 0.05 off; in
 bfloat16 it is 0.26 off if its weights are off by 3%."""
 PROMPTS, LENGTH, DRAWN = 12, 160, 16

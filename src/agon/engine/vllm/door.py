@@ -11,6 +11,7 @@ from agon.config import Config, Model, SamplerConfig
 from agon.config.rules import Rule
 from agon.engine.backend import OF_B, ON_CLUSTER, Backend
 from agon.engine.devices import engine_devices, learners_here, visible_devices
+from agon.engine.dtypes import check_gpus
 from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
 from agon.protocols import Learner, Sampler
@@ -106,6 +107,7 @@ class Vllm(Backend):
         if settings.urls:
             servers = Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls))
             return VLLMSampler(path, servers, kept=KEPT + staleness)
+        check_gpus(model.dtype, draws=True)
         devices, learners = visible_devices(), learners_here()
         usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
         chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
@@ -119,6 +121,7 @@ class Vllm(Backend):
         return VLLMSampler(path, Fleet(*engines), sleeps=sleeps, kept=KEPT + staleness)
 
     def learner(self, steps: int) -> Learner:
+        check_gpus(self.config.model.dtype, draws=not self.config.sampler.urls)
         learner = super().learner(steps)
         # what each learner leaves free on its GPU, buffers for collectives taken; ranks of one machine are consecutive
         free = learner.gather(GpuMemory.here())[learner.rank :][: learners_here()]
