@@ -37,7 +37,12 @@ OURS: Mapping[str, Mapping[str, str]] = {
         "league": "agon.training.rivals.league:League",
         "endpoint": "agon.training.rivals.endpoint:Endpoint",
     },
-    "agon.verifiers": {"math": "agon.verify:math", "code": "agon.verify:code"},
+    "agon.verifiers": {
+        "math": "agon.verify:math",
+        "math-verify": "agon.verify:math_verify",
+        "code": "agon.verify:code",
+        "reasoning-gym": "agon.verify.gym:open_gym",
+    },
 }
 """What comes with Agon, in the order in which a config is offered to it."""
 

@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show.add_argument("--rows", metavar="N", type=int, default=3, help="problems to print (default 3)")
     check = actions.add_parser("check", help="check golds, lengths and the overlap of splits", description=CHECK)
     _source_arguments(check)
-    check.add_argument("--verifier", metavar="NAME", help="math, code or package.module:function")
+    check.add_argument(
+        "--verifier", metavar="NAME", help="math, math-verify, code, reasoning-gym or package.module:function"
+    )
     split = actions.add_parser("split", help="print the three splits and their hashes", description=SPLIT)
     _source_arguments(split)
     for part in ("held-out", "dev", "train"):
@@ -184,6 +186,8 @@ def _load(name: str, overrides: list[str]) -> Loaded:
     source = _source(name, overrides)
     pool = read(source)
     verifier = "code" if any(problem.is_code for problem in pool.problems) else "math"
+    if name.startswith("reasoning-gym:"):
+        verifier = "reasoning-gym"
     return Loaded([Part(name, tuple(taken(source, pool)), pool)], verifier)
 
 

@@ -118,11 +118,19 @@ RULES = (
         ("verifier", "data.train.preset"),
         lambda name, preset: (
             preset is None
-            or name not in {"math", "code"}
+            or name not in {"math", "math-verify", "code"}
             or preset in places("agon.presets")
             or (preset in CODE_PRESETS) == (name == "code")
         ),
         "programs are judged by code, everything else by math; a mismatch would reject every answer",
+    ),
+    Rule(
+        ("verifier", "data.train.preset"),
+        lambda name, preset: (
+            str(preset).startswith("reasoning-gym:") == (name == "reasoning-gym")
+            or (":" in name or name not in {"math", "math-verify", "code", "reasoning-gym"})
+        ),
+        "problems of reasoning-gym, and no others, are judged by their own scorers: verifier: reasoning-gym",
     ),
     *(rule for split in SPLITS for rule in _source_rules(split)),
 )

@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 GYM = "reasoning-gym:"
 TABLETOPS = ("tabletop", "tabletop-code")
+BROKEN = {
+    "coin_flip": "its scorer pays 1.0 for the answer 0 on every row",
+    "game_of_life_halting": "its scorer pays 1.0 for any text",
+    "game_of_life": "its scorer raises on answers that are JSON of a different shape",
+    "prime_factorization": "its scorer raises on answers that are not numbers",
+    "boxnet": "it gives no gold, and its scorer raises on plain numbers",
+    "composite": "it mixes tasks: name each in a source of its own",
+}
+"""Tasks that are refused: what an audit found in reasoning-gym 0.1.25 (docs/audits.md)."""
 ROUNDS = 8
 """How often more problems are drawn to replace known ones; a task that still falls short is too small."""
 
@@ -74,9 +83,16 @@ def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> lis
     if task not in DATASETS:
         near = difflib.get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)
         raise DataError(f"reasoning-gym has no task {task!r}", fix=f"use one of: {', '.join(near)}")
+    if task in BROKEN:
+        fix = "choose a different task; `agon audit reasoning-gym:TASK` shows what its scorer pays for"
+        raise DataError(f"reasoning-gym:{task} is refused: {BROKEN[task]}", fix=fix)
+    draw = {"task": task, "options": dict(options), "seed": seed, "size": count}
     try:
         entries = reasoning_gym.create_dataset(task, size=count, seed=seed, **options)
-        return [_gym_problem(task, entry) for entry in entries]
+        return [_gym_problem(draw | {"index": index}, entries[index]) for index in range(count)]
+    except NoGold:
+        fix = "choose a task with one"
+        raise DataError(f"reasoning-gym:{task} gives no gold, so no problem can be shown or checked", fix=fix) from None
     except (AssertionError, TypeError, ValueError) as error:
         fields = sorted(DATASETS[task][1].__dataclass_fields__.keys() - {"size", "seed"})
         raise DataError(
@@ -84,7 +100,15 @@ def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> lis
         ) from error
 
 
-def _gym_problem(task: str, entry: Mapping[str, Any]) -> Problem:
-    """The metadata goes through JSON, so that a split's hash does not depend on how Python prints an object."""
-    meta = {"task": task, "metadata": json.loads(json.dumps(entry.get("metadata", {}), default=str))}
+class NoGold(Exception):
+    """An entry of reasoning-gym whose answer is null."""
+
+
+def _gym_problem(draw: Mapping[str, Any], entry: Mapping[str, Any]) -> Problem:
+    """`draw` is how the verifier makes the entry again. The metadata goes through JSON, so that a split's hash does not
+    depend on how Python prints an object."""
+    if entry["answer"] is None:
+        raise NoGold
+    metadata = json.loads(json.dumps(entry.get("metadata", {}), default=str))
+    meta = {"task": draw["task"], "metadata": metadata, "draw": dict(draw)}
     return make_problem(question_text(entry["question"]), gold_text(entry["answer"]), meta)

@@ -1,6 +1,6 @@
 """Verifiers: c(y) and phi(y) of a completion, with a reason and without a float.
 
-`load_verifier("math")` and `load_verifier("code")` are built in; `load_verifier("package.module:function")` is yours. A
+`math`, `math-verify`, `code` and `reasoning-gym` are built in; `load_verifier("package.module:function")` is yours. A
 package adds one by name with an entry point of the group `agon.verifiers`.
 See docs/verifiers.md.
 """
@@ -23,7 +23,7 @@ def check_verifier(name: str, sandbox: SandboxSettings | None = None) -> None:
 def load_verifier(
     name: str, workers: int | None = None, *, boxed_answers: bool = False, sandbox: SandboxSettings | None = None
 ) -> Verifier:
-    """The verifier called `math` or `code`, or a function named `package.module:function`.
+    """The verifier of that name (`math`, `code`, ...), or a function named `package.module:function`.
 
     `workers` is the number of processes (math, default one per core up to 8) or threads (a function, default 1).
     `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block. `sandbox` is where the code
@@ -43,6 +43,14 @@ def math(*, workers: int | None, boxed_answers: bool, sandbox: SandboxSettings |
 
     with errors_of_the_judge():
         return MathVerifier(MathJudge(workers=workers), boxed_answers=boxed_answers)
+
+
+def math_verify(*, workers: int | None, boxed_answers: bool, sandbox: SandboxSettings | None) -> Verifier:
+    from agon.verify.judged import MathVerifyVerifier, errors_of_the_judge
+    from agon_judge.math.plain import PlainMathJudge
+
+    with errors_of_the_judge():
+        return MathVerifyVerifier(PlainMathJudge(workers=workers))
 
 
 def code(*, workers: int | None, boxed_answers: bool, sandbox: SandboxSettings | None) -> Verifier:

@@ -10,7 +10,7 @@ from typing import Any
 from agon.errors import InputError, VerifierError
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
-from agon.types import Completion, Problem, UnitTests, Verdict
+from agon.types import THINK_OPEN, Completion, Problem, UnitTests, Verdict
 from agon_judge import errors as judge
 from agon_judge.answers import one_answer
 from agon_judge.code.extract import one_program
@@ -76,6 +76,14 @@ class MathVerifier(JudgedVerifier):
             completion.text, opened=completion.opened, truncated=truncated, boxed_answers=self._boxed_answers
         )
         return problem.answer, answer, problem.question
+
+
+class MathVerifyVerifier(JudgedVerifier):
+    """The plain library on the whole completion, as others use it."""
+
+    def row(self, problem: Problem, completion: Completion) -> tuple[Any, ...]:
+        text = f"{THINK_OPEN}{completion.text}" if completion.opened else completion.text
+        return problem.answer, text
 
 
 class CodeVerifier(JudgedVerifier):

@@ -1,8 +1,8 @@
 """`agon-judge`: the command line. A command is a module with HELP, `add_arguments` and `run(args) -> int`.
 
-`agon` finds `sandbox` by its entry point, and shows it under its GROUP. Exit codes: 0 right; 1 not right, or the
-machine failed; 2 bad input; 130 interrupted. Bad input is answered in two lines, what happened and what to type, never
-with a traceback.
+`agon` finds `audit` and `sandbox` by their entry points, and shows them under their GROUP. Exit codes: 0 right; 1 not
+right, or the machine failed; 2 bad input; 130 interrupted. Bad input is answered in two lines, what happened and what
+to type, never with a traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from agon_judge.errors import InputError, JudgeError
 
-COMMANDS = ("math", "code", "sandbox")
+COMMANDS = ("math", "code", "audit", "sandbox")
 INTERRUPTED = 130
 
 
@@ -67,7 +67,12 @@ def _run(words: list[str]) -> int:
 def usage() -> str:
     """The screen of `agon-judge --help`."""
     about = [f"  {name:<10}{import_module(f'agon_judge.cli.{name}').HELP}" for name in COMMANDS]
-    lines = ["usage: agon-judge COMMAND [...]", "", "Is this answer right? Judges mathematics and programs.", ""]
+    lines = [
+        "usage: agon-judge COMMAND [...]",
+        "",
+        "Is this answer right, and what does your reward pay for? Judges mathematics, programs and rewards.",
+        "",
+    ]
     more = "`agon-judge COMMAND --help` shows its options; `agon-judge --version` prints the version."
     return "\n".join([*lines, *about, "", more])
 

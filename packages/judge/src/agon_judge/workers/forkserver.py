@@ -33,12 +33,12 @@ LOOK = 1.0
 """Seconds between two looks at what no signal reports."""
 
 
-def main(parent: int, fds: list[int], check: str, deadline: float, memory: int) -> NoReturn:
+def main(parent: int, fds: list[int], check: str, deadline: float, memory: int, setup: str | None = None) -> NoReturn:
     """Serve the parent process on sockets `fds`; workers call `check`, named as `package.module:function`."""
     module, _, name = check.partition(":")
     home = importlib.import_module(module)
     function: Check = getattr(home, name)
-    getattr(home, "warm_up", lambda: None)()
+    getattr(home, "warm_up", lambda *_: None)(*([] if setup is None else [setup]))
     limit_memory(memory)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.setrecursionlimit(5_000)

@@ -15,19 +15,26 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from agon_judge.errors import JudgeError
 from agon_judge.workers.messages import Counters, Inbox, Job, Limits, Outcome
-from agon_judge.workers.supervisor import Supervisor
+from agon_judge.workers.supervisor import ServerSettings, Supervisor
 
 
 class WorkerPool:
-    """Calls a function, named as `package.module:function`, with strings in one of its worker processes."""
+    """Calls a function, named as `package.module:function`, with strings in one of its worker processes.
 
-    def __init__(self, check: str, limits: Limits) -> None:
+    `setup` is given to `warm_up` of that module, which runs once before workers are forked. `environ` replaces the
+    environment of the processes, of which only the paths of programs and libraries are kept otherwise.
+    """
+
+    def __init__(
+        self, check: str, limits: Limits, *, setup: str | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
         self.counters = Counters()
-        self._check, self._limits = check, limits
+        self._server = ServerSettings(check, limits, setup, environ)
         self._closed = False
         self._supervisor: Supervisor | None = None
         self._finalizer: weakref.finalize[[], WorkerPool] | None = None
@@ -70,7 +77,7 @@ class WorkerPool:
             raise JudgeError("the judge is closed", fix="create a new one")
         if self._supervisor is None or not self._supervisor.alive:
             try:
-                self._supervisor = Supervisor(self._check, self._limits, self._inbox, self.counters)
+                self._supervisor = Supervisor(self._server, self._inbox, self.counters)
             except OSError as error:  # no file descriptor, process or memory left
                 fix = "close other programs, or raise the limit (ulimit -n), then try again"
                 raise JudgeError(f"cannot start the judge's workers: {error}", fix=fix) from error

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,21 +53,33 @@ class Worker:
     jobs: dict[int, Job] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """What the workers call, their limits, and what `warm_up` and the environment of the processes are given."""
+
+    check: str
+    limits: Limits
+    setup: str | None = None
+    environ: Mapping[str, str] | None = None
+
+
 class ServerProcess:
     """The fork server as a child process that does not import our main module, and what it writes to stderr."""
 
-    def __init__(self, check: str, limits: Limits, fds: list[int]) -> None:
+    def __init__(self, settings: ServerSettings, fds: list[int]) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
         keep = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
-        arguments = json.dumps([path, os.getpid(), fds, check, limits.deadline, limits.memory])
+        limits = settings.limits
+        given = [path, os.getpid(), fds, settings.check, limits.deadline, limits.memory, settings.setup]
+        environ = {**keep, "PYTHONHASHSEED": "0"}  # a verdict must not depend on the order of a set
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", _SERVER, arguments],
+            [sys.executable, "-c", _SERVER, json.dumps(given)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
             pass_fds=fds,
-            env={**keep, "PYTHONHASHSEED": "0"},  # a verdict must not depend on the order of a set
+            env=environ if settings.environ is None else settings.environ,
             cwd="/",
             start_new_session=True,
         )
@@ -87,8 +100,8 @@ class ServerProcess:
 class Supervisor:
     """All state belongs to the thread, except for the inbox."""
 
-    def __init__(self, check: str, limits: Limits, inbox: Inbox, counters: Counters) -> None:
-        self._check, self._limits, self._inbox, self._counters = check, limits, inbox, counters
+    def __init__(self, settings: ServerSettings, inbox: Inbox, counters: Counters) -> None:
+        self._settings, self._limits, self._inbox, self._counters = settings, settings.limits, inbox, counters
         self._workers: list[Worker] = []
         self._sent = self._losses = 0
         self._closing = False
@@ -146,7 +159,7 @@ class Supervisor:
     def _start_server(self) -> None:
         pairs = [socket_pair() for _ in range(self._limits.workers)]
         fds = [theirs.fileno() for _, theirs in pairs]
-        self._server: ServerProcess | None = ServerProcess(self._check, self._limits, fds)
+        self._server: ServerProcess | None = ServerProcess(self._settings, fds)
         self._workers = [Worker(channel_of(ours)) for ours, _ in pairs]
         for worker, (_, theirs) in zip(self._workers, pairs, strict=True):
             theirs.close()

@@ -1,0 +1,389 @@
+"""The audit: run a reward on its probes in killable processes, and report what it pays for.
+
+    fault       golds refused, wrong answers paid in full, crashes, hangs, differences between calls, code that is run
+    remark      partial credit for wrong answers, spellings refused by a reward that compares text, slow calls
+
+A wrong answer counts when it is paid as much as the gold of its row. What is paid less is partial credit, which is no
+fault. A reward that pays the form of a text rather than its answer is audited with `form=True`: then only crashes,
+hangs, differences and code that is run are faults.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from agon_judge.auditing.environment import Target
+from agon_judge.auditing.probes import LONGS, TEMPLATES, Probe, probes, wrap
+from agon_judge.errors import InputError, JudgeError
+from agon_judge.workers.messages import Limits, Outcome
+from agon_judge.workers.pool import WorkerPool
+from agon_judge.workers.system import available_cores
+
+LOADING = 600.0
+"""Seconds in which a target must have been loaded."""
+MEMORY = 16 << 30
+"""Bytes of address space of a worker: what a reward imports may reserve much."""
+SENT = 4_000
+"""Characters up to which a text goes through a worker's socket; a longer one goes through a file."""
+NEAR = 1e-9
+
+Severity = Literal["fault", "remark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """The smallest text that shows a finding."""
+
+    question: str
+    gold: str | None
+    text: str
+    reward: float | None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found: on `rows` of the `of` rows that were tried."""
+
+    kind: str
+    severity: Severity
+    rows: int
+    of: int
+    example: Example
+
+    @property
+    def share(self) -> float:
+        return self.rows / self.of if self.of else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What a reward pays for. `passed` is False where a fault is on more than the share `bound` of the rows."""
+
+    target: str
+    version: str
+    rows: int
+    calls: int
+    template: str
+    seconds: Mapping[str, float]
+    findings: tuple[Finding, ...]
+    bound: float = 0.0
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        return tuple(each for each in self.findings if each.severity == "fault" and each.share > self.bound)
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self) | {"passed": self.passed}
+
+
+@dataclass
+class Call:
+    """A probe, and what the reward said about it."""
+
+    probe: Probe
+    reward: float | None = None
+    crash: str = ""
+    seconds: float = 0.0
+
+
+@dataclass
+class _Found:
+    """Findings as they are collected: the rows by kind, and the smallest example of each."""
+
+    calls: dict[tuple[str, Severity], list[Call]] = field(default_factory=lambda: defaultdict(list))
+    details: dict[int, str] = field(default_factory=dict)
+
+    def add(self, kind: str, severity: Severity, call: Call, detail: str = "") -> None:
+        self.calls[kind, severity].append(call)
+        self.details[id(call)] = detail or call.crash
+
+
+def audit(
+    target: str | Callable[..., Any],
+    rows: str | Path | None = None,
+    *,
+    take: int = 8,
+    seed: int = 0,
+    split: str = "train",
+    gold: str | None = None,
+    template: str | None = None,
+    chat: bool | None = None,
+    form: bool = False,
+    deadline: float = 2.0,
+    bound: float = 0.0,
+    workers: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Audit:
+    """Run a reward on answers whose worth is known, and report what it pays for.
+
+    `rows` is a JSONL, JSON or CSV file for a reward function; `take` rows of it are tried. `template` says how an
+    answer is written, such as `<answer>{}</answer>`; by default it is found out from the golds. `deadline` is in CPU
+    seconds per call, and five times as many seconds of a clock.
+    """
+    name = target if isinstance(target, str) else _name(target)
+    if ".py:" in name:
+        name = str(Path(name).absolute())
+    if template is not None and "{}" not in template:
+        raise InputError(f"the template {template!r} has no place for the answer", fix="write {} where it goes")
+    if take < 1 or deadline <= 0:
+        raise InputError("take and deadline must be above 0", fix="take=8, deadline=5")
+    file = str(Path(rows).absolute()) if rows else None
+    about = Target(name, file, take, seed, gold, chat, dict(options or {}))
+    with tempfile.TemporaryDirectory(prefix="agon-audit-") as folder:
+        work = _Work(about, split, deadline, workers or min(4, available_cores()), Path(folder))
+        try:
+            return _audit(work, template, form, bound)
+        finally:
+            work.close()
+
+
+class _Work:
+    """The processes of an audit. The second pool is a process of its own, with a different hash seed."""
+
+    def __init__(self, target: Target, split: str, deadline: float, workers: int, folder: Path) -> None:
+        self.target, self.folder, self.deadline = target, folder, deadline
+        setup = json.dumps({"target": asdict(target), "split": split, "patience": 5 * deadline})
+        limits = Limits(workers, deadline, MEMORY)
+        self._pools = [
+            WorkerPool(
+                "agon_judge.auditing.worker:call", limits, setup=setup, environ={**os.environ, "PYTHONHASHSEED": seed}
+            )
+            for seed in ("0", "1")
+        ]
+        about = self._loaded(self._pools[0].submit("about", "0", "", ""))
+        self.version, self.full, self.batch = about["version"], about["full"], about["batch"]
+        asked = [self._pools[0].submit("row", str(index), "", "") for index in range(about["rows"])]
+        self.rows = [self._loaded(future) for future in asked]
+        self.calls = 0
+
+    def close(self) -> None:
+        for pool in self._pools:
+            pool.close()
+
+    def run(self, some: Iterable[Probe], action: str = "score", turn: str = "", other: bool = False) -> list[Call]:
+        """Score probes; in the order in which they come, or backwards in the other process."""
+        chosen = list(some)
+        futures = [self._submit(probe, action, turn, other) for probe in (chosen[::-1] if other else chosen)]
+        return [self._call(*pair) for pair in zip(chosen, futures[::-1] if other else futures, strict=True)]
+
+    def run_batch(self, pairs: Sequence[tuple[int, str]]) -> dict[str, Any]:
+        self.calls += 1
+        return self._reply(self._pools[0].submit("batch", "0", json.dumps(pairs), "").result())
+
+    def _submit(self, probe: Probe, action: str, turn: str, other: bool) -> Future[Outcome]:
+        self.calls += 1
+        text = probe.text
+        if len(text) > SENT and action == "score":
+            path = self.folder / f"text{abs(hash(text))}"
+            path.write_text(text, "utf-8")
+            action, text = "file", str(path)
+        return self._pools[other].submit(action, str(probe.row), text, turn)
+
+    def _call(self, probe: Probe, future: Future[Outcome]) -> Call:
+        reply = self._reply(future.result())
+        return Call(probe, reply.get("reward"), reply.get("crash", ""), reply.get("seconds", 0.0))
+
+    def _reply(self, outcome: Outcome) -> dict[str, Any]:
+        if outcome.name == "timeout":
+            return {"crash": f"hangs: no reward within {self.deadline:g} CPU seconds", "seconds": self.deadline}
+        if outcome.name == "crashed":
+            return {"crash": "ends its process"}
+        if outcome.name == "infra":
+            raise JudgeError(f"the audit cannot go on: {outcome.detail}", fix="see whether memory or processes ran out")
+        reply: dict[str, Any] = json.loads(outcome.detail)
+        return reply
+
+    def _loaded(self, future: Future[Outcome]) -> dict[str, Any]:
+        """What a target says about itself, or an error with the reason why it cannot be loaded."""
+        try:
+            outcome = future.result(LOADING)
+        except FutureTimeout:
+            what = f"{self.target.name} was not loaded within {LOADING:.0f} seconds"
+            raise InputError(what, fix="see what it does when it is imported") from None
+        if outcome.name not in ("about", "row"):
+            try:
+                refused = json.loads(outcome.detail)
+            except ValueError:
+                refused = {"message": f"{self.target.name} cannot be loaded: {outcome.detail}", "fix": ""}
+            raise InputError(refused["message"], fix=refused["fix"])
+        reply: dict[str, Any] = json.loads(outcome.detail)
+        return reply
+
+
+def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit:
+    rows = work.rows
+    golds = [row["gold"] for row in rows if row["gold"] is not None]
+    template = template or _template(work)
+    tried = [
+        probe
+        for index, row in enumerate(rows)
+        for probe in probes(index, row["question"], row["gold"], golds, template)
+    ]
+    canary = work.folder / "was-run"
+    tried += [
+        Probe(0, "code in an answer", "any", text, code)
+        for code in (f"__import__('pathlib').Path({str(canary)!r}).touch()", f"open({str(canary)!r}, 'w')")
+        for text in (wrap(template, code), code)
+    ]
+    long = [
+        Probe(0, kind, "any", text, text)
+        for kind, body in LONGS.items()
+        for text in dict.fromkeys((body, wrap(template, body)))
+    ]
+    calls = work.run(dict.fromkeys(tried)) + work.run(long)
+    found = _Found()
+    full = _judge_payments(found, calls, work.full, form)
+    _judge_crashes(found, calls)
+    if canary.exists():
+        _add(found, "runs code that an answer contains", next(c for c in calls if c.probe.kind == "code in an answer"))
+    _judge_differences(found, work, [call for call in calls if len(call.probe.text) <= SENT and not call.crash], full)
+    tries = Counter[str]()
+    for kind in {call.probe.kind for call in calls}:
+        tries[kind] = len({call.probe.row for call in calls if call.probe.kind == kind})
+    findings = [_finding(work, kind, severity, some, found) for (kind, severity), some in found.calls.items()]
+    times = sorted(call.seconds for call in calls)
+    return Audit(
+        target=work.target.name if "/" not in work.target.name else Path(work.target.name).name,
+        version=work.version,
+        rows=len(rows),
+        calls=work.calls,
+        template=template,
+        seconds={"median": times[len(times) // 2], "most": times[-1]},
+        findings=tuple(sorted(findings, key=lambda each: (each.severity, -each.share, each.kind))),
+        bound=bound,
+    )
+
+
+def _template(work: _Work) -> str:
+    """The plainest way to write an answer under which golds earn most; LaTeX is put into a box."""
+    golds = [(index, row["gold"]) for index, row in enumerate(work.rows) if row["gold"] is not None][:4]
+    if not golds:
+        return TEMPLATES[0]
+    earned = []
+    latex = any("\\" in gold for _, gold in golds)
+    ordered = sorted(TEMPLATES, key=lambda template: "boxed" not in template) if latex else TEMPLATES
+    for template in ordered:
+        calls = work.run(Probe(i, "gold", "right", wrap(template, gold), gold) for i, gold in golds)
+        earned.append(sum(call.reward or 0.0 for call in calls))
+    return ordered[max(range(len(ordered)), key=lambda index: (earned[index], -index))]
+
+
+def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: bool) -> float:
+    """Golds that are refused and wrong answers that are paid; returns the reward of a right answer."""
+    rewards = [call.reward for call in calls if call.reward is not None]
+    own = {call.probe.row: call.reward for call in calls if call.probe.kind == "gold"}
+    paid_golds = [reward for reward in own.values() if reward is not None]
+    if full is None:
+        full = max(paid_golds, default=1.0)
+    if form or not rewards:
+        return full
+    lowest = min(rewards)
+    middle = (full + lowest) / 2
+    if own and full - lowest < NEAR:
+        _add(found, f"pays {full:g} for everything", min(calls, key=lambda call: len(call.probe.text)))
+        return full
+    respelled = {
+        call.probe.row
+        for call in calls
+        if call.probe.kind == "number respelled" and call.reward is not None and call.reward > middle
+    }
+    for call in calls:
+        probe, reward = call.probe, call.reward
+        mine = own.get(probe.row)
+        wanted = full if mine is None or mine <= middle else min(mine, full)
+        if probe.expected == "right" and not call.crash and (reward is None or reward <= middle):
+            if probe.kind == "gold":
+                _add(found, "refuses the gold" if reward is not None else "gives no verdict on the gold", call)
+            elif mine is not None and mine > middle:
+                # a reward that pays one spelling of a number compares values; one that pays none compares text
+                strict = probe.kind == "words respelled" or (probe.kind == "number respelled" and not respelled)
+                found.add(f"refuses the gold respelled ({probe.kind})", "remark" if strict else "fault", call)
+        elif probe.expected == "wrong" and reward is not None and reward > middle and reward >= wanted - NEAR:
+            _add(found, f"pays {_words(probe.kind)}", call)
+        elif probe.expected == "wrong" and reward is not None and reward > lowest + 0.2 * (full - lowest):
+            found.add("pays a wrong answer in part", "remark", call)
+    return full
+
+
+def _words(kind: str) -> str:
+    return {"near miss": "a near miss", "junk": "junk"}.get(kind, kind)
+
+
+def _judge_crashes(found: _Found, calls: list[Call]) -> None:
+    for call in calls:
+        if call.crash:
+            hangs = call.crash.startswith("hangs")
+            _add(found, "hangs" if hangs else "raises", call)
+
+
+def _judge_differences(found: _Found, work: _Work, calls: list[Call], full: float) -> None:
+    """The same text again, in a thread, in a process with a different hash seed, and in a batch of all rows."""
+    kinds = {"gold", "near miss", "another row's gold", "junk", "several answers at once", "the question"}
+    chosen, counted = list[Call](), Counter[tuple[int, str]]()
+    for call in calls:
+        counted[call.probe.row, call.probe.kind] += 1
+        if call.probe.kind in kinds and counted[call.probe.row, call.probe.kind] <= 4:
+            chosen.append(call)
+    some = [call.probe for call in chosen]
+    places = {
+        "gives a different reward when asked again": work.run(some, turn="again"),
+        "gives a different reward in a thread": work.run(some, action="thread"),
+        "gives a different reward in another process": work.run(some, other=True),
+    }
+    for kind, again in places.items():
+        for call, second in zip(chosen, again, strict=True):
+            if second.crash or not _equal(call.reward, second.reward):
+                _add(found, kind, call, f"first {call.reward}, then {second.crash or second.reward}")
+        if found.calls.get((kind, "fault")):
+            return  # one difference explains the others
+    firsts = [call for call in chosen if len(call.probe.text) <= 500][:32]
+    if work.batch and len(firsts) > 1:
+        reply = work.run_batch([(call.probe.row, call.probe.text) for call in firsts])
+        rewards = reply.get("rewards") or [None] * len(firsts)
+        for call, reward in zip(firsts, rewards, strict=True):
+            if not _equal(call.reward, reward):
+                detail = f"alone {call.reward}, in a batch {reply.get('crash') or reward}"
+                _add(found, "gives a different reward in a batch", call, detail)
+
+
+def _equal(one: float | None, other: float | None) -> bool:
+    return one == other or (one is not None and other is not None and abs(one - other) < 1e-6)
+
+
+def _add(found: _Found, kind: str, call: Call, detail: str = "") -> None:
+    found.add(kind, "fault", call, detail)
+
+
+def _finding(work: _Work, kind: str, severity: Severity, calls: list[Call], found: _Found) -> Finding:
+    smallest = min(calls, key=lambda call: (len(call.probe.text), call.probe.row))
+    row = work.rows[smallest.probe.row]
+    text = smallest.probe.text if len(smallest.probe.text) <= 500 else f"{smallest.probe.kind}"
+    detail = found.details.get(id(smallest), "")
+    if kind == "pays a wrong answer in part":
+        most = max(calls, key=lambda call: call.reward or 0.0)
+        detail = f"at most {most.reward:g}, for {most.probe.answer[:60]!r}"
+    example = Example(row["question"][:500], row["gold"], text, smallest.reward, detail)
+    return Finding(kind, severity, len({call.probe.row for call in calls}), len(work.rows), example)
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """A function as FILE:name, by which another process finds it."""
+    name, file = getattr(function, "__qualname__", ""), inspect.getsourcefile(inspect.unwrap(function))
+    if not name.isidentifier() or file is None:
+        raise InputError(f"{function!r} is not a function of a file", fix="define it at the top of a .py file")
+    return f"{file}:{name}"

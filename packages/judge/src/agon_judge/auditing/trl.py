@@ -1,0 +1,171 @@
+"""A reward in TRL's signature: `reward(completions, answer, **columns) -> list[float | None]`, plain or async.
+
+It is called as TRL calls it: every column of the rows as a list, with `prompts`, `completions` and `completion_ids`.
+Where prompts are chats, or the completions are annotated as messages, completions are chats too. TRL's trainer has the
+token ids; here the bytes of the text take their place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import csv
+import importlib
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from agon_judge.auditing.environment import Row, Score, Target
+from agon_judge.errors import InputError
+
+GOLDS = ("answer", "solution", "ground_truth", "gold", "target", "label", "final_answer")
+QUESTIONS = ("prompt", "question", "problem", "input", "query")
+"""Columns in which a gold and a question are looked for."""
+
+
+def named(name: str) -> Any:
+    """What `FILE.py:name` or `package.module:name` names."""
+    place, _, attribute = name.rpartition(":")
+    try:
+        module = _file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        return getattr(module, attribute)
+    except Exception as error:
+        what = f"cannot load {name}: {type(error).__name__}: {error}"
+        raise InputError(what, fix="name a function of a file or a module: FILE.py:function") from error
+
+
+def _file(path: Path) -> Any:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    sys.path.insert(0, str(path.parent.absolute()))  # it may import its neighbours
+    spec = spec_from_file_location(path.stem, path)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class RewardFunction:
+    """One reward function and its rows."""
+
+    def __init__(self, target: Target, name: str) -> None:
+        self._function: Callable[..., Any] = named(name)
+        self._target, self.version = target, _version(name)
+        if not callable(self._function):
+            raise InputError(f"{name} is not a function", fix="name a reward: FILE.py:function")
+        self._chat = target.chat
+        parameters = inspect.signature(self._function).parameters
+        if self._chat is None and "completions" in parameters:
+            self._chat = "dict" in str(parameters["completions"].annotation).lower() or None
+        names_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+        self._wanted = None if names_all else set(parameters)
+
+    def rows(self, split: str) -> list[Row]:
+        if self._target.rows is None:
+            raise InputError(
+                f"{self._target.name} needs rows to be tried on",
+                fix='--rows FILE.jsonl, with lines such as {"prompt": "What is 6 times 7?", "answer": "42"}',
+            )
+        records = read_rows(Path(self._target.rows))
+        gold = self._target.gold or next((name for name in GOLDS if name in records[0]), None)
+        question = next((name for name in QUESTIONS if name in records[0]), None)
+        if gold is None or gold not in records[0]:
+            columns = ", ".join(map(str, records[0]))
+            raise InputError(f"{self._target.rows} has no column of golds", fix=f"--gold COLUMN, one of: {columns}")
+        return [
+            Row(_content(record.get(question, "")) if question else "", _gold(record[gold]), record)
+            for record in records
+        ]
+
+    def score(self, row: Row, text: str) -> Score:
+        return self.score_many([row], [text])[0]
+
+    def score_many(self, rows: Sequence[Row], texts: Sequence[str]) -> list[Score]:
+        given = self._columns([row.payload for row in rows], texts)
+        before = copy.deepcopy(given)
+        result = self._function(**given)
+        rewards = asyncio.run(result) if inspect.iscoroutine(result) else result
+        if given != before:
+            raise TypeError("it changes the lists that it is given")
+        if hasattr(rewards, "tolist"):
+            rewards = rewards.tolist()
+        if not isinstance(rewards, list | tuple) or len(rewards) != len(texts):
+            raise TypeError(f"it returns {_short(rewards)} for {len(texts)} completions, not a list of as many numbers")
+        return [_score(reward) for reward in rewards]
+
+    def _columns(self, records: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, list[Any]]:
+        """All lists that the reward is given, one value per completion."""
+        prompts = [next((record[name] for name in QUESTIONS if name in record), "") for record in records]
+        chat = self._chat if self._chat is not None else bool(prompts) and isinstance(prompts[0], list)
+        columns = {name: [record.get(name) for record in records] for name in records[0] if name != "prompt"}
+        columns["prompts"] = [_message("user", prompt) if chat else prompt for prompt in prompts]
+        columns["completions"] = [_message("assistant", text) if chat else text for text in texts]
+        columns["completion_ids"] = [list(text.encode(errors="replace")) for text in texts]
+        if self._wanted is not None:
+            columns = {name: values for name, values in columns.items() if name in self._wanted}
+        return columns
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a JSONL, JSON or CSV file."""
+    try:
+        text = path.read_text("utf-8-sig")
+        if path.suffix == ".csv":
+            records: Any = list(csv.DictReader(text.splitlines()))
+        elif path.suffix == ".json":
+            records = json.loads(text)
+        else:
+            records = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read rows from {path}: {error}", fix="write one JSON object per line") from error
+    if not isinstance(records, list) or not records or not all(isinstance(record, dict) for record in records):
+        raise InputError(f"{path} has no rows", fix="write one JSON object per line")
+    return records
+
+
+def _score(reward: Any) -> Score:
+    if reward is None:
+        return Score(None)
+    if isinstance(reward, str) or not hasattr(reward, "__float__"):
+        raise TypeError(f"it returns {_short(reward)}, which is not a number")
+    value = float(reward)
+    if not math.isfinite(value):
+        raise ValueError(f"it returns {value}")
+    return Score(value)
+
+
+def _message(role: str, content: Any) -> Any:
+    return content if isinstance(content, list) else [{"role": role, "content": content}]
+
+
+def _content(prompt: Any) -> str:
+    if isinstance(prompt, list):
+        return "\n".join(str(message.get("content", "")) for message in prompt if message.get("role") == "user")
+    return str(prompt)
+
+
+def _gold(value: Any) -> str | None:
+    """The gold as text; of a solution in GSM8K's form, what stands behind its last ####."""
+    if value is None or isinstance(value, list | dict):
+        return None
+    return str(value).rpartition("####")[2].strip()
+
+
+def _version(name: str) -> str:
+    package = name.partition(":")[0].partition(".")[0]
+    try:
+        return f"{package} {version(package)}"
+    except (PackageNotFoundError, ValueError):
+        return ""
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
