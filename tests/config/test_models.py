@@ -141,6 +141,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("train.temperature", TINKER | {"train": {"temperature": 0.9}}),
     ("train.importance", TINKER | {"train": {"importance": "none"}}),
     ("model.lora.targets", TINKER | {"model": {"name": "x", "lora": {"targets": ["q_proj"]}}}),
+    ("model.lora.layers", TINKER | {"model": {"name": "x", "lora": {"layers": 1}}}),
     ("model.init.a", TINKER | {"model": {"name": "x", "init": {"a": "somewhere"}}}),
     ("model.init.b", TINKER | {"model": {"name": "x", "init": {"b": "somewhere"}}}),
     # ray
@@ -166,11 +167,12 @@ def with_source(split: str, **source: object) -> dict[str, object]:
     return {"data": {"train": plain, "dev": plain, "held_out": plain, split: source}}
 
 
+BROKEN.append(("verifier", with_source("train", preset="reasoning-gym:chain_sum", take=10)))
 for part in ("train", "dev", "held_out"):
     BROKEN += [
         (f"data.{part}.columns", with_source(part, preset="gsm8k", columns={"question": "q"})),
         (f"data.{part}.options", with_source(part, path="x.jsonl", options={"difficulty": 3})),
-        (f"data.{part}.take", with_source(part, preset="reasoning-gym:chain_sum")),
+        (f"data.{part}.take", with_source(part, preset="tabletop")),
     ]
 
 
