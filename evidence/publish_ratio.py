@@ -114,7 +114,7 @@ def newest(bench: _engine.Bench) -> Path:
 
 def trl_bytes(pair: Any) -> int:
     """The bytes of every tensor that TRL's own generator hands on for this model, its adapter merged."""
-    from agon.engine.trl.stock import grpo_trainer
+    from agon.engine.trl.compat import grpo_trainer
 
     pair.activate(Policy.A)
     plain = SimpleNamespace(gather_params=lambda parameters: nullcontext(), is_fsdp=False)

@@ -45,6 +45,7 @@ WEEKLY = {
     **{"serve_faults": 40, "serve_fuzz": 30, "serve_parity": 25},  # start gateways and servers
     **{"cli_start": 3, "peer_ratio": 63, "publish_ratio": 11, "sampler_ratio": 50},  # time what busy cores upset
     **{"serve_overhead": 35, "step_ratio": 18, "streaming_ratio": 121},  # likewise
+    **{"frontend": 30, "gpu_paths": 22, "newest_transformers": 40},  # keeps a core busy, interprets kernels, installs
     **{"ray_cluster": 0, "slurm_job": 0, "tinker_contract": 0, "viewer": 0},  # need Ray, Slurm, SkyRL or Chromium
 }
 """Seconds likewise; 0 where it has not been measured."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import torch
 
+from agon.engine.trl.compat import grow_segments
 from agon.errors import OutOfMemory
 
 
@@ -24,12 +25,9 @@ def release_freed_memory(device: torch.device) -> None:
 
 
 def let_segments_grow(device: torch.device) -> None:
-    """Let the allocator extend its blocks on a GPU: rows of many lengths leave holes in blocks of fixed size.
-
-    A setting and not an environment variable, which an engine would inherit: its allocator for sleeping refuses it.
-    """
+    """Let the allocator extend its blocks on a GPU: rows of many lengths leave holes in blocks of fixed size."""
     if device.type == "cuda":
-        torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+        grow_segments()
 
 
 @contextmanager

@@ -18,8 +18,8 @@ import torch
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
+
+from agon.engine.trl.compat import sdpa_attention_forward, sdpa_mask
 
 ROWS = "agon_rows"
 SHARED_HEAD = 256

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, Trainer, get_scheduler
-from transformers.utils import is_flash_attn_2_available
 
 from agon.config import Model, Train
 from agon.engine.adapters import AdapterPair, build_pair
 from agon.engine.dtypes import learner_dtype
 from agon.engine.safe_load import load_model
+from agon.engine.trl.compat import GRPOConfig, is_flash_attn_2_available
 from agon.engine.trl.row_attention import ROWS
-from agon.engine.trl.stock import GRPOConfig
 from agon.types import Policy
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}

@@ -12,9 +12,7 @@ Departures from stock, each with its test: gradients are clipped per adapter; ma
 policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
 second forward pass; with `train.staleness` it is the loss's own clipped ratio; no telemetry.
 
-Private names of TRL 1.16 and transformers 5.19 used here (tests/engine/trl/test_contract.py fails when one moves):
-`_prepare_inputs`, `_get_per_token_logps_and_entropies`, `_metrics`, `_send_telemetry`,
-`current_gradient_accumulation_steps`, and `Dataset` where `trl.trainer.grpo_trainer` imports it.
+Private names of TRL that are used here are in `compat.py`.
 """
 
 from __future__ import annotations
@@ -39,11 +37,11 @@ from agon.engine.trl.collectives import (
     gather_objects,
     no_collectives,
 )
+from agon.engine.trl.compat import GRPOConfig, GRPOTrainer, no_dataset
 from agon.engine.trl.memory import explain_out_of_memory
 from agon.engine.trl.metrics import StepMetrics
 from agon.engine.trl.pack import Pack, cut_by_tokens
 from agon.engine.trl.setup import stub_tokenizer
-from agon.engine.trl.stock import GRPOConfig, GRPOTrainer, grpo_trainer
 from agon.errors import EngineError
 from agon.protocols import Phase, Tokens, alone
 from agon.types import Policy, Stream, seed_for
@@ -73,7 +71,7 @@ class PairTrainer(GRPOTrainer):
             model=pair.model,
             reward_funcs=_no_reward,
             args=args,
-            train_dataset=grpo_trainer.Dataset.from_dict({"prompt": [""]}),
+            train_dataset=no_dataset(),
             processing_class=stub_tokenizer(pair),
             optimizers=optimizers,
         )

@@ -16,9 +16,8 @@ from itertools import accumulate
 from typing import Any
 
 import torch
-import torch._dynamo
-from vllm.lora.punica_wrapper import punica_cpu
 
+from agon.engine.vllm.compat import PunicaWrapperCPU, install_cpu_kernels
 from agon.engine.vllm.worker import StrictAdapters
 
 Matrices = tuple[torch.Tensor | None, torch.Tensor, int]
@@ -70,7 +69,7 @@ def add(rows: Grouped, y: torch.Tensor, x: torch.Tensor, matrices: Iterable[Matr
         y.index_copy_(0, rows.order, made)
 
 
-class GroupedWrapper(punica_cpu.PunicaWrapperCPU):
+class GroupedWrapper(PunicaWrapperCPU):
     """vLLM's LoRA layers call these; `grouped` is computed once per batch."""
 
     tokens = sampled = Grouped(None, ())
@@ -108,5 +107,4 @@ class GroupedWrapper(punica_cpu.PunicaWrapperCPU):
         add(self.sampled, y, x, [(lora_a_stacked, lora_b_stacked, 0)], scale)
 
 
-torch._dynamo.config.disable = True
-punica_cpu.PunicaWrapperCPU = GroupedWrapper
+install_cpu_kernels(GroupedWrapper)

@@ -107,7 +107,8 @@ class LocalEngine:
 
     def _make(self) -> Any:
         from vllm import AsyncEngineArgs
-        from vllm.v1.engine.async_llm import AsyncLLM
+
+        from agon.engine.vllm.compat import AsyncLLM
 
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._arguments), stat_loggers=[self._counter()])
 
@@ -118,7 +119,7 @@ class LocalEngine:
         return self._llm
 
     async def load(self, version: Version, folder: Path) -> None:
-        from vllm.lora.request import LoRARequest
+        from agon.engine.vllm.compat import LoRARequest
 
         if version in self._adapters:
             return
@@ -170,8 +171,7 @@ class LocalEngine:
 
     async def _alive(self, work: Any) -> Any:
         """The engine's answer; a failure means that it is down: vLLM raises plain exceptions across its processes."""
-        from vllm.exceptions import VLLMClientError
-        from vllm.v1.engine.exceptions import EngineDeadError
+        from agon.engine.vllm.compat import EngineDeadError, VLLMClientError
 
         try:
             return await work
@@ -186,7 +186,7 @@ class LocalEngine:
 
     def _counter(self) -> Any:
         """A stat logger that counts tokens: the engine's heartbeat."""
-        from vllm.v1.metrics.loggers import StatLoggerBase
+        from agon.engine.vllm.compat import StatLoggerBase
 
         engine = self
 
@@ -220,7 +220,7 @@ def on_platform(base: Any, context: int, memory: float) -> dict[str, object]:
     On CPUs: eager, with our LoRA kernels. A prompt is prefilled whole, as a seeded request in pieces kills that build;
     so linear attention, whose states are cached at the end of a piece, has no prefix cache there.
     """
-    from vllm.platforms import current_platform
+    from agon.engine.vllm.compat import current_platform
 
     if not current_platform.is_cpu():
         return {
@@ -241,7 +241,8 @@ def on_platform(base: Any, context: int, memory: float) -> dict[str, object]:
 
 def parameters(draw: Draw, stop: frozenset[int]) -> Any:
     from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
+
+    from agon.engine.vllm.compat import RequestOutputKind
 
     return SamplingParams(
         temperature=draw.sampling.temperature,

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from vllm.lora import worker_manager
-from vllm.lora.model_manager import LRUCacheLoRAModelManager
-from vllm.lora.request import LoRARequest
-from vllm.model_executor.models.utils import WeightsMapper
+
+from agon.engine.vllm.compat import LoRARequest, LRUCacheLoRAModelManager, WeightsMapper, install_manager
 
 TEXT_NAMES = WeightsMapper(orig_to_new_prefix={"model.": "language_model.model."})
 """The text model's own names inside a composite; names of the whole checkpoint are mapped before these."""
@@ -89,15 +87,4 @@ def _equal(one: Any, other: Any) -> bool:
 
 REQUESTS: dict[str, LoRARequest] = {}
 """How each adapter was asked for, by name: a server tells nobody the number that it gave a name."""
-_add_adapter = worker_manager.LRUCacheWorkerLoRAManager.add_adapter
-
-
-def _add_named(self: Any, request: LoRARequest) -> bool:
-    REQUESTS[request.lora_name] = request
-    return _add_adapter(self, request)
-
-
-if worker_manager.LRUCacheWorkerLoRAManager._manager_cls is not LRUCacheLoRAModelManager:
-    raise ImportError("this vLLM manages adapters differently; install the version in constraints/")
-worker_manager.LRUCacheWorkerLoRAManager._manager_cls = StrictManager
-worker_manager.LRUCacheWorkerLoRAManager.add_adapter = _add_named
+install_manager(StrictManager, REQUESTS)
