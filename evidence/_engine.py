@@ -21,6 +21,7 @@ import _lib  # noqa: F401 - finds `tests`
 os.environ |= {"HF_HUB_OFFLINE": "1", "TRL_EXPERIMENTAL_SILENCE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 from agon.config import Init, Lora
+from agon.config.bases import Dtype
 from agon.engine.protocol import Draw
 from agon.engine.vllm.host import EngineHost
 from agon.types import Message, Policy, Prompt, Quote, Version
@@ -113,14 +114,15 @@ def random_checkpoint(folder: Path, **sizes: Any) -> Path:
     return folder
 
 
-def build(base: Path, dtype: str = "float32") -> Any:
+def build(base: Path, dtype: Dtype = "float32") -> Any:
     """A pair over a checkpoint; B starts well away from A."""
     import torch
     from transformers import AutoModelForCausalLM
 
     from agon.engine.adapters import build_pair
+    from agon.engine.dtypes import learner_dtype
 
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, dtype))
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=getattr(torch, learner_dtype(dtype)))
     return build_pair(model, Lora(rank=RANK, alpha=2 * RANK), Init(b_noise_std=0.02), seed=0)
 
 
@@ -160,7 +162,7 @@ def bench(
     context: int = 1024,
     patience: float = 120.0,
     engines: int = 1,
-    dtype: str = "float32",
+    dtype: Dtype = "float32",
     **options: Any,
 ) -> Iterator[Bench]:
     """A random base, a pair over it, and running engines with further options; all gone at the end."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from _lib import ROOT, arguments, verdict
+from agon.engine.dtypes import gpu_dtype
 from agon.types import Completion, Problem
 
 EXTRA_SOURCES = ("configs/paper", "tests/engine/helpers")
@@ -34,7 +35,7 @@ QUICK = "Qwen/Qwen3.5-2B"
 STEPS = 2
 BFLOAT16 = "Qwen/Qwen3.5-2B"
 """The CPU build has linear attention in bfloat16 only."""
-CLOSE = {"float32": 1e-3, "bfloat16": 0.1}
+CLOSE = {"float32": 1e-3, "float16": 0.1, "bfloat16": 0.1}
 """Nats per token that engine and learner may be apart."""
 SETTINGS = [
     *("model.lora.rank=8", "model.init.b_noise_std=0.05", "verifier=all_bases:odd"),
@@ -90,7 +91,7 @@ def trained(name: str, root: Path) -> dict[str, Any]:
 
 
 def dtype_of(name: str) -> str:
-    return "bfloat16" if name == BFLOAT16 else "float32"
+    return gpu_dtype() or ("bfloat16" if name == BFLOAT16 else "float32")
 
 
 def train_cut(name: str, root: Path) -> None:

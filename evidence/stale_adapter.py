@@ -22,6 +22,8 @@ from typing import Any
 
 from _engine import TINY, Bench, ask_host, bench, build, random_checkpoint
 from _lib import arguments, verdict
+from agon.config.bases import Dtype
+from agon.engine.dtypes import gpu_dtype
 from agon.engine.protocol import Draw
 from agon.engine.vllm.canary import Canary
 from agon.types import Policy, Sampling, Version
@@ -40,7 +42,8 @@ Versions = dict[Policy, Version]
 
 def main() -> None:
     args = arguments(__doc__)
-    dtypes = ("bfloat16",) if args.quick else ("bfloat16", "float32")
+    here = gpu_dtype()  # on a GPU, vLLM's kernels for adapters have no float32
+    dtypes: tuple[Dtype, ...] = (here,) if here else ("bfloat16",) if args.quick else ("bfloat16", "float32")
     rounds, rare, clean = (1, 1, 10) if args.quick else (ROUNDS, RARE, CLEAN)
     found = {dtype: measure(dtype, rounds, rare, clean, restarts=0 if args.quick else rare) for dtype in dtypes}
     for dtype, result in found.items():
@@ -61,7 +64,7 @@ def main() -> None:
     )
 
 
-def measure(dtype: str, rounds: int, rare: int, clean: int, restarts: int) -> dict[str, Any]:
+def measure(dtype: Dtype, rounds: int, rare: int, clean: int, restarts: int) -> dict[str, Any]:
     """How often each fault was stopped, and how often a clean check gave an alarm."""
     with bench(dtype=dtype, worker_extension_cls="_tamper.Tampering") as table:
         canary = canary_for(table, dtype)
@@ -90,7 +93,7 @@ def tamper(table: Bench, method: str, *args: Any) -> None:
     ask_host(table, "vllm", "collective_rpc", method, None, plain)
 
 
-def clean_checks(table: Bench, canary: Canary, count: int, dtype: str) -> dict[str, Any]:
+def clean_checks(table: Bench, canary: Canary, count: int, dtype: Dtype) -> dict[str, Any]:
     """Checks of an engine that is right: of a publication, and after draws."""
     alarms, seconds = 0, 0.0
     for n in range(count // 2):
@@ -107,7 +110,7 @@ def clean_checks(table: Bench, canary: Canary, count: int, dtype: str) -> dict[s
     return {"clean checks": 2 * (count // 2), "alarms": alarms, "seconds": round(seconds / max(usual, 1), 4)}
 
 
-def canary_for(table: Bench, dtype: str, learner: Bench | None = None) -> Canary:
+def canary_for(table: Bench, dtype: Dtype, learner: Bench | None = None) -> Canary:
     """A canary that has not seen the engine. It warns: if it stopped, there would be no engine for the next round."""
     return Canary(table.sampler, learner or table, slots=4, dtype=dtype, mode="warn")  # type: ignore[arg-type]
 
@@ -155,7 +158,7 @@ def overwritten(table: Bench, canary: Canary, n: int) -> bool:
 FAULTS = {"stale": stale, "swapped": swapped, "base": base, "overwritten": overwritten}
 
 
-def ignored(table: Bench, dtype: str) -> bool:
+def ignored(table: Bench, dtype: Dtype) -> bool:
     """Slots are right, and kernels do not read them."""
     publish(table)  # versions whose slots were changed before are gone after two publications
     versions = publish(table)
@@ -166,7 +169,7 @@ def ignored(table: Bench, dtype: str) -> bool:
     return "ignores adapters" in "".join(canary.notes())
 
 
-def other_base(table: Bench, dtype: str, n: int) -> bool:
+def other_base(table: Bench, dtype: Dtype, n: int) -> bool:
     """The learner has a different base than the engine."""
     versions = publish(table)
     folder = random_checkpoint(table.root / f"other {n}", **TINY, seed=n + 1)
@@ -176,7 +179,7 @@ def other_base(table: Bench, dtype: str, n: int) -> bool:
     return "on the bare base" in "".join(canary.notes())
 
 
-def restarted(table: Bench, dtype: str) -> bool:
+def restarted(table: Bench, dtype: Dtype) -> bool:
     """The engine's core is killed, and the new one loads old adapters under the new names."""
     old, versions = publish(table), publish(table)
     canary = canary_for(table, dtype)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -20,6 +23,7 @@ def kit(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     spec = spec_from_loader("gpu_acceptance", loader)
     assert spec is not None
     module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, module)  # where dataclasses look names up
     loader.exec_module(module)
     monkeypatch.setattr(module, "gpu_count", lambda: 0)
     return module
@@ -43,8 +47,12 @@ def test_without_a_gpu_nothing_is_tried(
 def test_a_part_that_fails_is_in_the_report_and_in_the_exit_code(
     kit: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
 ) -> None:
-    def evidence(name: str, quick: list[str]) -> Any:
-        return kit.outcome(code, verdict={"claim": name, "log": f"/{'home'}/someone/secret/run"})
+    def evidence(name: str, until: float) -> Any:
+        told = {"claim": name, "log": f"/{'home'}/someone/secret/run", "by": "secretuser at secrethost"}
+        return kit.outcome(code, verdict=told)
+
+    monkeypatch.setattr("getpass.getuser", lambda: "secretuser")
+    monkeypatch.setattr("socket.gethostname", lambda: "secrethost")
 
     monkeypatch.setattr(kit, "evidence", evidence)
     report = tmp_path / "report.json"
@@ -53,6 +61,7 @@ def test_a_part_that_fails_is_in_the_report_and_in_the_exit_code(
     assert written["parts"]["bases"]["outcome"] == ("failed" if code else "passed")
     assert written["parts"]["tests"]["outcome"] == "skipped"
     assert "someone" not in report.read_text()
+    assert "secret" not in report.read_text()
     assert {"commit", "versions", "hardware"} <= written.keys()
 
 
@@ -63,12 +72,59 @@ def test_a_script_without_a_verdict_has_failed(
     (tmp_path / "evidence" / "broken.py").write_text("print('no verdict')")
     (tmp_path / "evidence" / "fine.py").write_text("print('{\"holds\": true}')")
     monkeypatch.setattr(kit, "ROOT", tmp_path)
-    assert kit.evidence("broken", [])["outcome"] == "failed"
-    assert kit.evidence("fine", []) == {"outcome": "passed", "verdict": {"holds": True}}
+    until = time.monotonic() + 60
+    assert kit.evidence("broken", until)["outcome"] == "failed"
+    assert kit.evidence("fine", until) == {"outcome": "passed", "verdict": {"holds": True}}
+
+
+def test_a_part_that_takes_too_long_is_ended_with_all_that_it_started(
+    kit: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "evidence").mkdir()
+    child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    (tmp_path / "evidence" / "endless.py").write_text(f"print('began', flush=True)\n{child}")
+    monkeypatch.setattr(kit, "ROOT", tmp_path)
+    monkeypatch.setattr(kit, "GRACE", 5)
+    result = kit.tried("endless", kit.Part(2, lambda until: kit.evidence("endless", until)), 0)
+    assert (result["outcome"], result["limit"]) == ("out of time", 2)
+    assert result["seconds"] < 60
+
+
+def test_the_limits_add_up_to_half_an_hour(kit: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu-acceptance"])
+    parts = kit.parts_of(kit.arguments(), 2, tmp_path)
+    assert sum(part.limit for part in parts.values()) == 30 * 60
+    assert next(iter(parts)) == "start"
+    assert parts["start"].limit <= 3 * 60
+    for name, part in parts.items():
+        assert f"{name:<11} {part.limit // 60} " in kit.__doc__
+
+
+@pytest.mark.parametrize(("start", "fits"), [(20.0, True), (900.0, False)])
+def test_after_the_first_part_it_says_whether_the_rest_fits(
+    kit: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, start: float, fits: bool
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu-acceptance"])
+    _, *rest = kit.parts_of(kit.arguments(), 1, tmp_path).values()
+    told = kit.forecast({"outcome": "passed", "seconds_to_start": start}, rest, 1)
+    assert ("it fits" in told) is fits
+    assert ("will not fit" in told) is not fits
+
+
+@pytest.mark.slow
+def test_the_first_part_runs_on_a_cpu_and_reports(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    command = [sys.executable, str(tree.ROOT / "scripts" / "gpu-acceptance")]
+    done = subprocess.run([*command, "--on-cpu", "--only", "start", "--report", str(report)], timeout=300)
+    assert done.returncode == 0
+    (part,) = json.loads(report.read_text())["parts"].values()
+    assert part["outcome"] == "passed"
+    assert len(part["steps"]) == 2
+    assert str(tmp_path) not in report.read_text()
 
 
 def test_every_part_is_described_and_every_script_exists(kit: ModuleType) -> None:
-    described = kit.__doc__.split("Parts:")[1]
+    described = kit.__doc__.split("Parts")[1]
     for part, script in {"bases": "all_bases", "canary": "stale_adapter", "processes": "process_faults"}.items():
         assert f"{part} " in described
         assert (tree.ROOT / "evidence" / f"{script}.py").exists()

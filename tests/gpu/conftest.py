@@ -17,6 +17,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
 import _lib
+from agon.engine.dtypes import gpu_dtype
 
 REPORT = Path(os.environ.get("AGON_GPU_REPORT", "gpu-report.json"))
 RESULTS: list[dict[str, Any]] = []
@@ -29,6 +30,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     needed = marker.kwargs.get("count", 1)
     if torch.cuda.device_count() < needed:
         pytest.skip(f"needs {needed} CUDA device(s), {torch.cuda.device_count()} found")
+    if gpu_dtype() != "bfloat16" and not marker.kwargs.get("any_dtype"):
+        pytest.skip("needs a GPU with bfloat16")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -236,6 +236,7 @@ def test_lora_trains_on_the_shape_of_a_family(family: str, record_property: Reco
         assert all(p in learner.optimizer.state for p in learner.pair.parameters(policy)), "a module without gradient"
 
 
+@pytest.mark.gpu(any_dtype=True)
 def test_a_gpu_step_equals_a_cpu_step_in_float32(record_property: Record) -> None:
     """TRL scores tokens with another kernel on a GPU than on a CPU, and skips masked rows there."""
     single = run_world(1, work, [Job("sgd", "grpo", 0.05, "uneven")], method="spawn", timeout=900)[0][0]

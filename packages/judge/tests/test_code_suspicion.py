@@ -84,7 +84,7 @@ def test_a_hostile_program_neither_hangs_nor_crashes_the_process(name: str) -> N
         check=False,
     )
     assert done.returncode == 0, done.stderr[-500:]
-    assert float(done.stdout) < 1
+    assert float(done.stdout) < 5
     assert done.stderr == b""
 
 
@@ -97,4 +97,4 @@ def test_a_usual_program_takes_milliseconds() -> None:
     start = time.process_time()
     for _ in range(20):
         suspicions(HONEST["fast input"], TESTS)
-    assert time.process_time() - start < 1
+    assert time.process_time() - start < 5

@@ -66,7 +66,8 @@ class Model(Frozen):
     """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny` or
     `agon:halves`."""
     revision: str | None = None
-    """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest."""
+    """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest, whose commit the run
+    records and is resumed at. It goes with `name`: a config that names a different base inherits no revision."""
     dtype: Dtype = "bfloat16"
     """Our choice: precision of the frozen base, as it is published; adapters are trained in float32. `float16` is for
     GPUs without bfloat16 (T4): engines draw in it, and the learner computes in float32."""

@@ -21,6 +21,19 @@ def learner_dtype(dtype: Dtype) -> Dtype:
     return "float32" if dtype == "float16" else dtype
 
 
+def best_dtype(capability: Capability) -> Dtype:
+    """What a GPU of this compute capability draws in."""
+    return "bfloat16" if capability >= BFLOAT16 else "float16"
+
+
+def gpu_dtype() -> Dtype | None:
+    """What all GPUs of this machine can draw in; None without one."""
+    import torch
+
+    found = [torch.cuda.get_device_capability(number) for number in range(torch.cuda.device_count())]
+    return best_dtype(min(found)) if found else None
+
+
 def refusal(dtype: Dtype, gpu: str, capability: Capability, *, draws: bool = True) -> EngineError | None:
     """Why a GPU cannot learn in this dtype, or draw if `draws`, with the value that works; None if it can."""
     number = ".".join(map(str, capability))
@@ -36,8 +49,9 @@ def refusal(dtype: Dtype, gpu: str, capability: Capability, *, draws: bool = Tru
             fix="set model.dtype=float16: engines draw in float16 and the learner computes in float32",
         )
     if dtype == "float32" and draws:
-        best = "bfloat16" if capability >= BFLOAT16 else "float16"
-        return EngineError("vLLM's kernels for adapters have no float32 on a GPU", fix=f"set model.dtype={best}")
+        return EngineError(
+            "vLLM's kernels for adapters have no float32 on a GPU", fix=f"set model.dtype={best_dtype(capability)}"
+        )
     return None
 
 
