@@ -116,6 +116,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("sampler.max_model_len", {"sampler": {"max_model_len": 4096}, "train": {"max_completion_tokens": 100}}),
     ("eval.direction", {"arm": "grpo", "eval": {"direction": "both"}}),
     ("verifier", {"verifier": "code"}),
+    ("verifier", {"verifier": "reasoning-gym"}),
     # vllm
     ("train.staleness", {"train": {"staleness": 1}, "sampler": {"sleep": True}}),
     ("sampler.replicas", {"sampler": {"replicas": 2, "urls": ["http://localhost"]}}),
@@ -170,7 +171,7 @@ for part in ("train", "dev", "held_out"):
     BROKEN += [
         (f"data.{part}.columns", with_source(part, preset="gsm8k", columns={"question": "q"})),
         (f"data.{part}.options", with_source(part, path="x.jsonl", options={"difficulty": 3})),
-        (f"data.{part}.take", with_source(part, preset="reasoning-gym:chain_sum")),
+        (f"data.{part}.take", with_source(part, preset="tabletop")),
     ]
 
 
