@@ -35,7 +35,7 @@ MEMORY = 16 << 30
 """Bytes of address space of a worker: what a reward imports may reserve much."""
 SENT = 4_000
 """Characters up to which a text goes through a worker's socket; a longer one goes through a file."""
-PATIENCE = 10
+PATIENCE = 30
 """Deadlines that a call may take by the clock, if it uses no CPU time."""
 CHUNK, HANGS = 16, 3
 """Calls that are submitted together, and hangs after which no more are tried: each takes its whole deadline."""
@@ -137,7 +137,7 @@ def audit(
 
     `rows` is a JSONL, JSON or CSV file for a reward function; `take` rows of it are tried. `template` says how an
     answer is written, such as `<answer>{}</answer>`; by default it is found out from the golds. `deadline` is in CPU
-    seconds per call, and ten times as many seconds of a clock.
+    seconds per call, and thirty times as many seconds of a clock.
     """
     name = target if isinstance(target, str) else _name(target)
     if ".py:" in name:
