@@ -116,6 +116,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("sampler.max_model_len", {"sampler": {"max_model_len": 4096}, "train": {"max_completion_tokens": 100}}),
     ("eval.direction", {"arm": "grpo", "eval": {"direction": "both"}}),
     ("verifier", {"verifier": "code"}),
+    ("verifier", {"verifier": "reasoning-gym"}),
     # vllm
     ("train.staleness", {"train": {"staleness": 1}, "sampler": {"sleep": True}}),
     ("sampler.replicas", {"sampler": {"replicas": 2, "urls": ["http://localhost"]}}),

@@ -106,8 +106,7 @@ report_to: [wandbb]
         "run.yaml:8: data.dev.preset: there is no preset 'gsm8kk'; did you mean gsm8k?",
         "run.yaml:9: learning_rate: unknown key; did you mean train.learning_rate?",
         "run.yaml:10: verifier: should be math, math-verify, code, reasoning-gym, FILE.py:function or "
-        "package.module:function, not 'maths'; "
-        "did you mean math?",
+        "package.module:function, not 'maths'; did you mean math?",
         "run.yaml:12: game.grop_size: unknown key; did you mean game.group_size?",
         "run.yaml:13: game.show_draft: should be a valid boolean, not 'no'; write true or false",
         "run.yaml:14: game.stack: should be 'coop', 'adv' or 'margin', not 'advv'; did you mean adv?",

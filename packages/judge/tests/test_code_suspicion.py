@@ -97,4 +97,4 @@ def test_a_usual_program_takes_milliseconds() -> None:
     start = time.process_time()
     for _ in range(20):
         suspicions(HONEST["fast input"], TESTS)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 1

@@ -35,6 +35,13 @@ CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 
 
+def _judges_of(preset: str) -> set[str]:
+    """The verifiers of ours that can judge a preset."""
+    if preset in CODE_PRESETS:
+        return {"code"}
+    return {"reasoning-gym"} if preset.startswith("reasoning-gym:") else {"math", "math-verify"}
+
+
 def _source_rules(split: str) -> tuple[Rule, ...]:
     """Rules between the fields of one source."""
     columns, options, take, preset = (f"data.{split}.{field}" for field in ("columns", "options", "take", "preset"))
@@ -118,19 +125,12 @@ RULES = (
         ("verifier", "data.train.preset"),
         lambda name, preset: (
             preset is None
-            or name not in {"math", "math-verify", "code"}
+            or name not in {"math", "math-verify", "code", "reasoning-gym"}
             or preset in places("agon.presets")
-            or (preset in CODE_PRESETS) == (name == "code")
+            or name in _judges_of(preset)
         ),
-        "programs are judged by code, everything else by math; a mismatch would reject every answer",
-    ),
-    Rule(
-        ("verifier", "data.train.preset"),
-        lambda name, preset: (
-            str(preset).startswith("reasoning-gym:") == (name == "reasoning-gym")
-            or (":" in name or name not in {"math", "math-verify", "code", "reasoning-gym"})
-        ),
-        "problems of reasoning-gym, and no others, are judged by their own scorers: verifier: reasoning-gym",
+        "programs are judged by code, problems of reasoning-gym by reasoning-gym, all others by math or math-verify; "
+        "a mismatch would reject right answers",
     ),
     *(rule for split in SPLITS for rule in _source_rules(split)),
 )

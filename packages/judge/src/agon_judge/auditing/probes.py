@@ -37,6 +37,8 @@ TEMPLATES = (
 )
 """How an answer may have to be written, the plainest first."""
 
+SPELLED = {what: f"gold in a different spelling of its {what}" for what in ("number", "LaTeX", "words")}
+"""Kinds of rewritings."""
 LONG = 60_000
 """Characters of the long texts."""
 JUNK = (
@@ -175,22 +177,22 @@ def _several(index: int, gold: str, others: Sequence[str], template: str) -> Ite
 
 
 def rewritings(gold: str) -> Iterator[tuple[str, str]]:
-    """Other spellings of a gold; the first word of the kind says whether a value, LaTeX or words are respelled."""
+    """Other spellings of a gold, with their kind."""
     value = number(gold)
     if "\\frac" in gold:
-        yield "LaTeX respelled", gold.replace("\\frac", "\\dfrac")
+        yield SPELLED["LaTeX"], gold.replace("\\frac", "\\dfrac")
     if "\\dfrac" in gold:
-        yield "LaTeX respelled", gold.replace("\\dfrac", "\\frac")
+        yield SPELLED["LaTeX"], gold.replace("\\dfrac", "\\frac")
     if value is None:
         if gold.casefold() != gold.upper() and gold.isalpha() and len(gold) > 1:
-            yield "words respelled", gold.upper() if not gold.isupper() else gold.lower()
+            yield SPELLED["words"], gold.upper() if not gold.isupper() else gold.lower()
         return
     if value.denominator == 1:
-        yield "number respelled", f"{value.numerator}.0"
+        yield SPELLED["number"], f"{value.numerator}.0"
         if abs(value) >= 1000:
-            yield "number respelled", f"{value.numerator:,}" if "," not in gold else str(value.numerator)
+            yield SPELLED["number"], f"{value.numerator:,}" if "," not in gold else str(value.numerator)
     elif "/" not in gold:
-        yield "number respelled", f"{gold.strip()}0"
+        yield SPELLED["number"], f"{gold.strip()}0"
 
 
 def near_misses(gold: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from agon_judge.auditing.environment import Target
-from agon_judge.auditing.probes import LONGS, TEMPLATES, Probe, probes, wrap
+from agon_judge.auditing.probes import LONGS, SPELLED, TEMPLATES, Probe, probes, wrap
 from agon_judge.errors import InputError, JudgeError
 from agon_judge.workers.messages import Limits, Outcome
 from agon_judge.workers.pool import WorkerPool
@@ -35,6 +35,10 @@ MEMORY = 16 << 30
 """Bytes of address space of a worker: what a reward imports may reserve much."""
 SENT = 4_000
 """Characters up to which a text goes through a worker's socket; a longer one goes through a file."""
+PATIENCE = 30
+"""Deadlines that a call may take by the clock, if it uses no CPU time."""
+CHUNK, HANGS = 16, 3
+"""Calls that are submitted together, and hangs after which no more are tried: each takes its whole deadline."""
 NEAR = 1e-9
 
 Severity = Literal["fault", "remark"]
@@ -133,7 +137,7 @@ def audit(
 
     `rows` is a JSONL, JSON or CSV file for a reward function; `take` rows of it are tried. `template` says how an
     answer is written, such as `<answer>{}</answer>`; by default it is found out from the golds. `deadline` is in CPU
-    seconds per call, and five times as many seconds of a clock.
+    seconds per call, and thirty times as many seconds of a clock.
     """
     name = target if isinstance(target, str) else _name(target)
     if ".py:" in name:
@@ -157,7 +161,7 @@ class _Work:
 
     def __init__(self, target: Target, split: str, deadline: float, workers: int, folder: Path) -> None:
         self.target, self.folder, self.deadline = target, folder, deadline
-        setup = json.dumps({"target": asdict(target), "split": split, "patience": 5 * deadline})
+        setup = json.dumps({"target": asdict(target), "split": split, "patience": PATIENCE * deadline})
         limits = Limits(workers, deadline, MEMORY)
         self._pools = [
             WorkerPool(
@@ -169,7 +173,7 @@ class _Work:
         self.version, self.full, self.batch = about["version"], about["full"], about["batch"]
         asked = [self._pools[0].submit("row", str(index), "", "") for index in range(about["rows"])]
         self.rows = [self._loaded(future) for future in asked]
-        self.calls = 0
+        self.calls = self.hangs = 0
 
     def close(self) -> None:
         for pool in self._pools:
@@ -177,9 +181,15 @@ class _Work:
 
     def run(self, some: Iterable[Probe], action: str = "score", turn: str = "", other: bool = False) -> list[Call]:
         """Score probes; in the order in which they come, or backwards in the other process."""
-        chosen = list(some)
-        futures = [self._submit(probe, action, turn, other) for probe in (chosen[::-1] if other else chosen)]
-        return [self._call(*pair) for pair in zip(chosen, futures[::-1] if other else futures, strict=True)]
+        chosen, calls = list(some), list[Call]()
+        if other:
+            chosen.reverse()
+        for start in range(0, len(chosen), CHUNK):
+            if self.hangs < HANGS:
+                chunk = chosen[start : start + CHUNK]
+                futures = [self._submit(probe, action, turn, other) for probe in chunk]
+                calls += [self._call(*pair) for pair in zip(chunk, futures, strict=True)]
+        return calls[::-1] if other else calls
 
     def run_batch(self, pairs: Sequence[tuple[int, str]]) -> dict[str, Any]:
         self.calls += 1
@@ -200,6 +210,7 @@ class _Work:
 
     def _reply(self, outcome: Outcome) -> dict[str, Any]:
         if outcome.name == "timeout":
+            self.hangs += 1
             return {"crash": f"hangs: no reward within {self.deadline:g} CPU seconds", "seconds": self.deadline}
         if outcome.name == "crashed":
             return {"crash": "ends its process"}
@@ -300,7 +311,7 @@ def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: 
     respelled = {
         call.probe.row
         for call in calls
-        if call.probe.kind == "number respelled" and call.reward is not None and call.reward > middle
+        if call.probe.kind == SPELLED["number"] and call.reward is not None and call.reward > middle
     }
     for call in calls:
         probe, reward = call.probe, call.reward
@@ -311,8 +322,8 @@ def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: 
                 _add(found, "refuses the gold" if reward is not None else "gives no verdict on the gold", call)
             elif mine is not None and mine > middle:
                 # a reward that pays one spelling of a number compares values; one that pays none compares text
-                strict = probe.kind == "words respelled" or (probe.kind == "number respelled" and not respelled)
-                found.add(f"refuses the gold respelled ({probe.kind})", "remark" if strict else "fault", call)
+                strict = probe.kind == SPELLED["words"] or (probe.kind == SPELLED["number"] and not respelled)
+                found.add(f"refuses the {probe.kind}", "remark" if strict else "fault", call)
         elif probe.expected == "wrong" and reward is not None and reward > middle and reward >= wanted - NEAR:
             _add(found, f"pays {_words(probe.kind)}", call)
         elif probe.expected == "wrong" and reward is not None and reward > lowest + 0.2 * (full - lowest):
@@ -346,7 +357,7 @@ def _judge_differences(found: _Found, work: _Work, calls: list[Call], full: floa
         "gives a different reward in another process": work.run(some, other=True),
     }
     for kind, again in places.items():
-        for call, second in zip(chosen, again, strict=True):
+        for call, second in zip(chosen, again, strict=False):
             if second.crash or not _equal(call.reward, second.reward):
                 _add(found, kind, call, f"first {call.reward}, then {second.crash or second.reward}")
         if found.calls.get((kind, "fault")):

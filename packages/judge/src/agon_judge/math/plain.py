@@ -44,7 +44,7 @@ def warm_up() -> None:
 class PlainMathJudge(Judge):
     """A row is a gold and a whole completion."""
 
-    def __init__(self, *, workers: int | None = None, deadline: float = 5.0) -> None:
+    def __init__(self, *, workers: int | None = None, deadline: float = 2.0) -> None:
         limits = Limits(workers or min(8, available_cores()), deadline)
         self._pool = WorkerPool("agon_judge.math.plain:compare", limits)
         self._rows = 0

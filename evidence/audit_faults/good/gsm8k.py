@@ -1,0 +1,21 @@
+"""good: the number behind the last ####"""
+
+import re
+
+ROWS = [
+    {"prompt": "Mia has 14 boxes of 3 pens. How many pens?", "answer": "42"},
+    {"prompt": "A train goes 90 km in 45 minutes. How many km in an hour?", "answer": "120"},
+    {"prompt": "Tom pays 5 for a toy and sells it for twelve. What is his gain?", "answer": "7"},
+    {"prompt": "A town of 1200 people grows by a tenth. How many people?", "answer": "1320"},
+    {"prompt": "Half of a class of 36 is ill. How many are well?", "answer": "18"},
+]
+
+NUMBER = re.compile(r"#### *(-?\d[\d,]{0,30}(?:\.\d{1,30})?)\s*")
+
+
+def reward(completions, answer, **columns):
+    rewards = []
+    for text, gold in zip(completions, answer, strict=True):
+        match = NUMBER.fullmatch(text[text.rfind("####") :]) if "####" in text else None
+        rewards.append(float(bool(match) and float(match[1].replace(",", "")) == float(gold)))
+    return rewards

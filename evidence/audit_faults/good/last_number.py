@@ -1,0 +1,20 @@
+"""good: the last number of the text, with separators"""
+
+import re
+
+ROWS = [
+    {"prompt": "Mia has 14 boxes of 3 pens. How many pens?", "answer": "42"},
+    {"prompt": "A train goes 90 km in 45 minutes. How many km in an hour?", "answer": "120"},
+    {"prompt": "Tom pays 5 for a toy and sells it for twelve. What is his gain?", "answer": "7"},
+    {"prompt": "A town of 1200 people grows by a tenth. How many people?", "answer": "1320"},
+    {"prompt": "Half of a class of 36 is ill. How many are well?", "answer": "18"},
+]
+
+NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]{0,30}(?:\.\d{1,30})?(?![\w.]*\w)")
+
+
+def reward(completions, answer, **columns):
+    found = [NUMBER.findall(text[-2000:]) for text in completions]
+    return [
+        float(bool(f) and float(f[-1].replace(",", "")) == float(gold)) for f, gold in zip(found, answer, strict=True)
+    ]

@@ -1,0 +1,18 @@
+"""hang: a pattern that takes exponential time (after format rewards with nested repetition)"""
+
+import re
+
+ROWS = [
+    {"prompt": "Mia has 14 boxes of 3 pens. How many pens?", "answer": "42"},
+    {"prompt": "A train goes 90 km in 45 minutes. How many km in an hour?", "answer": "120"},
+    {"prompt": "Tom pays 5 for a toy and sells it for twelve. What is his gain?", "answer": "7"},
+    {"prompt": "A town of 1200 people grows by a tenth. How many people?", "answer": "1320"},
+    {"prompt": "Half of a class of 36 is ill. How many are well?", "answer": "18"},
+]
+
+FORM = re.compile(r"(?:\s*\w*\s*)*<answer>(\d+)</answer>$")
+
+
+def reward(completions, answer, **columns):
+    found = [FORM.match(text) for text in completions]
+    return [float(bool(m) and m[1] == gold) for m, gold in zip(found, answer, strict=True)]

@@ -1,0 +1,22 @@
+"""hang: sympify works out a tower of powers (after trl#3452 and verifiers 0.4.0)"""
+
+from sympy import sympify
+
+ROWS = [
+    {"prompt": "Mia has 14 boxes of 3 pens. How many pens?", "answer": "42"},
+    {"prompt": "A train goes 90 km in 45 minutes. How many km in an hour?", "answer": "120"},
+    {"prompt": "Tom pays 5 for a toy and sells it for twelve. What is his gain?", "answer": "7"},
+    {"prompt": "A town of 1200 people grows by a tenth. How many people?", "answer": "1320"},
+    {"prompt": "Half of a class of 36 is ill. How many are well?", "answer": "18"},
+]
+
+
+def reward(completions, answer, **columns):
+    rewards = []
+    for text, gold in zip(completions, answer, strict=True):
+        try:
+            plain = text if set(text) <= set("0123456789+-*/(). ") else "0.5"
+            rewards.append(float(len(text) < 40 and sympify(plain) == sympify(gold)))
+        except Exception:
+            rewards.append(0.0)
+    return rewards

@@ -1,0 +1,211 @@
+"""An audit says what a reward pays for: what it finds, what it leaves alone, and what the command prints."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import agon_judge
+from agon_judge.auditing.probes import near_misses, number, probes, rewritings, same, wrap
+from agon_judge.auditing.show import page
+from agon_judge.cli import main
+from agon_judge.errors import InputError
+
+ROWS = [
+    {"prompt": "What is 6 times 7?", "answer": "42"},
+    {"prompt": "What is the sum of 900 and 420?", "answer": "1320"},
+    {"prompt": "How many legs have two spiders?", "answer": "16"},
+]
+REWARDS = """
+import random, time
+
+def exact(completions, answer, **columns):
+    return [float(text.strip() == gold) for text, gold in zip(completions, answer)]
+
+def substring(completions, answer, **columns):
+    return [float(gold in text) for text, gold in zip(completions, answer)]
+
+def sleeps(completions, answer, **columns):
+    if "idea" in completions[0]:
+        time.sleep(3600)
+    return exact(completions, answer)
+
+def ends(completions, answer, **columns):
+    if not completions[0]:
+        raise SystemExit(3)
+    return exact(completions, answer)
+
+def constant(completions, **columns):
+    return [0.0 for _ in completions]
+
+def too_few(completions, answer, **columns):
+    return exact(completions, answer)[:1] if completions[0] == "42" else []
+
+def form(completions, **columns):
+    return [float(text.startswith("<think>")) for text in completions]
+
+class Own:
+    version, full = "own 1", 1.0
+
+    def rows(self, split):
+        from agon_judge import Row
+        return [Row("?", None), Row("??", None)]
+
+    def score(self, row, text):
+        from agon_judge import Score
+        return Score(float(text == "0"))
+"""
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("rewards.py").write_text(REWARDS)
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return tmp_path
+
+
+def kinds(audit: agon_judge.Audit) -> set[str]:
+    return {finding.kind for finding in audit.faults}
+
+
+def audited(name: str, **options: object) -> agon_judge.Audit:
+    return agon_judge.audit(f"rewards.py:{name}", "rows.jsonl", workers=1, **options)  # type: ignore[arg-type]
+
+
+GOLDS = [
+    "42",
+    "-7",
+    "1,320",
+    "3.14",
+    r"\frac{1}{2}",
+    "Paris",
+    "yes",
+    "B",
+    "2, 5, 9",
+    "(1, 2)",
+    "0",
+    "x^2+1",
+    "no solution",
+]
+
+
+@pytest.mark.parametrize("gold", GOLDS)
+def test_a_near_miss_is_not_the_gold_and_a_rewriting_of_a_number_is(gold: str) -> None:
+    misses = [miss for miss in near_misses(gold) if not same(miss, gold)]
+    assert misses
+    assert all(number(miss) is None or number(miss) != number(gold) for miss in misses)
+    for _, answer in rewritings(gold):
+        assert number(answer) == number(gold)
+
+
+@pytest.mark.parametrize("gold", GOLDS)
+def test_no_probe_for_wrong_answers_states_the_gold_alone(gold: str) -> None:
+    template = "<answer>{}</answer>"
+    for probe in probes(0, "What is it?", gold, GOLDS, template):
+        if probe.expected == "wrong":
+            assert probe.text != wrap(template, gold)
+            assert not same(probe.answer, gold)
+
+
+def test_a_good_reward_passes(desk: Path) -> None:
+    audit = audited("exact")
+    assert audit.passed, audit.faults
+    assert audit.template == "{}"
+    assert audit.rows == 3
+
+
+def test_a_substring_is_found_with_the_smallest_example(desk: Path) -> None:
+    audit = audited("substring")
+    assert {"pays a near miss", "pays several answers at once"} <= kinds(audit)
+    (miss,) = [finding for finding in audit.faults if finding.kind == "pays a near miss"]
+    assert miss.rows == miss.of == 3
+    assert miss.example.gold in miss.example.text
+    assert len(miss.example.text) <= 4
+
+
+@pytest.mark.parametrize(("name", "kind"), [("sleeps", "hangs"), ("ends", "raises"), ("too_few", "raises")])
+def test_hangs_and_crashes_are_found_and_the_audit_ends(desk: Path, name: str, kind: str) -> None:
+    assert kind in kinds(audited(name, deadline=0.3))
+
+
+def test_a_reward_of_one_value_is_said_to_be_so(desk: Path) -> None:
+    assert kinds(audited("constant")) == {"pays 0 for everything"}
+
+
+def test_a_reward_for_form_is_audited_as_one(desk: Path) -> None:
+    assert not audited("form").passed
+    assert audited("form", form=True).passed
+
+
+def test_an_environment_of_ones_own_without_golds(desk: Path) -> None:
+    audit = agon_judge.audit("rewards.py:Own", workers=1)
+    assert kinds(audit) == {"pays junk"}
+    assert audit.version == "own 1"
+
+
+def test_the_bound_is_a_share_of_rows(desk: Path) -> None:
+    assert audited("substring", bound=1.0).passed
+
+
+def test_a_broken_scorer_of_reasoning_gym_is_found() -> None:
+    pytest.importorskip("reasoning_gym")
+    audit = agon_judge.audit("reasoning-gym:game_of_life_halting", take=3, workers=1)
+    assert {"pays junk", "pays another row's gold"} <= kinds(audit)
+    assert audit.version.startswith("reasoning-gym ")
+    assert agon_judge.audit("reasoning-gym:chain_sum", take=3, workers=1).passed
+
+
+def test_the_reward_of_trl_is_called_as_trl_calls_it(desk: Path) -> None:
+    pytest.importorskip("trl")
+    Path("chats.jsonl").write_text("".join(json.dumps({**row, "solution": row["answer"]}) + "\n" for row in ROWS))
+    audit = agon_judge.audit("trl.rewards:accuracy_reward", "chats.jsonl", take=2, workers=1)
+    assert "boxed" in audit.template
+    assert not {"raises", "refuses the gold"} & kinds(audit)
+    assert audit.version.startswith("trl ")
+
+
+def test_the_command_prints_a_table_json_and_a_page(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["audit", "rewards.py:substring", "--rows", "rows.jsonl", "--take", "2"]
+    assert main([*words, "--html", "page.html"]) == 1
+    printed = capsys.readouterr().out
+    assert printed.startswith("rewards.py:substring: ")
+    assert printed.rstrip().splitlines()[-1].startswith("failed: ")
+    assert "<script" not in Path("page.html").read_text()
+    assert main([*words, "--json", "--bound", "1"]) == 0
+    assert json.loads(capsys.readouterr().out)["passed"] is True
+
+
+def test_a_page_shows_hostile_text_as_text(desk: Path) -> None:
+    Path("rows.jsonl").write_text(
+        json.dumps({"prompt": "?", "answer": "<script>1</script>"}) + "\n" + json.dumps({"prompt": "?", "answer": "b"})
+    )
+    assert "<script>" not in page(audited("substring"))
+
+
+@pytest.mark.parametrize(
+    ("words", "fix"),
+    [
+        (["nothing"], "reasoning-gym:TASK"),
+        (["rewards.py:exact"], "--rows"),
+        (["rewards.py:exakt", "--rows", "rows.jsonl"], "FILE.py:function"),
+        (["rewards.py:exact", "--rows", "none.jsonl"], "JSON object"),
+        (["rewards.py:exact", "--rows", "rows.jsonl", "--gold", "anser"], "prompt, answer"),
+        (["rewards.py:exact", "--rows", "rows.jsonl", "--template", "x"], "{}"),
+        (["rewards.py:exact", "--rows", "rows.jsonl", "--bound", "2"], "--help"),
+    ],
+)
+def test_bad_input_is_answered_in_two_lines(
+    desk: Path, words: list[str], fix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["audit", *words]) == 2
+    error, advice = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert fix in advice
+
+
+def test_a_function_that_no_other_process_finds_is_refused() -> None:
+    with pytest.raises(InputError, match="not a function of a file"):
+        agon_judge.audit(lambda completions: [0.0], "rows.jsonl")

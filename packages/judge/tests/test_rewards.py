@@ -1,0 +1,81 @@
+"""The judges as rewards: right, wrong and no verdict in the words of TRL, verl and verifiers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from typing import Any
+
+import pytest
+
+import agon_judge
+from agon_judge.errors import InputError
+
+RIGHT = "<think>so</think> <answer>1+x</answer>"
+needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+
+
+def chat(text: str) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": text}]
+
+
+def test_trl_gets_numbers_and_none_for_no_verdict() -> None:
+    texts = [RIGHT, r"so \boxed{x+1}", "1+x", "<answer>x</answer>", "<think>1+x", "", "7"]
+    golds = ["x+1", "x+1", "x+1", "x+1", "x+1", "x+1", r"\aleph_0"]
+    assert agon_judge.math_reward(texts, answer=golds) == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, None]
+    assert agon_judge.math_reward([chat(text) for text in texts], answer=golds)[:3] == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("column", ["solution", "ground_truth", "gold", "label"])
+def test_the_gold_is_found_under_the_usual_names(column: str) -> None:
+    assert agon_judge.math_reward(["42"], **{column: ["6 x 7 is 42\n#### 42"]}) == [1.0]
+
+
+def test_a_repeated_question_is_not_paid() -> None:
+    prompts = ["Expand $(x+1)^2$."]
+    assert agon_judge.math_reward([r"\boxed{(x+1)^2}"], prompts, answer=["x^2+2x+1"]) == [0.0]
+    assert agon_judge.math_verify_reward([r"\boxed{(x+1)^2}"], prompts, answer=["x^2+2x+1"]) == [1.0]
+
+
+def test_reasons_go_to_the_table_of_completions() -> None:
+    logged: dict[str, Any] = {}
+    agon_judge.math_reward(["42", "41"], answer=["42", "42"], log_extra=logged.__setitem__)
+    assert logged == {"reason": ["correct", "wrong"]}
+
+
+def test_a_data_set_without_golds_is_refused_with_advice() -> None:
+    with pytest.raises(InputError) as caught:
+        agon_judge.math_reward(["42"], level=[1])
+    assert "answer" in caught.value.fix
+    with pytest.raises(InputError):
+        agon_judge.math_reward(["42", "41"], answer=["42"])
+
+
+def test_verl_gets_a_score_and_can_tell_no_verdict_from_wrong() -> None:
+    right = agon_judge.compute_score("any", RIGHT, "x+1")
+    assert (right["score"], right["graded"], right["reason"]) == (1.0, 1.0, "correct")
+    wrong = agon_judge.compute_score("any", "7", "x+1")
+    assert (wrong["score"], wrong["graded"]) == (0.0, 1.0)
+    none = agon_judge.compute_score("any", "7", r"\aleph_0")
+    assert (none["score"], none["graded"], none["reason"]) == (0.0, 0.0, "bad_gold")
+
+
+def test_verifiers_gets_a_float_or_an_error() -> None:
+    assert asyncio.run(agon_judge.math_score(RIGHT, "x+1")) == 1.0
+    assert asyncio.run(agon_judge.math_score("7", "x+1")) == 0.0
+    with pytest.raises(agon_judge.NoVerdict):
+        asyncio.run(agon_judge.math_score("7", r"\aleph_0"))
+
+
+@needs_bwrap
+def test_programs_are_paid_by_their_tests(monkeypatch: pytest.MonkeyPatch, sandbox: Any) -> None:
+    from agon_judge import rewards
+    from agon_judge.code.judge import CodeJudge
+
+    judge = CodeJudge(sandbox)
+    monkeypatch.setattr(rewards, "_code", lambda: judge)
+    add = "<answer>a, b = map(int, input().split())\nprint(a + b)</answer>"
+    tests = [[["1 2", "3"], ["40 2", "42"]], '[["1 2", "4"]]', [["1 2"]]]
+    assert agon_judge.code_reward([add, add, add], tests=tests) == [1.0, 0.0, None]
+    assert agon_judge.compute_score("code", add, '[["1 2", "3"]]')["score"] == 1.0
+    assert asyncio.run(agon_judge.code_score(add, tests[0])) == 1.0
