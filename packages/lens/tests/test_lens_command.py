@@ -91,7 +91,7 @@ def test_an_entry_point_is_a_command_of_agon(place: str) -> None:
         (["diagnose", str(EXAMPLE), "--tems", "x"], "did you mean --terms?"),
         (["diagnose", str(EXAMPLE), "--terms", "x"], "accuracy_reward"),
         (["diagnose", str(EXAMPLE), "--weights", "x"], "--weights format=0.5"),
-        (["diagnose", "nope.jsonl"], "parquet or JSONL"),
+        (["diagnose", "nope.jsonl"], "name a parquet, JSONL"),
         (["diagnose", str(EXAMPLE), "--html", "none/page.html"], "make that folder first"),
         (["view", str(EXAMPLE), "--steps", "900"], "--steps 0:4"),
         (["view", str(EXAMPLE), "--steps", "x"], "--steps 0:99"),

@@ -11,7 +11,8 @@ import pytest
 from agon_lens import Columns
 from agon_lens.errors import LensError
 from agon_lens.lines import is_foreign
-from agon_lens.logs import StepRange, plain_text, read_rollouts
+from agon_lens.logs import StepRange, read_rollouts
+from agon_lens.texts import plain_text
 from lens_logs import jsonl, trl, verl
 
 
@@ -68,11 +69,18 @@ def test_steps_that_are_not_there_are_refused_with_those_that_are(tmp_path: Path
         read_rollouts([path], steps=StepRange())
 
 
-def test_a_log_that_no_browser_would_open_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon_lens.logs.CHARACTERS", 50)
-    with pytest.raises(LensError, match="too many for one page") as refused:
-        read_rollouts([verl(tmp_path / "rollouts")])
-    assert "--steps" in refused.value.fix
+def test_a_log_that_no_browser_would_open_is_shown_in_part_and_that_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = verl(tmp_path / "rollouts", steps=tuple(range(1, 9)))
+    whole = read_rollouts([folder])
+    monkeypatch.setattr("agon_lens.logs.CHARACTERS", sum(whole.log.characters) // 3)
+    part = read_rollouts([folder])
+    assert len(part.log.groups) == len(whole.log.groups) == 16, "the findings count all"
+    assert part.shown == tuple(range(0, 16, 4))
+    assert part.texts == tuple(whole.texts[k] for k in part.shown)
+    assert "4 of 16 groups" in part.log.notes[-1]
+    assert "--steps" in part.log.notes[-1]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Which column of a log is what, and which of its lines are one group.
 
 Columns are recognised by name where that is safe: TRL's `log_completions` files (step, prompt, completion, one column
-per reward function, advantage), and verl's rollout dumps (step, input, output, score).
+per reward function, advantage), and verl's rollout dumps (step, input, output, score). Files of `formats.py` say it
+themselves.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from textwrap import shorten
+from typing import NamedTuple
 
 from agon_lens.errors import LensError
 from agon_lens.formatting import plural
 from agon_lens.groups import GroupLog, RewardRow
-from agon_lens.lines import LogLine
+from agon_lens.lines import LARGEST, STEPS, LogLine, Survey, step_of
+from agon_lens.texts import plain_text
 
 GROUP = ("group", "group_id", "problem_id", "prompt_id", "question_id", "uid", "prompt", "input", "question")
 GROUP_IDS = ("group", "group_id", "uid")
 """Columns that name a group, not what was asked: whatever shares their value is one group."""
-STEP = ("step", "global_step", "iteration")
 TOTAL = ("total", "reward", "total_reward", "reward_total", "score")
 CORRECT = ("correct", "is_correct", "acc")
 TRUNCATED = ("truncated", "is_truncated", "finish", "finish_reason", "stop_reason")
@@ -29,8 +32,6 @@ OPPONENT = ("opponent_correct", "rival_correct", "opponent")
 ADVANTAGE = ("advantage", "advantages")
 PROMPT = ("prompt", "input", "question", "problem", "query", "messages")
 COMPLETION = ("completion", "output", "response", "generation", "rollout", "text")
-LARGEST = 1e100
-"""Rewards beyond this overflow when they are squared."""
 GOLD = ("gts", "gold", "ground_truth", "answer", "solution", "reference", "target")
 
 
@@ -68,13 +69,16 @@ class Columns:
         return [*self.group, *self.terms, *self.weights, *(name for name in optional if name)]
 
 
-def recognise(lines: Sequence[LogLine], given: Columns) -> Columns:
-    """Fill in the columns that were not named, and refuse names that are not there."""
-    present = set[str]().union(*lines)
+def recognise(survey: Survey, given: Columns) -> Columns:
+    """Fill in the columns that were not named: those of a known format, then by name. Refuse names that are not
+    there."""
+    present = set(survey.names)
     if unknown := [name for name in given.names() if name not in present]:
         names = ", ".join(sorted(present))
         raise LensError(f"no column named {', '.join(unknown)}", fix=f"choose among the columns of the log: {names}")
-    texts = {name for name in present - set(given.terms) if not _numeric(name, lines)}
+    if survey.format:
+        given = _with_format(given, survey)
+    texts = present - set(given.terms) - survey.numeric
     columns = replace(
         given,
         group=given.group or _group(present),
@@ -87,31 +91,43 @@ def recognise(lines: Sequence[LogLine], given: Columns) -> Columns:
         completion=given.completion or _first(COMPLETION, texts),
         gold=given.gold or _first(GOLD, texts),
     )
-    terms = given.terms or _terms(lines, present, columns)
+    terms = given.terms or _terms(survey, columns)
     if not terms and columns.total is None:
-        raise _unrecognised(lines, present)
+        raise _unrecognised(survey)
     return replace(columns, terms=terms)
 
 
-def _unrecognised(lines: Sequence[LogLine], present: set[str]) -> LensError:
+def _with_format(given: Columns, survey: Survey) -> Columns:
+    """The columns of a known format where no others were named; its total holds for its own terms only."""
+    known = dict(survey.format.columns) if survey.format else {}
+    if given.terms:
+        known = {name: value for name, value in known.items() if name not in ("terms", "total")}
+    present = {*survey.names}
+    usable = {name: value for name, value in known.items() if isinstance(value, tuple) or value in present}
+    return replace(given, **{name: value for name, value in usable.items() if not getattr(given, name)})
+
+
+def _unrecognised(survey: Survey) -> LensError:
     """No reward column: say which columns could be one."""
-    for name in sorted(filter(_is_paid, present)):
-        for line in lines:
-            if isinstance(value := line.get(name), list | dict):
-                return _not_a_number(name, value)
-    numbers = ", ".join(sorted(name for name in present if _numeric(name, lines))) or "none"
+    for name in sorted(filter(_is_paid, survey.names)):
+        if name in survey.nested:
+            return _not_a_number(name, survey.nested[name])
+    numbers = ", ".join(sorted(survey.numeric)) or "none"
     fix = f"name the reward columns with --terms a,b,c; columns of numbers: {numbers}"
     return LensError("no reward column was recognised", fix=fix)
 
 
-def guessed(lines: Sequence[LogLine], known: Columns, given: Columns) -> list[str]:
+def guessed(survey: Survey, known: Columns, given: Columns) -> list[str]:
     """Which columns were taken for rewards, which were not, and what changes that; nothing where they were named."""
     if given.terms:
         return []
+    written = f"read as a file of {survey.format.name}; " if survey.format else ""
     total = f"; total: {known.total}" if known.terms and known.total else ""
-    left = f"; not: {', '.join(free)}" if (free := _free(lines, known)) else ""
+    left = f"; not: {', '.join(free)}" if (free := _free(survey, known)) else ""
     terms = ", ".join(known.terms or (known.total or "",))
-    return [f"taken as rewards: {terms}{total}{left} (name others with --terms{' and --total' if total else ''})"]
+    how = f"(name others with --terms{' and --total' if total else ''})"
+    notes = [f"{written}taken as rewards: {terms}{total}{left} {how}"]
+    return [*notes, survey.format.note] if survey.format and survey.format.note and left else notes
 
 
 def _group(present: set[str]) -> tuple[str, ...]:
@@ -119,23 +135,23 @@ def _group(present: set[str]) -> tuple[str, ...]:
     name = _first(GROUP, present)
     if name is None:
         raise LensError("no group column was recognised", fix="name it with --group COLUMN (or --group step,COLUMN)")
-    step = _first(STEP, present)
+    step = _first(STEPS, present)
     return (step, name) if step else (name,)
 
 
-def _terms(lines: Sequence[LogLine], present: set[str], known: Columns) -> tuple[str, ...]:
+def _terms(survey: Survey, known: Columns) -> tuple[str, ...]:
     """Columns named after a reward; in TRL's files, every numeric column that is not something else."""
-    free = _free(lines, known)
-    if "completion" in present and present & {"advantage", "prompt"}:
+    free, present = _free(survey, known), set(survey.names)
+    if "completion" in present and present & {"advantage", "prompt"} and not survey.format:
         return tuple(name for name in free if not _is_count(name))
     return tuple(name for name in free if _is_paid(name))
 
 
-def _free(lines: Sequence[LogLine], known: Columns) -> list[str]:
+def _free(survey: Survey, known: Columns) -> list[str]:
     """Columns of numbers that are nothing else, in the order of the log."""
-    taken = {*known.names(), *GROUP, *STEP, *TRUNCATED, *ADVANTAGE, "index"} - (known.weights.keys() - {*known.terms})
-    ordered = dict.fromkeys(name for line in lines for name in line)
-    return [name for name in ordered if name not in taken and _numeric(name, lines)]
+    taken = {*known.names(), *GROUP, *STEPS, *TRUNCATED, *ADVANTAGE, "index", *(("tokens",) if survey.format else ())}
+    taken -= known.weights.keys() - {*known.terms}
+    return [name for name in survey.names if name not in taken and name in survey.numeric]
 
 
 def _is_paid(name: str) -> bool:
@@ -149,34 +165,45 @@ def _is_count(name: str) -> bool:
     return bool(words & COUNTS) and not words & PAID
 
 
-def _numeric(name: str, lines: Sequence[LogLine]) -> bool:
-    values = [line[name] for line in lines if line.get(name) is not None]
-    return bool(values) and all(isinstance(value, int | float) for value in values)
-
-
 def _first(names: Sequence[str], present: set[str]) -> str | None:
     return next((name for name in names if name in present), None)
 
 
+class _Placed(NamedTuple):
+    """A row, the number of its line in the log, and how much text the line holds."""
+
+    row: RewardRow
+    number: int
+    characters: int
+    step: float | None
+
+
 def group_log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog:
-    """The rewards of lines, group by group."""
+    """The rewards of lines, group by group, in the order in which the groups appear."""
     terms = columns.terms or (columns.total or "total",)
     columns = replace(columns, terms=terms)
-    groups, notes = grouped(lines, columns)
-    rows = tuple(tuple(_row(line, columns) for line in group) for group in groups)
-    return GroupLog(name, terms, rows, steps=tuple(step_of(group[0]) for group in groups), notes=tuple(notes))
+    placed = defaultdict[Hashable, list[_Placed]](list)
+    for number, line in enumerate(lines):
+        place = _Placed(_row(line, columns), number, _characters(line, columns), step_of(line))
+        placed[tuple(_key(line.get(part)) for part in columns.group)].append(place)
+    groups, notes = _split(list(placed.values()), columns)
+    return GroupLog(
+        name,
+        terms,
+        tuple(tuple(place.row for place in group) for group in groups),
+        steps=tuple(group[0].step for group in groups),
+        numbers=tuple(tuple(place.number for place in group) for group in groups),
+        characters=tuple(sum(place.characters for place in group) for group in groups),
+        notes=tuple(notes),
+    )
 
 
-def grouped(lines: Iterable[LogLine], columns: Columns) -> tuple[list[list[LogLine]], list[str]]:
-    """Lines that were normalised together, in the order in which their groups appear; and notes on what was split.
+def _split(found: list[list[_Placed]], columns: Columns) -> tuple[list[list[_Placed]], list[str]]:
+    """Rows that were normalised together, and notes on what was split.
 
     A prompt that occurs twice in a step was drawn as two groups, one after the other: where all other groups have one
     size, its rows are split by their order into groups of that size.
     """
-    groups = defaultdict[Hashable, list[LogLine]](list)
-    for line in lines:
-        groups[tuple(_key(line.get(part)) for part in columns.group)].append(line)
-    found = list(groups.values())
     if not found or columns.group[-1] in GROUP_IDS:
         return found, []
     sizes = Counter(map(len, found))
@@ -197,14 +224,6 @@ def grouped(lines: Iterable[LogLine], columns: Columns) -> tuple[list[list[LogLi
     return parts, [note]
 
 
-def step_of(line: LogLine) -> float | None:
-    """The step of a line; None where the log has none."""
-    value = next((line[name] for name in STEP if name in line), None)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if abs(value) < LARGEST else None
-
-
 def _row(line: LogLine, columns: Columns) -> RewardRow:
     paid = {name: _number(name, line.get(name)) for name in columns.terms}
     weighted = [value and value * columns.weights.get(name, 1.0) for name, value in paid.items()]
@@ -217,7 +236,19 @@ def _row(line: LogLine, columns: Columns) -> RewardRow:
         truncated=_truncated(line.get(columns.truncated)) if columns.truncated else None,
         opponent=_key(line.get(columns.opponent)) if columns.opponent else None,
         advantage=_number(columns.advantage, line.get(columns.advantage)) if columns.advantage else None,
+        text=_fingerprint(line.get(columns.completion)) if columns.completion else None,
     )
+
+
+def _fingerprint(completion: object) -> int | None:
+    """A number that is the same for equal texts; None for an empty one."""
+    text = " ".join(plain_text(completion).split())
+    return hash(text) if text else None
+
+
+def _characters(line: LogLine, columns: Columns) -> int:
+    """About how much text of a line a page would show."""
+    return sum(len(str(line.get(name) or "")) for name in (columns.prompt, columns.completion) if name)
 
 
 def _number(name: str | None, value: object) -> float | None:
@@ -247,5 +278,8 @@ def _truncated(value: object) -> bool | None:
 
 
 def _key(value: object) -> Hashable:
-    """A value that can name a group: chat messages and other nested values by their JSON."""
-    return value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
+    """A value that can name a group: chat messages and other nested values by their JSON, long texts by a digest."""
+    known = value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
+    if isinstance(known, str) and len(known) > 64:
+        return blake2b(known.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return known

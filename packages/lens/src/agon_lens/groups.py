@@ -27,6 +27,8 @@ class RewardRow:
     truncated: bool | None = None
     opponent: Hashable = None
     advantage: float | None = None
+    text: int | None = None
+    """A fingerprint of the completion: equal for equal texts."""
 
 
 Group = tuple[RewardRow, ...]
@@ -58,6 +60,10 @@ class GroupLog:
     """In a log of Agon's challenges: what they made of the drafts."""
     steps: tuple[float | None, ...] = ()
     """The step of every group, where the log has steps."""
+    numbers: tuple[tuple[int, ...], ...] = ()
+    """The number of every row's line in the log, by which its texts are found again."""
+    characters: tuple[int, ...] = ()
+    """About how much text each group holds."""
     notes: tuple[str, ...] = ()
     """How the log was read, where that is not certain: columns that were guessed, lines that were skipped."""
 

@@ -14,6 +14,7 @@ from agon_lens.diagnosis import Diagnosis, diagnose
 from agon_lens.findings import findings
 from agon_lens.formatting import plural, utf8
 from agon_lens.groups import Group, GroupLog, Scale, column, normalise, totals, varies
+from agon_lens.lines import Progress
 from agon_lens.logs import GroupTexts, Paths, RolloutLog, StepRange, read_rollouts
 from agon_lens.page import TEXT_SCRIPTS, asset, compress, fill_page, rounded, write_page_file
 
@@ -31,10 +32,11 @@ def view(
     *,
     steps: StepRange | None = None,
     scale: Scale | None = None,
+    progress: Progress | None = None,
 ) -> Path:
     """Write the page of a log, or of some of its steps, atomically; a file that is not a page of ours is never
     replaced."""
-    write_page_file(Path(out), render_log(read_rollouts(paths, columns, steps), scale))
+    write_page_file(Path(out), render_log(read_rollouts(paths, columns, steps, progress), scale))
     return Path(out)
 
 
@@ -50,8 +52,10 @@ def render_log(rollouts: RolloutLog, scale: Scale | None = None) -> str:
 def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
     """Everything but the texts: one value per group in `groups`, one per row in `rows`."""
     log = rollouts.log
-    rows = [row for group in log.groups for row in group]
-    kinds = [f"dead: {cause.value}" if cause else LIVE for cause in group_causes(log)]
+    causes = group_causes(log)
+    groups = [log.groups[k] for k in rollouts.shown]
+    rows = [row for group in groups for row in group]
+    kinds = [f"dead: {cause.value}" if (cause := causes[k]) else LIVE for k in rollouts.shown]
     logged = any(row.advantage is not None for row in rows)
     return {
         "schema": SCHEMA,
@@ -60,18 +64,18 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
         "findings": [utf8(sentence) for sentence in findings(found)],
         "terms": [utf8(name) for name in log.terms],
         "block_size": BLOCK,
-        "best": _best(log.groups, kinds),
+        "best": _best(groups, kinds),
         "groups": {
-            "step": list(log.steps),
-            "size": [len(group) for group in log.groups],
+            "step": [log.steps[k] for k in rollouts.shown],
+            "size": [len(group) for group in groups],
             "kind": kinds,
-            "only": [_deciding(group, log) for group in log.groups],
+            "only": [_deciding(group, log) for group in groups],
             "title": [utf8(title) for title in rollouts.titles()],
             "gold": [utf8(texts.gold[:200]) for texts in rollouts.texts],
         },
         "rows": {
             "total": [rounded(row.total) for row in rows],
-            "advantage": [rounded(value) for group in log.groups for value in _advantages(group, found.scale, log)],
+            "advantage": [rounded(value) for group in groups for value in _advantages(group, found.scale, log)],
             "correct": [row.correct for row in rows],
             "truncated": [row.truncated for row in rows],
             "terms": [[rounded(row.terms[k]) for row in rows] for k in range(len(log.terms))],
@@ -114,5 +118,8 @@ def _best(groups: Sequence[Group], kinds: Sequence[str]) -> int:
 
 
 def _block(texts: GroupTexts) -> dict[str, object]:
-    completions = [utf8(text) for text in texts.completions]
+    completions = [
+        utf8(said) if isinstance(said, str) else [[utf8(role), utf8(text)] for role, text in said]
+        for said in texts.completions
+    ]
     return {"prompt": utf8(texts.prompt), "gold": utf8(texts.gold), "completions": completions}

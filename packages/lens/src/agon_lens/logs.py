@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from agon_lens.agon_bouts import streams
-from agon_lens.columns import Columns, group_log, grouped, guessed, recognise, step_of
+from agon_lens.columns import Columns, group_log, guessed, recognise
 from agon_lens.errors import LensError
 from agon_lens.groups import GroupLog
-from agon_lens.lines import AGON, LogLine, is_agons, read_lines
+from agon_lens.lines import AGON, LogLine, LogLines, Progress, Survey, is_agons, step_of
+from agon_lens.texts import Turns, plain_text, turns
 
 TITLE = 160
 """Characters of a prompt that name it in a list."""
-CHARACTERS = 400_000_000
+CHARACTERS = 100_000_000
 """Characters of a log that one page can hold."""
 
 
@@ -50,16 +51,20 @@ class StepRange:
         return step >= self.first and (self.last is None or step <= self.last)
 
 
-def read(paths: Paths, columns: Columns | None = None) -> list[GroupLog]:
-    """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run."""
+def read(paths: Paths, columns: Columns | None = None, progress: Progress | None = None) -> list[GroupLog]:
+    """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run.
+
+    Files are read twice and never held in memory, so a log may be larger than it; `progress(read, total)` is called
+    with bytes.
+    """
     given = _paths(paths)
-    lines, notes = read_lines(given)
-    if columns is None and set[str]().union(*lines) >= AGON:
-        return [replace(log, notes=tuple(notes)) for log in streams(lines)]
-    known = recognise(lines, columns or Columns())
-    notes += guessed(lines, known, columns or Columns())
+    lines = LogLines(given, progress)
+    if columns is None and {*lines.survey.names} >= AGON:
+        return [replace(log, notes=tuple(lines.notes)) for log in streams(list(lines))]
+    known = recognise(lines.survey, columns or Columns())
     log = group_log(_name(given), lines, known)
-    return [replace(log, notes=(*notes, *log.notes))]
+    notes = (*lines.notes, *guessed(lines.survey, known, columns or Columns()), *log.notes)
+    return [replace(log, notes=notes)]
 
 
 def _paths(paths: Paths) -> list[Path]:
@@ -79,15 +84,18 @@ class GroupTexts:
     """What the log calls the group within its step: an id, or the prompt itself."""
     prompt: str
     gold: str
-    completions: tuple[str, ...]
+    completions: tuple[str | Turns, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutLog:
-    """Logged groups with their texts, both in one order."""
+    """A log, and the texts of those groups that a page can hold."""
 
     log: GroupLog
+    shown: tuple[int, ...]
+    """Which groups of the log have texts, in order: all of them, or an even sample of a log that is too long."""
     texts: tuple[GroupTexts, ...]
+    """The texts of these groups, in the same order."""
 
     def titles(self) -> list[str]:
         """The prompts without what all of them begin with, such as a system message: a line that tells them apart."""
@@ -97,68 +105,77 @@ class RolloutLog:
         return [title or texts.name[:TITLE] for title, texts in zip(named, self.texts, strict=True)]
 
 
-def read_rollouts(paths: Paths, columns: Columns | None = None, steps: StepRange | None = None) -> RolloutLog:
-    """Read files and folders as one log, or some of its steps."""
+def read_rollouts(
+    paths: Paths,
+    columns: Columns | None = None,
+    steps: StepRange | None = None,
+    progress: Progress | None = None,
+) -> RolloutLog:
+    """Read files and folders as one log, or some of its steps, with the texts of as many groups as a page can hold."""
     given = _paths(paths)
     if columns is None and (bouts := next(filter(is_agons, given), None)):
         raise LensError(f"{bouts} holds bouts of Agon, which have a viewer of their own", fix=f"agon view {bouts}")
-    lines, notes = read_lines(given)
-    known = recognise(lines, columns or Columns())
-    notes += guessed(lines, known, columns or Columns())
-    kept = _kept(lines, steps, given[0]) if steps else lines
-    texts = tuple(_texts(group, known) for group in grouped(kept, known)[0])
-    _check_size(texts, given[0])
-    log = group_log(_name(given), kept, known)
-    return RolloutLog(replace(log, notes=(*notes, *log.notes)), texts)
+    lines = LogLines(given, progress)
+    known = recognise(lines.survey, columns or Columns())
+    if steps:
+        _check_steps(lines.survey, steps, given[0])
+
+    def kept() -> Iterator[LogLine]:
+        return (line for line in lines if steps is None or ((step := step_of(line)) is not None and step in steps))
+
+    log = group_log(_name(given), kept(), known)
+    if not log.groups:
+        low, high = lines.survey.steps or (0, 0)
+        fix = f"choose among the steps of the log: --steps {low:g}:{high:g}"
+        raise LensError(f"{given[0]} has no rows of these steps", fix=fix)
+    shown = _fitting(log.characters)
+    texts = read_texts(kept(), log, shown, known)
+    notes = [*lines.notes, *guessed(lines.survey, known, columns or Columns()), *log.notes]
+    if len(shown) < len(log.groups):
+        size = sum(log.characters) / 1e6
+        notes.append(
+            f"{size:,.0f} million characters are too many for one page: {len(shown):,} of {len(log.groups):,} groups "
+            "are shown, evenly spread; the findings count all (show all of some steps with --steps FIRST:LAST)"
+        )
+    return RolloutLog(replace(log, notes=tuple(notes)), shown, texts)
 
 
-def _kept(lines: Sequence[LogLine], steps: StepRange, path: Path) -> list[LogLine]:
-    known = [step for line in lines if (step := step_of(line)) is not None]
-    if not known:
-        raise LensError(f"{path} has no column of steps", fix="leave --steps out")
-    if kept := [line for line in lines if (step := step_of(line)) is not None and step in steps]:
-        return kept
-    span = f"{min(known):g}:{max(known):g}"
-    raise LensError(f"{path} has no rows of these steps", fix=f"choose among the steps of the log: --steps {span}")
+def read_texts(
+    lines: Iterable[LogLine], log: GroupLog, wanted: Sequence[int], columns: Columns
+) -> tuple[GroupTexts, ...]:
+    """The texts of some groups of a log, from its lines."""
+    places = {number: (group, k) for group in wanted for k, number in enumerate(log.numbers[group])}
+    last = max(places, default=-1)
+    found = {group: [""] * len(log.numbers[group]) for group in wanted}
+    heads = dict[int, tuple[str, str, str]]()
 
-
-def _check_size(texts: Sequence[GroupTexts], path: Path) -> None:
-    """Refuse what no browser would open."""
-    size = sum(len(group.prompt) + sum(map(len, group.completions)) for group in texts)
-    if size > CHARACTERS:
-        message = f"{path} holds {size / 1e6:,.0f} million characters: too many for one page"
-        raise LensError(message, fix="show some of its steps: --steps FIRST:LAST")
-
-
-def _texts(group: Sequence[LogLine], columns: Columns) -> GroupTexts:
     def value(line: LogLine, name: str | None) -> str:
         return plain_text(line.get(name)) if name else ""
 
-    name, prompt, gold = (value(group[0], name) for name in (columns.group[-1], columns.prompt, columns.gold))
-    return GroupTexts(name, prompt, gold, tuple(value(line, columns.completion) for line in group))
+    for number, line in enumerate(lines):
+        if number in places:
+            group, k = places[number]
+            cells: list[Any] = found[group]
+            cells[k] = turns(line.get(columns.completion)) if columns.completion else ""
+            if k == 0:
+                name, prompt, gold = (value(line, each) for each in (columns.group[-1], columns.prompt, columns.gold))
+                heads[group] = (name, prompt, gold)
+        if number >= last:
+            break
+    return tuple(GroupTexts(*heads[group], tuple(found[group])) for group in wanted)
 
 
-def plain_text(value: object) -> str:
-    """A logged text to read: chat messages one after the other, anything else that is not a text as JSON."""
-    if isinstance(value, str):
-        return value
-    if value is None:
-        return ""
-    if isinstance(value, list) and value and all(isinstance(part, dict) and "content" in part for part in value):
-        alone = len(value) == 1
-        return "\n\n".join(_message(message, named=not alone) for message in value)
-    return json.dumps(value, ensure_ascii=False, default=str)
+def _check_steps(survey: Survey, steps: StepRange, path: Path) -> None:
+    if survey.steps is None:
+        raise LensError(f"{path} has no column of steps", fix="leave --steps out")
 
 
-def _message(message: LogLine, named: bool) -> str:
-    """One message under its role; with the calls of tools, if it makes some."""
-    content, calls = message["content"], message.get("tool_calls")
-    if isinstance(content, list):  # parts, some of which may be images
-        texts = [part.get("text") or f"[{part.get('type')}]" for part in content if isinstance(part, dict)]
-        content = "\n".join(map(str, texts))
-    parts = [f"[{message.get('role')}]"] if named else []
-    parts += [plain_text(content)] if content else []
-    return "\n".join([*parts, *([plain_text(calls)] if calls else [])])
+def _fitting(characters: Sequence[int]) -> tuple[int, ...]:
+    """All groups, or every so manieth, so that their texts fit on one page."""
+    every = 1
+    while sum(characters[::every]) > CHARACTERS and every < len(characters):
+        every += 1
+    return tuple(range(0, len(characters), every))
 
 
 def _shared(first: str, last: str) -> int:

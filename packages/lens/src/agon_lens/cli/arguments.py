@@ -64,5 +64,12 @@ def say_waiting(what: str) -> None:
         print(f"{show_hidden(what)} ...", file=sys.stderr, flush=True)
 
 
+def show_progress(done: int, total: int) -> None:
+    """How much of a large log was read, on the line of a person at a terminal."""
+    if sys.stderr.isatty():
+        end = "\n" if done == total else ""
+        print(f"\rread {done / 1e6:,.0f} of {total / 1e6:,.0f} MB", end=end, file=sys.stderr, flush=True)
+
+
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from agon_lens.cli.arguments import column_arguments, columns_of, print_json, say_waiting
+from agon_lens.cli.arguments import column_arguments, columns_of, print_json, say_waiting, show_progress
 
 HELP = "find reward terms that teach nothing and dead groups, in any GRPO log"
 GROUP = "inspect"
@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from agon_lens.logs import read
 
     logs = without_pages(args.logs)
-    diagnoses = [diagnose(log, args.scale) for log in read(logs, columns_of(args))]
+    diagnoses = [diagnose(log, args.scale) for log in read(logs, columns_of(args), show_progress)]
     if args.html:
         from agon_lens.diagnose_page import write_diagnose_page
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from agon_lens.cli.arguments import column_arguments, columns_of, say_waiting
+from agon_lens.cli.arguments import column_arguments, columns_of, say_waiting, show_progress
 from agon_lens.formatting import show_hidden
 
 HELP = "show the groups of any GRPO log side by side, in one HTML file"
@@ -39,7 +39,7 @@ def write_log(logs: Sequence[Path], args: argparse.Namespace) -> Path:
     steps = StepRange.parse(args.steps) if args.steps else None
     name = "rollouts" if len(logs) > 1 or logs[0].is_dir() else logs[0].stem
     out = args.out or Path(f"{name}{f'-{steps.name}' if steps else ''}.html")
-    return view(logs, out, columns_of(args), steps=steps, scale=args.scale)
+    return view(logs, out, columns_of(args), steps=steps, scale=args.scale, progress=show_progress)
 
 
 def print_page(path: Path) -> None:
