@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from _lib import ROOT, arguments, verdict
 from agon_judge.auditing.run import audit
@@ -35,22 +35,13 @@ class Case:
 
 
 def audited(path: Path, folder: Path) -> Case:
-    tree = ast.parse(path.read_text())
-    kind = (ast.get_docstring(tree) or "").partition(":")[0]
-    rows = next(_value(node) for node in tree.body if isinstance(node, ast.Assign) and _names(node) == ["ROWS"])
+    kind = (ast.get_docstring(ast.parse(path.read_text())) or "").partition(":")[0]
+    rows = runpy.run_path(str(path))["ROWS"]
     file = folder / f"{path.stem}.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     began = time.monotonic()
     result = audit(f"{path}:reward", file, take=5, workers=1)
     return Case(path.stem, kind, result.passed, [each.kind for each in result.faults], time.monotonic() - began)
-
-
-def _names(node: ast.Assign) -> list[str]:
-    return [ast.unparse(target) for target in node.targets]
-
-
-def _value(node: ast.Assign) -> Any:
-    return ast.literal_eval(node.value)
 
 
 def main() -> None:

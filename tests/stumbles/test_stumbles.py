@@ -128,9 +128,7 @@ CASES = (
     Case(21, "explain live_groups", 0, "live_groups  (metric in steps.jsonl, StreamStats)", "  Groups with ..."),
     Case(32, "explain bites", 0, "bites  (word)", "  Of groups: the bonus changes their advantages; ..."),
     Case(34, "compare nope.json runs/demo", 2, "error: nope.json does not exist", "fix: name a file that `agon ..."),
-    Case(
-        33, "init", 2, "error: no recipe is named", "fix: choose one of: codecontests-easy, custom, ..."
-    ),
+    Case(33, "init", 2, "error: no recipe is named", "fix: choose one of: codecontests-easy, custom, ..."),
     Case(
         36, f"diagnose {LOG} out/completions/rollouts.html", 0, "completions_00001.parquet: 4 groups of 4, 16 rows; ..."
     ),

@@ -4,10 +4,14 @@ import json
 
 ASK = "Extract the fields {} as one JSON object and write nothing else. Text: {}"
 ROWS = [
-    {"prompt": ASK.format("name, city, age", "Ana Ruiz, 34, lives in Lima."),
-     "answer": '{"name": "Ana Ruiz", "city": "Lima", "age": 34}'},
-    {"prompt": ASK.format("name, city, age", "In Oslo we met Per Dahl, who is 51."),
-     "answer": '{"name": "Per Dahl", "city": "Oslo", "age": 51}'},
+    {
+        "prompt": ASK.format("name, city, age", "Ana Ruiz, 34, lives in Lima."),
+        "answer": '{"name": "Ana Ruiz", "city": "Lima", "age": 34}',
+    },
+    {
+        "prompt": ASK.format("name, city, age", "In Oslo we met Per Dahl, who is 51."),
+        "answer": '{"name": "Per Dahl", "city": "Oslo", "age": 51}',
+    },
     {"prompt": ASK.format("item, price", "The kettle costs 25 euros."), "answer": '{"item": "kettle", "price": 25}'},
     {"prompt": ASK.format("item, price", "The desk is 140 euros."), "answer": '{"item": "desk", "price": 140}'},
 ]
