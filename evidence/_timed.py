@@ -1,4 +1,5 @@
-"""Runs that are timed: one vLLM server for all of them on the last core, each run on the first."""
+"""Runs that are timed: one vLLM server for all of them on the last core, each run on the first; or engines of their
+own, where the kernel deals out the cores."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def one_thread() -> dict[str, str]:
 
 
 @contextmanager
-def timed_runs() -> Iterator[Callable[..., RunDir]]:
+def timed_runs(own_engine: bool = False) -> Iterator[Callable[..., RunDir]]:
     """Train as often as wanted, with words of one's own."""
     first, *_, last = sorted(os.sched_getaffinity(0))
     config = load_config(CONFIG, settings())
@@ -59,13 +60,15 @@ def timed_runs() -> Iterator[Callable[..., RunDir]]:
         base = Path(out, "base")
         tokenizer = load_tokenizer(tiny_base())
         save(base, random_base("qwen3", **token_settings(tokenizer), **BASE), tokenizer)
-        url = stack.enter_context(vllm_server(base, **options))
-        fixed = (f"model.name={base}", f"sampler.urls=[{url}]")
+        fixed, pinned = [f"model.name={base}"], list[str]()
+        if not own_engine:
+            fixed.append(f"sampler.urls=[{stack.enter_context(vllm_server(base, **options))}]")
+            pinned = ["taskset", "--cpu-list", str(first)]
 
         def train_timed(*words: str) -> RunDir:
             shutil.rmtree(Path(out, "run"), ignore_errors=True)
             agon = [sys.executable, "-m", "agon", "train", str(CONFIG), *settings(*fixed, *words)]
-            command = ["taskset", "--cpu-list", str(first), *agon, "--out", out, "--name", "run"]
+            command = [*pinned, *agon, "--out", out, "--name", "run"]
             done = subprocess.run(command, env=one_thread() | {"PYTHONPATH": paths}, capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(done.stderr[-2000:])

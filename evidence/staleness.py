@@ -7,7 +7,7 @@ Each part runs alone with `--part`; the quick form is the first, on a few small 
 - resume: runs with staleness 1 and 2, killed in the middle and resumed, against those that were not: `steps.jsonl` byte
   by byte.
 - wall: 0 and 1 in turn, a vLLM server on one core and the run on another: seconds per step, and the bound
-  max(play, rest).
+  max(play, rest). wall_own: the same with the engine that the run starts.
 - learning: reward on the tabletop at 0, 1 and 2, five seeds each; runs continue where they stopped (`runs/staleness/`).
 """
 
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Any
@@ -39,7 +40,7 @@ from agon.training.step_record import step_record
 from agon.types import Policy, Problem, Version, seed_for
 
 EXTRA_SOURCES = ("configs/tabletop", "src/agon/cli/train.py")
-PARTS = ("equal", "resume", "wall", "learning")
+PARTS = ("equal", "resume", "wall", "wall_own", "learning")
 AHEAD, SEEDS, WINDOW, KEPT_SHARE = (0, 1, 2), range(5), 15, 0.8
 PAIRS, STEPS, FASTER, LIVE = 5, 11, 0.9, 0.5
 """Runs of each kind, their steps, the most that k = 1 may take of k = 0, and the least share of groups that a step
@@ -163,12 +164,12 @@ def steps_of(run: Path) -> bytes:
 # -- wall --------------------------------------------------------------------------------------------------------------
 
 
-def wall(quick: bool) -> dict[str, Any]:
+def wall(quick: bool, own_engine: bool = False) -> dict[str, Any]:
     """Seconds per step of runs with nothing and with one step ahead, in turn."""
     pairs, steps = (1, FIRST + 2) if quick else (PAIRS, STEPS)
     found: dict[int, list[dict[str, float]]] = {0: [], 1: []}
     live = list[float]()
-    with timed_runs() as train_timed:
+    with timed_runs(own_engine) as train_timed:
         for number in range(pairs):
             for k in (0, 1) if number % 2 else (1, 0):
                 run = train_timed(f"train.max_steps={steps}", f"train.staleness={k}")
@@ -249,6 +250,7 @@ def main() -> None:
         "equal": (equal, equal_holds),
         "resume": (resume, resume_holds),
         "wall": (wall, lambda found: args.quick or wall_holds(found)),
+        "wall_own": (partial(wall, own_engine=True), lambda found: args.quick or wall_holds(found)),
         "learning": (learning, lambda found: args.quick or learning_holds(found)),
     }
     verdict_of_parts(
