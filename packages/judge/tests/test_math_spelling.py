@@ -88,3 +88,20 @@ def test_cleaning_takes_linear_time(unit: str) -> None:
         return time.process_time() - start
 
     assert seconds(100_000) < 1
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "alike"),
+    [
+        (r"\aleph_0", r"\aleph_{0}", True),
+        (r"\mathbb{Z}_2 \times \mathbb{Z}_2", r"\mathbb{Z}_{2}\times\mathbb{Z}_{2}", True),
+        (r"2^{\aleph_0}", r"2^{\aleph_{0}}", True),
+        (r"\mathbb{Q}", r"\mathbb Q", True),
+        (r"\omega^\omega", r"\omega^{\omega}", True),
+        (r"\aleph_{10}", r"\aleph_10", False),
+        ("2^{1}0", "2^10", False),
+        (r"\mathbb{Z}_2", r"\mathbb{Z}_3", False),
+    ],
+)
+def test_braces_around_one_sign_are_typesetting(gold: str, answer: str, alike: bool) -> None:
+    assert written_alike(gold, answer) is alike

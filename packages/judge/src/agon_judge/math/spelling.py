@@ -34,6 +34,7 @@ _REWRITES = tuple(
         ("\\", rf"(?<!\\)\\(?:(?:displaystyle|textstyle|limits){_END}|!)", ""),
         ("", rf"(?<!\\)\\(?:[,;: ]|q?quad{_END})|~|\s+", " "),
         ("\\", rf"\\(?:(?:math|text)(?:rm|bf|it|sf|tt|normal)|[mh]box|boldsymbol|bm){_END}", r"\\text"),
+        ("\\math", rf"\\math(bb|cal|frak|scr)\s+([A-Za-z]){_END}", r"\\math\1{\2}"),
         ("\\text", r"\\text\s*\{([ie])\}", r" \1"),
         ("\\text", r"^\\text\s*\{\s*(-?[\d.][^{}]*)\}$", r"\1"),
         ("\\text", r"\\text\s*\{([^{}^]*)\^\s*\{?([23])\}?\s*\}", r"\\text{\1}^\2"),
@@ -82,6 +83,7 @@ _PLAIN = re.compile(r"-?\d+(?:\.\d+)?")
 _TAIL = re.compile(r"(?<![.,;\s])\s*[.,;]?$")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _REDUNDANT_SPACE = re.compile(r"(?<![0-9A-Za-z])\s+|\s+(?![0-9A-Za-z])")
+_SHORT_SCRIPT = re.compile(r"([_^])\s*\{\s*([A-Za-z0-9]|\\[A-Za-z]+)\s*\}(?!\s*[A-Za-z0-9])")
 _SPACED = re.compile(r"\d ?, \d{3}(?!\d)")
 
 
@@ -101,7 +103,10 @@ def clean(text: str) -> str:
 @lru_cache(maxsize=10_000)
 def canonical(text: str) -> str:
     """The cleaned text without redundant spaces: two texts with the same canonical form are the same answer."""
-    return _REDUNDANT_SPACE.sub("", clean(text))
+    text = clean(text)
+    if "{" in text:  # the braces around one sign, which TeX does not need
+        text = _SHORT_SCRIPT.sub(r"\1\2", text)
+    return _REDUNDANT_SPACE.sub("", text)
 
 
 def written_alike(gold: str, answer: str) -> bool:
