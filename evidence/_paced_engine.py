@@ -13,6 +13,7 @@ from agon.types import Version
 class PacedEngine:
     """Implements `agon.engine.protocol.Engine`: a row of n tokens takes n / `rate` seconds, whatever else it draws.
 
+    A row's seed is how many of its tokens were drawn before it began, so that rows can be at different points at first.
     The first log-prob of a row is minus the time at which the row was finished, on the clock of the machine.
     """
 
@@ -23,7 +24,7 @@ class PacedEngine:
 
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         count = draw.sampling.max_tokens
-        await asyncio.sleep(count / self.rate)
+        await asyncio.sleep((count - draw.seed) / self.rate)
         self.tokens += count
         ids = tuple(7 + n % 50 for n in range(count))
         logprobs = tuple(-0.25 - 0.001 * (n % 90) for n in range(1, count))
