@@ -36,7 +36,7 @@ def test_the_wheel_installs_the_command_and_needs_math_verify_alone(wheel: zipfi
         if name.endswith(ending)
     )
     assert "agon-judge = agon_judge.cli:main" in entries
-    assert "[agon.commands]\nsandbox = agon_judge.cli.sandbox" in entries
+    assert "[agon.commands]\naudit = agon_judge.cli.audit\nsandbox = agon_judge.cli.sandbox" in entries
     needs = [
         line.split()[1] for line in metadata.splitlines() if line.startswith("Requires-Dist: ") and "extra" not in line
     ]
