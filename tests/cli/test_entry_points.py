@@ -99,7 +99,7 @@ def test_a_command_of_ours_is_never_replaced(add_package, module) -> None:  # ty
 def test_commands_of_our_other_packages_come_by_entry_point() -> None:
     projects = [tomllib.loads(path.read_text())["project"] for path in (ROOT / "packages").glob("*/pyproject.toml")]
     declared = {name: place for project in projects for name, place in project["entry-points"]["agon.commands"].items()}
-    assert set(declared) == {"sandbox", "diagnose"}
+    assert set(declared) == {"audit", "sandbox", "diagnose"}
     groups, notes = cli.commands()
     assert not notes
     found = {name: command for group in groups.values() for name, command in group.items()}

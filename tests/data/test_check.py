@@ -6,10 +6,20 @@ import pytest
 
 from agon.config import Source
 from agon.data import load
-from agon.data.check import GOLD_SHARE, cases_per_problem, gold_check, gold_completion, guessable, lengths
+from agon.data.check import (
+    GOLD_SHARE,
+    cases_per_problem,
+    disagreement,
+    forms,
+    gold_check,
+    gold_completion,
+    guessable,
+    lengths,
+    never_paid,
+)
 from agon.data.normalise import make_problem
 from agon.game.parse import parse, well_formed
-from agon.types import UnitTests
+from agon.types import Reason, UnitTests, Verdict
 from agon.verify import load_verifier
 from tests.data.helpers import NO_REAL_DATA, REAL, Exact, numbered
 
@@ -74,3 +84,28 @@ def test_real_golds_are_accepted_by_the_math_verifier() -> None:
         judge.close()
     assert check.of == 40
     assert check.passed
+
+
+def test_a_gold_is_dead_when_no_form_of_it_is_accepted() -> None:
+    dead, boxed = (make_problem(f"question {gold}", gold) for gold in ("42", "43"))
+
+    class Boxes(Exact):
+        """Accepts 43 in a box and nothing else."""
+
+        def verify_many(self, pairs):  # type: ignore[no-untyped-def]
+            right = [completion.text.endswith(r"<answer>\boxed{43}</answer>") for _, completion in pairs]
+            return [Verdict(each, True, Reason.CORRECT if each else Reason.WRONG) for each in right]
+
+    verifier = Boxes()
+    check = gold_check([dead, boxed], verifier)
+    assert check.accepted == 0
+    assert never_paid([dead, boxed], check, verifier) == (dead.id,)
+
+
+def test_forms_on_which_math_and_math_verify_differ_are_counted() -> None:
+    problems = [make_problem("one", "42"), make_problem("two", "{{{")]
+    with load_verifier("math", workers=1) as ours, load_verifier("math-verify", workers=1) as plain:
+        found = disagreement(problems, ours, plain)
+    assert found.of == sum(1 + len(forms(problem.answer)) for problem in problems)
+    assert {gold for gold, _, _, _ in found.examples} == {"{{{"}
+    assert found.differ == len(found.examples) >= 1

@@ -20,11 +20,13 @@ HERE = {
     "crash_points": 8,
     "cross_family": 18,
     "fleet": 12,
+    "hard_golds": 5,
     "math_forms": 11,
     "memory_ratio": 9,
     "packed_ratio": 17,
     "quickstart": 3,
     "reward_hacks": 11,
+    "reward_poison": 12,
     "sandbox_cost": 14,
     "sandbox_hostile": 20,
     "simulator": 4,
@@ -44,6 +46,7 @@ WEEKLY = {
     **{"game_mutations": 75, "engine_mutations": 17},  # run tests that run here anyway
     **{"hostile_inputs": 27, "math_gold": 21, "math_poison": 24, "peek_fuzz": 30, "splits": 22},  # many inputs
     **{"serve_faults": 40, "serve_fuzz": 30, "serve_parity": 25},  # start gateways and servers
+    **{"audit_recall": 40, "verifiers_rewards": 60},  # start many processes, or install verifiers
     **{"cli_start": 3, "peer_ratio": 63, "publish_ratio": 11, "sampler_ratio": 50},  # time what busy cores upset
     **{"serve_overhead": 35, "step_ratio": 18, "streaming_ratio": 121},  # likewise
     **{"frontend": 30, "gpu_paths": 22, "newest_transformers": 40},  # keeps a core busy, interprets kernels, installs

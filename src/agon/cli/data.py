@@ -13,7 +13,7 @@ from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.config import Data, Source
-    from agon.data.check import GoldCheck
+    from agon.data.check import Disagreement, GoldCheck
     from agon.data.split import Overlap, ProblemPool
     from agon.types import Problem
     from agon_judge.sandbox.settings import SandboxSettings
@@ -117,36 +117,49 @@ def _check(args: argparse.Namespace) -> int:
     from agon.data.split import overlap
 
     loaded = _load(args.source, args.overrides)
-    checks = _gold_checks(loaded, args.verifier or loaded.verifier)
+    checks, dead, differ = _gold_checks(loaded, args.verifier or loaded.verifier)
     by_name = {part.name: part.problems for part in loaded.parts}
     shared = overlap(by_name["train"], by_name["held_out"]) if {"train", "held_out"} <= by_name.keys() else None
     passed = all(check.passed for check in checks.values())
     if args.json:
-        golds = {name: asdict(check) | {"share": check.share} for name, check in checks.items()}
+        golds = {
+            name: asdict(check)
+            | {"share": check.share, "never_paid": dead.get(name, ())}
+            | {"math_verify_differs": asdict(differ[name]) if name in differ else None}
+            for name, check in checks.items()
+        }
         facts = {part.name: _facts(part) | {"gold": golds[part.name]} for part in loaded.parts}
         print_json({"parts": facts, "overlap": asdict(shared) if shared else None, "passed": passed})
     else:
         for part in loaded.parts:
             _print_facts(part.name, _facts(part))
             _print_golds(checks[part.name])
+            _print_forms(part, dead.get(part.name, ()), differ.get(part.name))
         if shared:
             _print_overlap(shared, generated=any(is_generated(part.pool.origin) for part in loaded.parts))
     return 0 if passed else 1
 
 
-def _gold_checks(loaded: Loaded, verifier: str) -> dict[str, GoldCheck]:
-    """The gold check of every part; a verifier is started only when there is a gold to check."""
-    from agon.data.check import GoldCheck, gold_check, with_gold
+def _gold_checks(
+    loaded: Loaded, verifier: str
+) -> tuple[dict[str, GoldCheck], dict[str, tuple[str, ...]], dict[str, Disagreement]]:
+    """By part: the gold check, golds that no form satisfies, and where `math` differs from plain math-verify.
+
+    A verifier is started only when there is a gold to check.
+    """
+    from agon.data.check import GoldCheck, disagreement, gold_check, never_paid, with_gold
 
     if not any(with_gold(part.problems) for part in loaded.parts):
-        return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}
+        return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}, {}, {}
     from agon.verify import load_verifier
 
-    judge = load_verifier(verifier, sandbox=loaded.sandbox)
-    try:
-        return {part.name: gold_check(part.problems, judge) for part in loaded.parts}
-    finally:
-        judge.close()
+    with load_verifier(verifier, sandbox=loaded.sandbox) as judge:
+        checks = {part.name: gold_check(part.problems, judge) for part in loaded.parts}
+        if verifier not in ("math", "math-verify"):
+            return checks, {}, {}
+        dead = {part.name: never_paid(part.problems, checks[part.name], judge) for part in loaded.parts}
+        with load_verifier("math" if verifier == "math-verify" else "math-verify") as plain:
+            return checks, dead, {part.name: disagreement(part.problems, judge, plain) for part in loaded.parts}
 
 
 def _split(args: argparse.Namespace) -> int:
@@ -335,6 +348,19 @@ def _print_golds(check: GoldCheck) -> None:
             print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
         if len(rows) > LISTED:
             print(f"            and {len(rows) - LISTED} more; --json lists all")
+
+
+def _print_forms(part: Part, dead: tuple[str, ...], differ: Disagreement | None) -> None:
+    """Golds that no form of themselves satisfies, and what math and math-verify differ on."""
+    golds = {problem.id: problem.answer for problem in part.problems}
+    if dead:
+        print(f"  dead      {len(dead)} golds that no form of themselves satisfies: no answer can be paid")
+        for name in dead[:LISTED]:
+            print(f"            {name}  {_line(golds[name])}")
+    if differ and differ.of:
+        print(f"  differ    math and math-verify on {differ.differ} of {differ.of} golds and forms of them")
+        for gold, form, one, other in differ.examples[:EXAMPLES]:
+            print(f"            gold {_line(gold)}  written {_line(form)}  {one}, {other}")
 
 
 def _print_overlap(shared: Overlap, *, generated: bool) -> None:

@@ -2,7 +2,8 @@
 
 A gold that its own verifier rejects can never be rewarded: its groups are dead, and it counts against every policy.
 Below `GOLD_SHARE` the check fails. The gold of a problem with tests is a program that passes; many have none. What the
-verifier says about a gold that it accepts is a remark, such as that the gold can only be compared as text.
+verifier says about a gold that it accepts is a remark, such as that the gold can only be compared as text. A gold that
+no form of itself satisfies is listed apart, and `math` is compared with plain math-verify.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from agon.protocols import Verifier
 from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Problem
+from agon_judge.auditing.probes import rewritings
 
 GOLD_SHARE = 0.95
 """At least this share of golds must be accepted. Our choice: one dead group in twenty is already worth a look."""
@@ -66,10 +68,48 @@ def gold_check(problems: Iterable[Problem], verifier: Verifier) -> GoldCheck:
     return GoldCheck(len(golds) - len(rejected), len(golds), rejected, remarks)
 
 
-def gold_completion(problem: Problem) -> Completion:
-    """A well-formed completion whose answer is the gold."""
-    text = f"{THINK_OPEN}\nThe answer is known.\n{THINK_CLOSE}\n<answer>{problem.answer}</answer>"
+def gold_completion(problem: Problem, answer: str | None = None) -> Completion:
+    """A well-formed completion whose answer is the gold, or a different form of it."""
+    shown = problem.answer if answer is None else answer
+    text = f"{THINK_OPEN}\nThe answer is known.\n{THINK_CLOSE}\n<answer>{shown}</answer>"
     return Completion(text, version=BASE, prompt_tokens=0, generated_tokens=0)
+
+
+def forms(gold: str) -> list[str]:
+    """Other ways to write a gold: in a box, between dollar signs, and spelled differently."""
+    return list(dict.fromkeys([f"\\boxed{{{gold}}}", f"${gold}$", *(answer for _, answer in rewritings(gold))]))
+
+
+def never_paid(problems: Iterable[Problem], check: GoldCheck, verifier: Verifier) -> tuple[str, ...]:
+    """The ids of rejected golds that are rejected in every form: no answer can earn them a reward."""
+    rejected = {gold.id for gold in check.rejected}
+    pairs = [(p, form) for p in with_gold(problems) if p.id in rejected for form in forms(p.answer)]
+    verdicts = verifier.verify_many([(problem, gold_completion(problem, form)) for problem, form in pairs])
+    paid = {problem.id for (problem, _), verdict in zip(pairs, verdicts, strict=True) if verdict.correct}
+    return tuple(gold.id for gold in check.rejected if gold.id not in paid)
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreement:
+    """Golds and forms of them on which two verifiers differ."""
+
+    differ: int
+    of: int
+    examples: tuple[tuple[str, str, str, str], ...]
+    """Gold, form, and the reasons that the two give."""
+
+
+def disagreement(problems: Iterable[Problem], one: Verifier, other: Verifier) -> Disagreement:
+    """How often two verifiers differ on golds and forms of them."""
+    pairs = [(p, form) for p in with_gold(problems) for form in (p.answer, *forms(p.answer))]
+    completions = [(problem, gold_completion(problem, form)) for problem, form in pairs]
+    judged = zip(pairs, one.verify_many(completions), other.verify_many(completions), strict=True)
+    examples = [
+        (problem.answer, form, first.reason.value, second.reason.value)
+        for (problem, form), first, second in judged
+        if first.correct != second.correct
+    ]
+    return Disagreement(len(examples), len(pairs), tuple(sorted(examples, key=lambda each: len(each[1]))))
 
 
 def cases_per_problem(problems: Iterable[Problem]) -> dict[str, int]:

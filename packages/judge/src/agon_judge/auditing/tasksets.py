@@ -37,8 +37,7 @@ class VerifiersTaskset:
         if len(kinds) != 1:
             names = ", ".join(kind.__name__ for kind in kinds) or "none"
             raise InputError(f"{module} must have one Taskset; it has {names}", fix="name a module with one taskset")
-        settings = kinds[0].config_type() if hasattr(kinds[0], "config_type") else _config_of(kinds[0], vf)
-        self._taskset = kinds[0](settings(id=module, **target.options))
+        self._taskset = kinds[0](_config_of(kinds[0], vf)(id=module, **target.options))
 
     def rows(self, split: str) -> list[Row]:
         tasks = list(itertools.islice(self._taskset.load(), self._target.take))

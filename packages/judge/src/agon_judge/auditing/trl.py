@@ -152,10 +152,11 @@ def _content(prompt: Any) -> str:
 
 
 def _gold(value: Any) -> str | None:
-    """The gold as text; of a solution in GSM8K's form, what stands behind its last ####."""
+    """The gold as text: behind the last #### of GSM8K's form, and without dollar signs around it."""
     if value is None or isinstance(value, list | dict):
         return None
-    return str(value).rpartition("####")[2].strip()
+    gold = str(value).rpartition("####")[2].strip()
+    return gold[1:-1] if len(gold) > 2 and gold[0] == gold[-1] == "$" and gold.count("$") == 2 else gold
 
 
 def _version(name: str) -> str:

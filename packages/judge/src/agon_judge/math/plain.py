@@ -1,7 +1,8 @@
 """math-verify as others use it, in processes that can be killed: for numbers that can be compared with theirs.
 
-The whole completion after the reasoning is given to `math_verify.parse` and the gold to the same, then both to
-`verify`, with the library's defaults. Nothing is refused beforehand. A gold that does not parse is `bad_gold`.
+What stands after the reasoning is given to `math_verify.parse`, the gold too, then both to `verify`, with the library's
+defaults. It does not know `<answer>` blocks, so the last one is given to it as a box. Nothing is refused beforehand. A
+gold that does not parse is `bad_gold`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from agon_judge.answers import split
+from agon_judge.answers import parse, split
 from agon_judge.judge import Judge
 from agon_judge.verdict import Reason, Verdict
 from agon_judge.workers.messages import Limits, Outcome
@@ -23,14 +24,15 @@ _REASONS = {"timeout": Reason.TIMEOUT, "crashed": Reason.UNPARSABLE, "infra": Re
 
 def compare(gold: str, text: str) -> tuple[str, str]:
     """In a worker: what math-verify says. Its timers are off, as the worker has one."""
-    from math_verify import parse, verify
+    from math_verify import parse as parsed
+    from math_verify import verify
 
-    golds = parse(gold if "\\boxed" in gold or "$" in gold else f"${gold}$", parsing_timeout=None)
+    golds = parsed(gold if "\\boxed" in gold or "$" in gold else f"${gold}$", parsing_timeout=None)
     if not golds:
-        golds = parse(gold, parsing_timeout=None)
+        golds = parsed(gold, parsing_timeout=None)
     if not golds:
         return "bad_gold", "math-verify cannot parse the gold"
-    answers = parse(text, parsing_timeout=None)
+    answers = parsed(text, parsing_timeout=None)
     if not answers:
         return "unparsable", "math-verify finds no answer"
     return ("correct" if verify(golds, answers, timeout_seconds=None) else "wrong"), ""
@@ -79,7 +81,11 @@ class PlainMathJudge(Judge):
 
     def _row(self, gold: str, text: str) -> tuple[str, str]:
         self._rows += 1
-        return gold[:LONGEST], split(text)[1][-LONGEST:]
+        parsed = parse(text)
+        if not parsed.answers:
+            return gold[:LONGEST], split(text)[1][-LONGEST:]
+        answer = parsed.answers[-1][-LONGEST:]
+        return gold[:LONGEST], answer if "\\boxed" in answer or "$" in answer else f"\\boxed{{{answer}}}"
 
 
 def _verdict(outcome: Outcome) -> Verdict:
