@@ -62,7 +62,7 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
         "name": utf8(log.name),
         "facts": _facts(found, logged),
         "findings": _findings(found, rollouts.shown),
-        "first": utf8(change_first(findings(found))),
+        "remedy": utf8(change_first(findings(found))),
         "terms": [utf8(name) for name in log.terms],
         "block_size": BLOCK,
         "best": _best(groups, kinds),

@@ -33,6 +33,8 @@ class GroupView extends TextView {
     const place = this.box.scrollTop, rows = this.ordered(g);
     this.box.replaceChildren(...[this.found(g), this.head(g), this.asked(texts), this.table(rows), h("div", { class: "cards" }, rows.map((i) => this.card(i, g, texts)))].filter(Boolean));
     this.box.scrollTop = keepPlace ? place : 0;
+    if (this.toGroup) this.box.querySelector(".head").scrollIntoView(); // from a finding to the group that shows it
+    this.toGroup = false;
   }
   ordered(g) {
     const rows = this.store.members(g), { total } = this.store.rows;
@@ -101,18 +103,18 @@ class GroupView extends TextView {
   }
   // What was found comes first; it stays closed once a reader has closed it.
   found(g) {
-    const { findings, first } = this.store;
+    const { findings, remedy } = this.store;
     if (!findings.length) return null;
     const costs = findings.filter((finding) => finding.cost).length;
-    const box = h("details", { class: "found", open: this.open !== false },
+    const box = h("details", { class: "found", open: this.foundOpen !== false },
       h("summary", {}, costs ? `${costs} of ${findings.length} findings cost signal` : `${findings.length} findings, none of which costs signal`),
-      first ? h("p", { class: "first" }, h("b", {}, "Change first: "), prose(first)) : null,
+      remedy ? h("p", { class: "first" }, h("b", {}, "Change first: "), prose(remedy)) : null,
       h("ol", {}, findings.map((finding) => this.finding(finding, g))));
-    box.addEventListener("toggle", () => { this.open = box.open; });
+    box.addEventListener("toggle", () => { this.foundOpen = box.open; });
     return box;
   }
   finding({ sentence, fix, page, cost, example }, g) {
-    const show = example === null ? null : h("button", { type: "button", class: "plain", disabled: example === g, onclick: () => choose(example) }, example === g ? "shown below" : "show a group");
+    const show = example === null ? null : h("button", { type: "button", class: "plain", disabled: example === g, onclick: () => { this.toGroup = true; choose(example); } }, example === g ? "shown below" : "show a group");
     return h("li", { class: cost ? "cost" : "" }, prose(sentence), " ", fix ? h("span", { class: "fix" }, prose(fix)) : null, " ", show, h("small", {}, page));
   }
 }
