@@ -42,7 +42,7 @@ WEEKLY = {
     **{"all_bases": 162, "engine_faults": 73, "smollm2_run": 83, "stale_adapter": 79},  # start real engines
     **{"demo_learns": 214, "kill_resume": 42, "matrix_budget": 64, "process_faults": 33, "two_processes": 25},  # train
     **{"learner_shape": 19, "tiny_base": 19},  # train
-    **{"large_log": 40},  # writes and reads 100 MB
+    **{"large_log": 40, "watch_cost": 40},  # writes and reads 100 MB; trains with TRL
     **{"game_mutations": 75, "engine_mutations": 17},  # run tests that run here anyway
     **{"hostile_inputs": 27, "math_gold": 21, "math_poison": 24, "peek_fuzz": 30, "splits": 22},  # many inputs
     **{"serve_faults": 40, "serve_fuzz": 30, "serve_parity": 25},  # start gateways and servers

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from agon.cli import main
-from agon.cli.watch import allowed, serve
+from agon.cli.watch import serve
 from agon.formatting import interval
 from agon.report.headline import read_headline
 from agon.report.html_page import render_page, results_csv
@@ -28,6 +28,7 @@ from agon.rundir.lock import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import read_result
 from agon_lens.charts import POINTS, Chart, thin
+from agon_lens.serving import allowed
 from tests.training.helpers.records import record
 
 from .helpers import BOUTS, N, make_match, make_study, without_verdicts

@@ -97,7 +97,7 @@ def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Pa
     _, varying = played(tmp_path / "varying", Game(group_size=8, show_draft=False, pairing="shared"))
     assert kinds(varying)["conversion"] == "signal"
     assert varying.bonus_bites == 0.0
-    assert any("normalised away nearly everywhere" in sentence for sentence in findings(varying))
+    assert any("normalised away nearly everywhere" in finding.sentence for finding in findings(varying))
 
 
 def test_the_share_of_groups_in_which_the_bonus_bites_is_the_one_that_the_game_counts(tmp_path: Path) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from agon_lens import diagnose
 from agon_lens.charts import LETTER, Chart
+from agon_lens.cli import main
 from agon_lens.diagnose_page import render_diagnoses
 from agon_lens.groups import GroupLog
-from lens_logs import rows
+from lens_logs import EXAMPLE, rows
 
 
 def test_names_in_a_sentence_are_code_and_have_no_backticks() -> None:
@@ -16,6 +18,18 @@ def test_names_in_a_sentence_are_code_and_have_no_backticks() -> None:
     page = render_diagnoses([diagnose(log)], "log")
     assert "<li><code>&lt;b&gt;form</code> never varies within a group" in page
     assert "`" not in page.split("<section>")[1]
+
+
+def test_findings_come_first_with_their_remedy_an_example_and_a_picture(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert main(["diagnose", str(EXAMPLE), "--html", str(page)]) == 0
+    text = page.read_text()
+    places = [text.index(part) for part in ("Change first:", "of the rows were truncated", "What decides", "<h3>Terms")]
+    assert places == sorted(places)
+    assert "brevity_reward alone 12%" in text, "as a share in the picture"
+    assert "docs/diagnose.md#truncation" in text
+    assert text.count("<details><summary>Example: step") >= 4
+    assert "<pre>" in text
 
 
 def test_the_labels_of_an_axis_fit_beside_it() -> None:

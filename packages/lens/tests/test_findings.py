@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from statistics import stdev
+
 import pytest
 
 from agon_lens import GroupLog, RewardRow, diagnose
 from agon_lens.dead import Cause
-from agon_lens.findings import MEANING, findings, summary
+from agon_lens.findings import MEANING, Finding, Rank, change_first, findings, summary
 from agon_lens.groups import Group
-from lens_logs import ALIVE, rows
+from lens_logs import ALIVE, ROOT, rows
 
 
 def test_every_cause_is_explained() -> None:
@@ -19,7 +23,7 @@ def test_one_group_is_not_plural() -> None:
     log = GroupLog("log", ("correctness", "format"), (rows((1.0, 0.5), (0.0, 0.5)),))
     text = "\n".join(summary(diagnose(log)))
     assert "log: 1 group of 2, 2 rows" in text
-    assert "`correctness` alone keeps 1 group alive" in text
+    assert "`correctness` alone decides 1 of 1 group (100%)" in text
     assert "1 of 1 group (100%) is dead" in text_of(rows((0.0, 0.5), (0.0, 0.5)))
 
 
@@ -36,14 +40,14 @@ def test_names_from_a_log_do_not_move_the_cursor() -> None:
 
 
 def text_of(*groups: Group) -> str:
-    return "\n".join(findings(diagnose(GroupLog("log", ("correctness", "format"), groups))))
+    return "\n".join(map(str, findings(diagnose(GroupLog("log", ("correctness", "format"), groups)))))
 
 
 def test_findings_name_the_inert_term_and_the_dead_groups() -> None:
     text = text_of(*[rows((2.0, 0.5), (0.0, 0.5))] * 3, rows((0.0, 0.5), (0.0, 0.5)))
     assert "`format` never varies within a group, so the group's mean cancels it. It is always 0.5" in text
     assert "1 of 4 groups (25%) is dead: its tokens" in text
-    assert "`correctness` alone keeps 3 groups alive" in text
+    assert "`correctness` alone decides 3 of 4 groups (75%)" in text
     assert "`correctness` is inert" not in text
 
 
@@ -61,4 +65,89 @@ def test_logged_advantages_are_compared_with_ours(factor: float, agree: bool) ->
     group = tuple(RewardRow((v, 0.0), v, advantage=factor * a) for v, a in [(2.0, 0.70706), (0.0, -0.70706)])
     found = diagnose(GroupLog("log", ("correctness", "format"), (group,)))
     assert found.advantages_agree is agree
-    assert ("advantages are not the totals" in "\n".join(findings(found))) is not agree
+    assert ("advantages are not the totals" in "\n".join(map(str, findings(found)))) is not agree
+
+
+def said(texts: str, paid: float, truncated: bool = False) -> Group:
+    """A group of one letter per completion, all of which earn the same."""
+    return tuple(RewardRow((paid, 0.0), paid, paid > 0, truncated, text=hash(letter)) for letter in texts)
+
+
+def found(*groups: Group, steps: tuple[float, ...] = ()) -> list[Finding]:
+    return findings(diagnose(GroupLog("log", ("correctness", "format"), groups, steps=steps)))
+
+
+def about(word: str, *groups: Group) -> Finding:
+    (finding,) = [finding for finding in found(*groups) if word in finding.sentence]
+    return finding
+
+
+def test_a_dead_group_is_a_cliff_or_a_collapse_and_the_remedies_are_opposite() -> None:
+    groups = (ALIVE, said("abcd", 0.0), said("abcd", 0.0), said("aaab", 0.0))
+    cliff, collapse = about("cliff", *groups), about("collapse", *groups)
+    assert (cliff.groups, collapse.groups) == ((1, 2), (3,))
+    assert (cliff.share, collapse.share) == (0.5, 0.25)
+    assert "easier problems" in cliff.fix
+    assert "temperature" in collapse.fix
+    assert "harder problems" in about("cliff", ALIVE, said("ab", 2.0)).fix
+
+
+def test_a_log_without_texts_says_neither() -> None:
+    text = text_of(ALIVE, rows((0.0, 0.5), (0.0, 0.5)))
+    assert "cliff" not in text
+    assert "collapse" not in text
+
+
+def test_truncation_that_decides_rewards_is_changed_first_and_is_no_cliff() -> None:
+    groups = (*[ALIVE] * 3, *[said("abcd", 0.0, truncated=True)] * 4, said("ab", 0.0))
+    first = about("of the rows were truncated", *groups)
+    assert change_first(found(*groups)) == first.fix
+    assert "67% of the rows were truncated, and 100% of those" in first.sentence
+    assert first.groups == (3, 4, 5, 6)
+    assert about("cliff", *groups).groups == (7,)
+    live = (RewardRow((1.0, 0.0), 1.0, True, True), RewardRow((0.0, 0.0), 0.0, False, False))
+    assert "truncated" not in text_of(*[live] * 3), "truncated rows that earn as much as others are no cause"
+
+
+def test_findings_are_ranked_by_what_they_cost_and_the_first_remedy_is_named() -> None:
+    groups = (ALIVE, *[said("abcd", 0.0)] * 3, *[said("aaaa", 0.0)] * 2)
+    every = found(*groups)
+    assert [finding.rank for finding in every] == sorted(finding.rank for finding in every)
+    costs = [finding.share for finding in every if finding.rank is Rank.COST]
+    assert costs == sorted(costs, reverse=True)
+    assert change_first(every) == about("cliff", *groups).fix
+    text = "\n".join(summary(diagnose(GroupLog("log", ("correctness", "format"), groups))))
+    assert text.splitlines()[-1] == f"  Change first: {change_first(every)}"
+    assert change_first(found(*[ALIVE] * 3)) == ""
+
+
+def test_every_finding_has_a_page_that_explains_it() -> None:
+    page = (ROOT / "docs" / "diagnose.md").read_text()
+    anchors = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in page.splitlines()}
+    groups = (ALIVE, said("abcd", 0.0), said("aaaa", 0.0), said("ab", 0.0, truncated=True))
+    wrong = tuple(replace(row, advantage=9.0) for row in ALIVE)
+    for finding in [*found(*groups), *found(wrong, ALIVE), *found(rows((1.0, 0.0)))]:
+        assert finding.page.partition("#")[0] == "docs/diagnose.md"
+        assert not finding.section or finding.section in anchors, finding
+
+
+def test_one_fact_is_one_sentence() -> None:
+    every = found(*[rows((1.0, 0.001), (1.0, 0.0))] * 4, rows((0.0, 0.0), (1.0, 0.0)))
+    assert len([finding for finding in every if "`format`" in finding.sentence]) == 1
+
+
+def test_advantages_that_only_some_groups_contradict_are_counted() -> None:
+    right = tuple(replace(row, advantage=sign * 0.70706) for row, sign in zip(ALIVE, (1, -1), strict=True))
+    wrong = tuple(replace(row, advantage=0.3) for row in ALIVE)
+    first, *_ = found(right, wrong, right)
+    assert "in 1 of 3 groups (33%)" in first.sentence
+    assert first.groups == (1,)
+
+
+def test_advantages_over_the_standard_deviation_of_the_batch_are_recognised() -> None:
+    paid = [(3.0, 0.0), (1.0, 0.5)]
+    std = stdev([value for pair in paid for value in pair])
+    groups = tuple(tuple(RewardRow((v, 0.0), v, advantage=(v - sum(pair) / 2) / std) for v in pair) for pair in paid)
+    every = found(*groups, steps=(1, 1))
+    assert "standard deviation of the whole batch" in " ".join(map(str, every))
+    assert "are not the totals" not in " ".join(map(str, every))

@@ -46,7 +46,36 @@ def test_dead_groups_say_why_and_live_ones_which_term_decides(page: str) -> None
     assert index["groups"]["only"].count(brevity) == 5
     assert set(index["groups"]["only"]) == {None, brevity}
     assert kinds[index["best"]] == "live"
-    assert any("12 of 40 groups (30%) are dead" in sentence for sentence in index["findings"])
+    assert any("12 of 40 groups (30%) are dead" in finding["sentence"] for finding in index["findings"])
+
+
+def test_the_page_opens_with_the_findings_and_each_names_a_group_that_shows_it(page: str) -> None:
+    index = unpack(page, "index")
+    assert index["remedy"].startswith("Raise the limit of completion tokens")
+    costly = [finding for finding in index["findings"] if finding["cost"]]
+    assert len(costly) >= 3
+    for finding in costly:
+        assert finding["page"].startswith("docs/diagnose.md#")
+        assert 0 <= finding["example"] < 40
+    assert "truncated" in index["groups"]["kind"][costly[1]["example"]]
+    script = asset("group.js")
+    shown = script[script.index("this.box.replaceChildren(...[") :].splitlines()[0]
+    assert shown.index("this.found(g)") < shown.index("this.head(g)"), "above the group"
+
+
+def test_no_value_of_the_index_is_replaced_by_one_that_the_page_computes(page: str) -> None:
+    computed = set(re.findall(r"this\.(\w+) =", asset("groups.js")))
+    assert "first" in computed
+    assert not computed & unpack(page, "index").keys()
+
+
+def test_the_header_says_how_many_groups_live_by_one_term_alone() -> None:
+    assert "by one term alone" in asset("log.js")
+
+
+def test_numbers_and_bars_of_the_table_do_not_touch() -> None:
+    (rule,) = re.findall(r"\.terms td span \{([^}]*)\}", asset("log.css"))
+    assert "margin-right: 8px" in rule
 
 
 def test_advantages_are_those_of_the_log_or_said_to_be_computed(tmp_path: Path, page: str) -> None:

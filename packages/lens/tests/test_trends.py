@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from agon_lens import diagnose, read
-from agon_lens.findings import findings, summary
+from agon_lens.findings import Rank, findings, summary
 from agon_lens.trends import over_steps, thirds
 
 
@@ -31,7 +31,8 @@ def test_dead_groups_and_means_are_followed_over_the_steps(tmp_path: Path) -> No
     assert [each.step for each in trend] == list(range(9))
     assert (trend[0].dead, trend[4].dead, trend[8].dead) == (0.25, 0.5, 1.0)
     assert trend[8].means[found.terms.index("reward_format")] == 1.0
-    assert "Dead groups rise from 25% in the first third of the steps to 100% in the last." in findings(diagnose(found))
+    rise = "Dead groups rise from 25% in the first third of the steps to 100% in the last."
+    assert rise in [finding.sentence for finding in findings(diagnose(found))]
 
 
 def test_levels_stand_in_the_table(tmp_path: Path) -> None:
@@ -51,9 +52,13 @@ def test_a_log_without_steps_has_no_trend(tmp_path: Path) -> None:
 
 def test_a_tiny_term_that_decides_groups_is_reported_where_it_is_amplified(tmp_path: Path) -> None:
     (found,) = read(log(tmp_path / "log.jsonl"))
-    told = "`reward_tiny` decides 3 groups whose rewards differ by less than 10%"
-    assert any(sentence.startswith(told) for sentence in findings(diagnose(found)))
-    assert not any("10%" in sentence for sentence in findings(diagnose(found, "none")))
+    first = findings(diagnose(found))[1]
+    assert first.sentence.startswith(
+        "`reward_tiny` alone decides 3 of 36 groups (8.3%); all of them by differences below"
+    )
+    assert first.rank is Rank.COST
+    assert "scale_rewards" in first.fix
+    assert not any("below 10%" in finding.sentence for finding in findings(diagnose(found, "none")))
 
 
 def test_thirds_of_few_values() -> None:

@@ -1,9 +1,10 @@
-"""`agon watch`: the report of a run on this machine's own address, refreshed while the run goes on."""
+"""`agon watch`: the report of a run, or the findings on a log, on this machine's own address while training goes on."""
 
 from __future__ import annotations
 
 import argparse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 from agon.errors import AgonError, InputError
@@ -13,7 +14,8 @@ REFRESH = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=Path, metavar="RUN", help="a run directory")
+    what = "a run directory, or a folder of logs, such as the one of agon_lens.watch"
+    parser.add_argument("run", type=Path, metavar="RUN|LOGS", help=what)
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port on 127.0.0.1 (default: a free one)")
 
 
@@ -21,54 +23,35 @@ def run(args: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
     from agon.formatting import show_hidden
     from agon.rundir import RunDir
+    from agon_lens.cli.watch import log_server
+    from agon_lens.lines import is_foreign
+    from agon_lens.serving import serve_until_interrupted
 
-    RunDir.open(args.run)
+    logs = is_foreign(args.run)
+    if not logs:
+        RunDir.open(args.run)
     try:
-        server = serve(args.run, args.port)
+        server = log_server(args.run, args.port) if logs else serve(args.run, args.port)
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen on port {args.port}: {error}", fix="leave --port out") from error
-    print(f"http://127.0.0.1:{server.server_port}/  shows {show_hidden(str(args.run))}; Ctrl-C stops", flush=True)
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        return 0
-    finally:
-        server.server_close()
-    return 0
+    return serve_until_interrupted(server, show_hidden(str(args.run)))
 
 
 def serve(path: Path, port: int = 0) -> ThreadingHTTPServer:
     """A server on loopback with two pages: the report, and the bouts so far."""
+    from agon_lens.errors import LensError
+    from agon_lens.serving import page_server
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if not allowed(self.headers.get("Host", "")):
-                self.send_error(403)
-                return
-            pages = {"/": report_page, "/match.html": match_page}
-            if (make := pages.get(self.path)) is None:
-                self.send_error(404)
-                return
+    def page(make: Callable[[Path], str]) -> Callable[[], str]:
+        def made() -> str:
             try:
-                body, code = make(path), 200
+                return make(path)
             except AgonError as error:
-                body, code = f"{error.message}\n{error.fix}\n", 503
-            data = body.encode("utf-8", "replace")
-            self.send_response(code)
-            self.send_header("Content-Type", f"text/{'html' if code == 200 else 'plain'}; charset=utf-8")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+                raise LensError(error.message, error.fix) from error
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the terminal is the user's."""
+        return made
 
-    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
-
-
-def allowed(host: str) -> bool:
-    """Whether the browser asked this machine by its own name: a page of a stranger cannot rebind a name to us."""
-    return host.rpartition(":")[0] in ("127.0.0.1", "localhost")
+    return page_server({"/": page(report_page), "/match.html": page(match_page)}, port)
 
 
 def report_page(path: Path) -> str:

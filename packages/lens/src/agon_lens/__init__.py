@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agon_lens.log_viewer import view
     from agon_lens.logs import RolloutLog, StepRange, read, read_rollouts
     from agon_lens.terms import Term
+    from agon_lens.watching import watch
 
 __version__ = "0.1.0"
 
@@ -32,6 +33,7 @@ __all__ = [
     "read",
     "read_rollouts",
     "view",
+    "watch",
     "write_diagnose_page",
 ]
 
@@ -48,6 +50,7 @@ _HOMES = {
     "read": "logs",
     "read_rollouts": "logs",
     "view": "log_viewer",
+    "watch": "watching",
     "write_diagnose_page": "diagnose_page",
 }
 

@@ -49,6 +49,26 @@ class Chart:
         return f"{significant(100 * value, 2)}%" if self.percent else significant(value)
 
 
+def share_bars(title: str, shares: Mapping[str, float]) -> str:
+    """Shares as horizontal bars with their names and numbers; empty when there are none."""
+    if not shares:
+        return ""
+    height, rows = 26, []
+    for number, (name, share) in enumerate(shares.items()):
+        top = number * height
+        cut = name if len(name) <= 30 else f"{name[:29]}…"
+        rows.append(f'<text class="x" x="0" y="{top + 10}">{html.escape(cut)}</text>')
+        rows.append(f'<rect class="bar" x="0" y="{top + 14}" width="{max(1.0, share * (WIDTH - 60)):.1f}" height="7"/>')
+        rows.append(
+            f'<text class="y" x="{WIDTH - 2}" y="{top + 21}">{significant(100 * share, 2)}%</text>',
+        )
+    label = html.escape(f"{title}: {', '.join(f'{name} {share:.0%}' for name, share in shares.items())}")
+    return (
+        f'<figure><figcaption>{html.escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {height * len(shares)}" '
+        f'role="img" aria-label="{label}">{"".join(rows)}</svg></figure>'
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Frame:
     """From values to places on the chart."""

@@ -22,6 +22,24 @@ class Cause(StrEnum):
     CONSTANT = "constant"
 
 
+class Uniformity(StrEnum):
+    """What the texts of a dead group look like: the two call for opposite remedies."""
+
+    CLIFF = "cliff"
+    """Different texts earn the same reward: the reward does not tell them apart."""
+    COLLAPSE = "collapse"
+    """More than half of the texts are one and the same: the policy does not vary."""
+
+
+def uniformity(group: Group) -> Uniformity | None:
+    """Cliff or collapse, of a dead group; None where the log has no texts."""
+    texts = [row.text for row in group if row.total is not None and row.text is not None]
+    if len(texts) < 2:
+        return None
+    most = max(Counter(texts).values())
+    return Uniformity.COLLAPSE if 2 * most > len(texts) else Uniformity.CLIFF
+
+
 def causes(log: GroupLog) -> Counter[Cause]:
     """How many groups are dead, by cause."""
     return Counter(reason for reason in group_causes(log) if reason is not None)

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import stdev
 
 from agon_lens.agon_bouts import bites
-from agon_lens.dead import Cause, causes
+from agon_lens.dead import Cause, Uniformity, group_causes, uniformity
 from agon_lens.groups import Group, GroupLog, Reading, Scale, column, normalise, totals, varies
 from agon_lens.terms import Term, terms
 from agon_lens.trends import StepTrend, over_steps
 
 AGREES = 0.01
 """Logged advantages this close to ours agree: trainers add an epsilon and log in float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """Rows that were cut off, and how many of these and of the others earned the least reward of their group."""
+
+    rows: int
+    at_least: int
+    others: int
+    others_at_least: int
+    groups: tuple[int, ...]
+    """Groups with a truncated row at their least reward."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +51,42 @@ class Diagnosis:
     """Step by step; empty where the log has no steps."""
     notes: tuple[str, ...] = ()
     """How the log was read: columns that were guessed, lines that were skipped."""
+    dead_by_cause: Mapping[Cause, tuple[int, ...]] = field(default_factory=dict)
+    """The numbers of dead groups, by cause."""
+    cliffs: tuple[int, ...] = ()
+    """Dead groups of different texts, apart from those that were truncated throughout."""
+    collapsed: tuple[int, ...] = ()
+    """Dead groups in which more than half of the texts are equal."""
+    truncation: Truncation | None = None
+    disagreeing: tuple[int, ...] = ()
+    """Groups whose logged advantages are not the ones that the totals give."""
+    batch_scaled: bool = False
+    """Whether the logged advantages are divided by the standard deviation of the whole batch."""
 
     @property
     def dead_groups(self) -> int:
         return sum(self.dead.values())
 
     def json(self) -> dict[str, object]:
-        """Every field, as plain values."""
+        """Every count, as plain values."""
         terms = [asdict(term) | {"inert": term.inert} for term in self.terms]
+        for term in terms:
+            del term["sole_groups"]
         dead = {cause.value: count for cause, count in self.dead.items()}
-        return asdict(self) | {"dead_groups": self.dead_groups, "dead": dead, "terms": terms}
+        plain = asdict(self) | {"dead_groups": self.dead_groups, "dead": dead, "terms": terms}
+        del plain["dead_by_cause"], plain["cliffs"], plain["collapsed"], plain["disagreeing"]  # findings name groups
+        return plain | {"cliff_groups": len(self.cliffs), "collapsed_groups": len(self.collapsed)}
 
 
 def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
     """Diagnose a log; without a scale, take the one that explains the logged advantages, else the group's."""
-    chosen = scale or ("none" if _agree(log, "none") and not _agree(log, "group") else "group")
+    chosen = scale or (
+        "none" if _has_advantages(log) and _agrees(log, "none") and not _agrees(log, "group") else "group"
+    )
     sizes = [len(group) for group in log.groups]
+    disagreeing = _disagreeing(log, lambda group, number: normalise(totals(group), chosen, log.resolution))
+    dead = [(number, cause) for number, cause in enumerate(group_causes(log)) if cause]
+    textual = [(number, uniformity(log.groups[number])) for number, cause in dead if cause is not Cause.TRUNCATED]
     return Diagnosis(
         name=log.name,
         groups=len(log.groups),
@@ -60,14 +94,20 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         ungraded_rows=sum(row.total is None for row in log.rows()),
         group_sizes=(min(sizes, default=0), max(sizes, default=0)),
         scale=chosen,
-        advantages_agree=_agree(log, chosen),
+        advantages_agree=None if not _has_advantages(log) else not disagreeing,
         unexplained_groups=_unexplained(log),
-        dead=dict(causes(log).most_common()),
+        dead=dict(Counter(cause for _, cause in dead).most_common()),
         terms=terms(log, chosen),
         bonus_bites=_bonus_bites(log),
         reading=log.reading,
         trend=over_steps(log),
         notes=log.notes,
+        dead_by_cause={cause: tuple(n for n, each in dead if each is cause) for cause in {each for _, each in dead}},
+        cliffs=tuple(number for number, kind in textual if kind is Uniformity.CLIFF),
+        collapsed=tuple(number for number, kind in textual if kind is Uniformity.COLLAPSE),
+        truncation=_truncation(log),
+        disagreeing=disagreeing,
+        batch_scaled=bool(disagreeing) and not _disagreeing(log, _batch_normaliser(log)),
     )
 
 
@@ -83,15 +123,55 @@ def _bonus_bites(log: GroupLog) -> float | None:
     return sum(biting) / len(log.groups) if log.groups else None
 
 
-def _agree(log: GroupLog, scale: Scale) -> bool | None:
-    """Whether the logged advantages are the totals normalised this way; None if the log has none."""
-    pairs = [pair for group in log.graded for pair in _logged(group, scale, log.resolution)]
-    return all(abs(ours - theirs) <= AGREES * max(1.0, abs(ours)) for ours, theirs in pairs) if pairs else None
+def _has_advantages(log: GroupLog) -> bool:
+    return any(row.advantage is not None for row in log.rows())
 
 
-def _logged(group: Group, scale: Scale, resolution: float) -> list[tuple[float, float]]:
-    ours = normalise(totals(group), scale, resolution)
-    return [(a, row.advantage) for a, row in zip(ours, group, strict=True) if row.advantage is not None]
+def _agrees(log: GroupLog, scale: Scale) -> bool:
+    return not _disagreeing(log, lambda group, number: normalise(totals(group), scale, log.resolution))
+
+
+def _disagreeing(log: GroupLog, expected: Callable[[Group, int], Sequence[float]]) -> tuple[int, ...]:
+    """Graded groups whose logged advantages are not the expected ones."""
+    found = []
+    for number, group in zip(log.graded_numbers, log.graded, strict=True):
+        pairs = zip(expected(group, number), group, strict=True)
+        logged = [(ours, row.advantage) for ours, row in pairs if row.advantage is not None]
+        if any(abs(ours - theirs) > AGREES * max(1.0, abs(ours)) for ours, theirs in logged):
+            found.append(number)
+    return tuple(found)
+
+
+def _batch_normaliser(log: GroupLog) -> Callable[[Group, int], Sequence[float]]:
+    """The group's mean, and the standard deviation of all rows of its step: TRL's scale_rewards="batch"."""
+    paid = defaultdict[float | None, list[float]](list)
+    steps = log.steps or (None,) * len(log.groups)
+    for step, group in zip(steps, log.groups, strict=True):
+        paid[step] += totals(group)
+    spread = {step: stdev(values) if len(values) > 1 else 0.0 for step, values in paid.items()}
+
+    def expected(group: Group, number: int) -> list[float]:
+        std = spread[steps[number]] or 1.0
+        return [value / std for value in normalise(totals(group), "none", log.resolution)]
+
+    return expected
+
+
+def _truncation(log: GroupLog) -> Truncation | None:
+    """What truncated rows earned; None where the log does not say which are."""
+    cut = least_cut = others = least_others = 0
+    groups = list[int]()
+    for number, group in zip(log.graded_numbers, log.graded, strict=True):
+        least = min(totals(group)) + log.resolution
+        for row in group:
+            at_least = row.total is not None and row.total <= least
+            if row.truncated:
+                cut, least_cut = cut + 1, least_cut + at_least
+                if at_least and number not in groups[-1:]:
+                    groups.append(number)
+            elif row.truncated is not None:
+                others, least_others = others + 1, least_others + at_least
+    return Truncation(cut, least_cut, others, least_others, tuple(groups)) if cut else None
 
 
 def _unexplained(log: GroupLog) -> float:

@@ -1,8 +1,11 @@
-"""A diagnosis as text: a table, the findings as sentences, and what to do about them."""
+"""A diagnosis as text: a table, the findings ranked by what they cost, and what to change first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
 
 from agon_lens.dead import Cause
 from agon_lens.diagnosis import Diagnosis
@@ -21,6 +24,21 @@ MEANING = {
     Cause.FLOORED: "every term is at the log's minimum: too hard, or a reward function that always fails",
     Cause.CONSTANT: "every term is the same in all rows",
 }
+
+CLIFF = {
+    Cause.ALL_RIGHT: "Take harder problems: these are solved every time.",
+    Cause.SATURATED: "Take harder problems: these earn everything every time.",
+    **dict.fromkeys(
+        (Cause.ALL_WRONG, Cause.FLOORED),
+        "Take easier problems, more rollouts per problem, or pay parts of an answer; and try the verifier on some "
+        "right answers.",
+    ),
+    Cause.CANCELLING: "Change the weights: terms differ but add up to the same total.",
+    Cause.UNPAID: "Pay correctness: right and wrong rows earn the same.",
+}
+"""What to change where different texts earn the same reward, by cause."""
+EXAMPLES = 20
+"""Groups that a finding names in JSON."""
 
 COLUMNS = {
     "term": "A part of the reward: one column of the log.",
@@ -62,52 +80,176 @@ LITTLE = 0.05
 """Share of groups up to which a term that changes advantages is called nearly inert."""
 
 
-def findings(diagnosis: Diagnosis) -> list[str]:
-    """Every finding as a short text, those that question the log itself first."""
+PAGE = "docs/diagnose.md"
+
+
+class Rank(IntEnum):
+    """What a finding is about; the first in this order comes first."""
+
+    LOG = 0
+    """The log may not be what it is read as."""
+    COST = 1
+    """Rows are drawn and teach nothing, or teach something unintended."""
+    NOTE = 2
+    """Worth knowing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding: the sentence with its number, what to change, and groups of the log that show it."""
+
+    sentence: str
+    rank: Rank = Rank.NOTE
+    share: float = 0.0
+    """The share of groups that it is about; larger ones come first."""
+    fix: str = ""
+    groups: tuple[int, ...] = ()
+    """Numbers of groups in which it can be seen."""
+    section: str = ""
+    """Where the page about diagnoses explains it."""
+
+    @property
+    def page(self) -> str:
+        return f"{PAGE}#{self.section}" if self.section else PAGE
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.fix}".strip()
+
+    def json(self) -> dict[str, object]:
+        """As plain values, with the first groups that show it."""
+        plain = {"sentence": self.sentence, "rank": self.rank.name.lower(), "share": self.share, "fix": self.fix}
+        return {**plain, "groups": list(self.groups[:EXAMPLES]), "page": self.page}
+
+
+def findings(diagnosis: Diagnosis) -> list[Finding]:
+    """Every finding, ranked: doubts about the log, then what costs most groups, then what is worth knowing."""
+    if diagnosis.groups and diagnosis.group_sizes[1] < 2:
+        said = "No group has two rows. Rows of one group must share the value of the group column: see --group."
+        fix = "If this is an evaluation with one answer per problem: `agon compare` compares two of them."
+        return [Finding(said, Rank.LOG, 1.0, fix, section="which-logs-are-understood")]
     alone = len(diagnosis.terms) == 1
-    about_terms = (sentence for term in diagnosis.terms for sentence in _about_term(term, alone))
-    whole = (
+    about = (
         *_about_log(diagnosis),
+        *_about_truncation(diagnosis),
         *_about_dead(diagnosis),
         *_about_trend(diagnosis),
         *_about_bonus(diagnosis),
         *_about_reading(diagnosis),
+        *(finding for term in diagnosis.terms for finding in _about_term(term, diagnosis, alone)),
     )
-    return [*whole, *about_terms]
+    return sorted(about, key=lambda finding: (finding.rank, -finding.share))
 
 
-def _about_log(diagnosis: Diagnosis) -> Iterator[str]:
-    if diagnosis.group_sizes[1] < 2:
-        yield "No group has two rows. Rows of one group must share the value of the group column: see --group."
+def change_first(found: Sequence[Finding]) -> str:
+    """What to change first: the remedy of the first finding that has one; empty where nothing costs anything."""
+    costly = [finding for finding in found if finding.rank is not Rank.NOTE and finding.fix]
+    return costly[0].fix if costly else ""
+
+
+def _about_log(diagnosis: Diagnosis) -> Iterator[Finding]:
     if diagnosis.unexplained_groups:
-        yield (
-            f"In {diagnosis.unexplained_groups:.0%} of the groups the total varies by something that is not among the "
-            "terms: name every reward column with --terms and its weight with --weights."
+        yield Finding(
+            f"In {_percent(diagnosis.unexplained_groups)} of the groups the total varies by something that is not "
+            "among the terms.",
+            Rank.LOG,
+            diagnosis.unexplained_groups,
+            "Name every reward column with --terms and its weight with --weights.",
+            section="which-logs-are-understood",
         )
-    if diagnosis.advantages_agree is False:
-        yield (
-            "The logged advantages are not the totals normalised by group: check --weights, --total and --scale, or "
-            "the trainer normalises differently (over the batch, or each term on its own)."
+    if diagnosis.batch_scaled:
+        yield Finding(
+            "The logged advantages are divided by the standard deviation of the whole batch: groups whose rewards "
+            "hardly differ get small advantages. The table below divides by the group's.",
+            share=1.0,
+            groups=diagnosis.disagreeing,
+            section="advantages",
+        )
+    elif number := len(diagnosis.disagreeing):
+        yield Finding(
+            f"The logged advantages are not the totals normalised by group in {_of(number, diagnosis)}: something else "
+            "was learnt from than these rewards.",
+            Rank.LOG,
+            number / diagnosis.groups,
+            "Check --weights, --total and --scale; if they are right, look in the trainer for a normalisation over the "
+            "batch, of each term on its own, or for rewards that change after they are logged.",
+            diagnosis.disagreeing,
+            "advantages",
         )
 
 
-def _about_dead(diagnosis: Diagnosis) -> Iterator[str]:
-    if dead := diagnosis.dead_groups:
-        share = dead / diagnosis.groups
-        verb = "is dead: its" if dead == 1 else "are dead: their"
-        yield f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing."
+def _about_truncation(diagnosis: Diagnosis) -> Iterator[Finding]:
+    cut = diagnosis.truncation
+    if cut is None or not cut.at_least:
+        return
+    least, others = cut.at_least / cut.rows, cut.others_at_least / cut.others if cut.others else 0.0
+    if least >= MOSTLY and (not cut.others or least - others >= MOVED):
+        beside = f" ({_percent(others)} of the others did)" if cut.others else ""
+        share = _percent(cut.rows / (cut.rows + cut.others))
+        yield Finding(
+            f"{share} of the rows were truncated, and {_percent(least)} of those "
+            f"earned the least reward of their group{beside}: the limit of length decides them, not the answer.",
+            Rank.COST,
+            len(cut.groups) / diagnosis.groups,
+            "Raise the limit of completion tokens, or leave truncated rows out of the loss (TRL: "
+            "mask_truncated_completions=True).",
+            cut.groups,
+            "truncation",
+        )
 
 
-def _about_trend(diagnosis: Diagnosis) -> Iterator[str]:
+def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
+    if not (dead := diagnosis.dead_groups):
+        return
+    share = dead / diagnosis.groups
+    verb = "is dead: its" if dead == 1 else "are dead: their"
+    every = tuple(sorted(number for numbers in diagnosis.dead_by_cause.values() for number in numbers))
+    worst = max(diagnosis.dead_by_cause, key=lambda cause: len(diagnosis.dead_by_cause[cause]))
+    yield Finding(
+        f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing.",
+        Rank.COST,
+        share,
+        "" if diagnosis.cliffs or diagnosis.collapsed else f"Most of them: {worst.value}; {MEANING[worst]}.",
+        every,
+        "causes-of-dead-groups",
+    )
+    if diagnosis.collapsed:
+        yield Finding(
+            f"{_of(len(diagnosis.collapsed), diagnosis)} died by collapse: more than half of their texts are the same. "
+            "Another reward would not help them.",
+            Rank.COST,
+            len(diagnosis.collapsed) / diagnosis.groups,
+            "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the "
+            "learning rate or add an entropy term.",
+            diagnosis.collapsed,
+            "cliff-or-collapse",
+        )
+    if diagnosis.cliffs:
+        kinds = Counter(
+            cause for cause, numbers in diagnosis.dead_by_cause.items() for n in numbers if n in set(diagnosis.cliffs)
+        )
+        (cause, number), *_ = kinds.most_common(1)
+        yield Finding(
+            f"{_of(len(diagnosis.cliffs), diagnosis)} died on a cliff: different texts, the same reward "
+            f"({cause.value} in {number} of them). More randomness would not help them.",
+            Rank.COST,
+            len(diagnosis.cliffs) / diagnosis.groups,
+            CLIFF.get(cause, "Pay parts of an answer, so that different texts earn different rewards."),
+            diagnosis.cliffs,
+            "cliff-or-collapse",
+        )
+
+
+def _about_trend(diagnosis: Diagnosis) -> Iterator[Finding]:
     if len(diagnosis.trend) < MANY_STEPS:
         return
     early, late = thirds([each.dead for each in diagnosis.trend])
     if abs(late - early) >= MOVED:
         verb = "rise" if late > early else "fall"
-        yield f"Dead groups {verb} from {early:.0%} in the first third of the steps to {late:.0%} in the last."
+        said = f"Dead groups {verb} from {early:.0%} in the first third of the steps to {late:.0%} in the last."
+        yield Finding(said, share=abs(late - early), section="causes-of-dead-groups")
 
 
-def _about_bonus(diagnosis: Diagnosis) -> Iterator[str]:
+def _about_bonus(diagnosis: Diagnosis) -> Iterator[Finding]:
     if (share := diagnosis.bonus_bites) is None:
         return
     if share < LITTLE:
@@ -115,51 +257,71 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[str]:
     else:
         what = "in the others it only stretches the rewards, which normalisation divides out"
     where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
-    yield f"The bonus bites {where}; {what}."
+    yield Finding(f"The bonus bites {where}; {what}.", share=1 - share, section="kinds-of-terms")
 
 
-def _about_reading(diagnosis: Diagnosis) -> Iterator[str]:
+def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
     if (reading := diagnosis.reading) is None or not (reading.draft_right and reading.draft_wrong):
         return
     kept, wrong = reading.kept / reading.draft_right, reading.draft_wrong
     converted, echoed = reading.converted / wrong, reading.echoed / wrong
     copying = ": they copy mistakes" if echoed > COPYING else ""
-    yield (
+    yield Finding(
         f"Challenges kept {_percent(kept)} of the right drafts, converted {_percent(converted)} of the wrong ones and "
         f"echoed {_percent(echoed)} (the same wrong answer again){copying}."
     )
     if reading.bonus_weight is not None:
-        yield (
+        yield Finding(
             f"In groups with right and wrong drafts, being right against a wrong one pulled {reading.bonus_weight:.2f} "
             "times as hard as being right against a right one (docs/competition.md)."
         )
 
 
-def _about_term(term: Term, alone: bool) -> Iterator[str]:
+def _about_term(term: Term, diagnosis: Diagnosis, alone: bool) -> Iterator[Finding]:
     name = f"`{term.name}`"
     if term.kind == "group-constant":
-        yield f"{name} never varies within a group, so the group's mean cancels it{_level(term)}"
+        yield _note(f"{name} never varies within a group, so the group's mean cancels it{_level(term)}")
     if term.kind in KIND:
-        yield f"{name} {KIND[term.kind]}"
+        yield _note(f"{name} {KIND[term.kind]}")
     if term.kind == "echo":
-        yield (
+        yield _note(
             f"{name} is {significant(term.slope)} x `{term.echo_of}`, apart from what the group or its opponent fixes: "
             "it changes that term's weight and adds no direction of its own."
         )
     if term.kind == "signal" and term.changed_groups < LITTLE:
-        yield f"{name} is nearly inert: it changes the advantages of {_percent(term.changed_groups)} of the groups."
+        share = _percent(term.changed_groups)
+        yield _note(f"{name} is nearly inert: it changes the advantages of {share} of the groups.")
     if not term.inert and term.saturated >= MOSTLY:
-        yield f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now."
+        yield _note(f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now.")
     if not term.inert and term.floored >= MOSTLY:
-        yield f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned."
-    if term.amplified and not alone:
-        yield (
-            f"{name} decides {plural(term.amplified, 'group')} whose rewards differ by less than 10% of their range in "
-            "the log: dividing by the standard deviation makes that as large as a right answer."
-        )
+        yield _note(f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned.")
     if term.sole_signal and not alone:
-        kept = plural(term.sole_signal, "group")
-        yield f"{name} alone keeps {kept} alive: there, the policy is trained on nothing else."
+        decided = f"{name} alone decides {_of(term.sole_signal, diagnosis)}"
+        small = 2 * term.amplified > term.sole_signal
+        tiny = (
+            f"; {'all' if term.amplified == term.sole_signal else term.amplified} of them by differences below 10% of "
+            "the range of rewards, which the standard deviation makes as large as a right answer"
+        )
+        yield Finding(
+            f"{decided}{tiny if term.amplified else ': nothing else is learnt there'}.",
+            Rank.COST if small else Rank.NOTE,
+            term.sole_signal / diagnosis.groups,
+            f"Drop {name} or pay it to right answers only; or do not divide by the group's standard deviation (TRL: "
+            'scale_rewards="none" or "batch").'
+            if small
+            else "",
+            term.sole_groups,
+            "a-term-that-alone-decides",
+        )
+
+
+def _note(sentence: str) -> Finding:
+    return Finding(sentence, section="kinds-of-terms")
+
+
+def _of(number: int, diagnosis: Diagnosis) -> str:
+    """`5 of 40 groups (12%)`."""
+    return f"{number} of {plural(diagnosis.groups, 'group')} ({_percent(number / diagnosis.groups)})"
 
 
 def _level(term: Term) -> str:
@@ -183,8 +345,10 @@ def summary(diagnosis: Diagnosis) -> list[str]:
     if diagnosis.dead:
         lines += ["", "  dead groups"]
         lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in diagnosis.dead.items()]
-    if sentences := findings(diagnosis):
-        lines += ["", *(f"  - {sentence}" for sentence in sentences)]
+    if found := findings(diagnosis):
+        lines += ["", *(f"  - {finding}" for finding in found)]
+    if first := change_first(found):
+        lines += ["", f"  Change first: {first}"]
     return [show_hidden(line) for line in lines]
 
 

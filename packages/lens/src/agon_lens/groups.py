@@ -83,6 +83,11 @@ class GroupLog:
         groups = (tuple(row for row in group if row.total is not None) for group in self.groups)
         return [group for group in groups if len(group) > 1]
 
+    @cached_property
+    def graded_numbers(self) -> list[int]:
+        """The places of the graded groups in the log."""
+        return [k for k, group in enumerate(self.groups) if sum(row.total is not None for row in group) > 1]
+
 
 def snap(values: Sequence[float], resolution: float) -> list[float]:
     """The values, with those within the resolution of each other made equal."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from agon_lens.columns import Columns
 from agon_lens.dead import group_causes
 from agon_lens.diagnosis import Diagnosis, diagnose
-from agon_lens.findings import findings
+from agon_lens.findings import Rank, change_first, findings
 from agon_lens.formatting import plural, utf8
 from agon_lens.groups import Group, GroupLog, Scale, column, normalise, totals, varies
 from agon_lens.lines import Progress
@@ -61,7 +61,8 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
         "schema": SCHEMA,
         "name": utf8(log.name),
         "facts": _facts(found, logged),
-        "findings": [utf8(sentence) for sentence in findings(found)],
+        "findings": _findings(found, rollouts.shown),
+        "remedy": utf8(change_first(findings(found))),
         "terms": [utf8(name) for name in log.terms],
         "block_size": BLOCK,
         "best": _best(groups, kinds),
@@ -81,6 +82,21 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
             "terms": [[rounded(row.terms[k]) for row in rows] for k in range(len(log.terms))],
         },
     }
+
+
+def _findings(found: Diagnosis, shown: Sequence[int]) -> list[dict[str, object]]:
+    """The findings, each with the first of the groups on this page that shows it."""
+    places = {number: place for place, number in enumerate(shown)}
+    return [
+        {
+            "sentence": utf8(finding.sentence),
+            "fix": utf8(finding.fix),
+            "page": finding.page,
+            "cost": finding.rank is not Rank.NOTE,
+            "example": next((places[number] for number in finding.groups if number in places), None),
+        }
+        for finding in findings(found)
+    ]
 
 
 def _facts(found: Diagnosis, logged: bool) -> list[str]:

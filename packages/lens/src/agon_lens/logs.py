@@ -57,7 +57,7 @@ def read(paths: Paths, columns: Columns | None = None, progress: Progress | None
     Files are read twice and never held in memory, so a log may be larger than it; `progress(read, total)` is called
     with bytes.
     """
-    given = _paths(paths)
+    given = as_paths(paths)
     lines = LogLines(given, progress)
     if columns is None and {*lines.survey.names} >= AGON:
         return [replace(log, notes=tuple(lines.notes)) for log in streams(list(lines))]
@@ -67,7 +67,8 @@ def read(paths: Paths, columns: Columns | None = None, progress: Progress | None
     return [replace(log, notes=notes)]
 
 
-def _paths(paths: Paths) -> list[Path]:
+def as_paths(paths: Paths) -> list[Path]:
+    """One path or several, as a list."""
     return [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))
 
 
@@ -112,7 +113,7 @@ def read_rollouts(
     progress: Progress | None = None,
 ) -> RolloutLog:
     """Read files and folders as one log, or some of its steps, with the texts of as many groups as a page can hold."""
-    given = _paths(paths)
+    given = as_paths(paths)
     if columns is None and (bouts := next(filter(is_agons, given), None)):
         raise LensError(f"{bouts} holds bouts of Agon, which have a viewer of their own", fix=f"agon view {bouts}")
     lines = LogLines(given, progress)

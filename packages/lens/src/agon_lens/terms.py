@@ -52,6 +52,8 @@ class Term:
     amplified: int
     """Groups that it alone keeps alive by a difference that is small for the log: dividing by the standard deviation
     makes it as large as any."""
+    sole_groups: tuple[int, ...] = ()
+    """The groups that it alone keeps alive, by their number in the log."""
     echo_of: str | None = None
     slope: float | None = None
 
@@ -84,6 +86,11 @@ def _term(log: GroupLog, scale: Scale, index: int) -> Term:
         sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in pairs),
         changed_groups=_share(change.changed for change in live),
         sole_signal=sum(change.live and not change.live_without for change in changes),
+        sole_groups=tuple(
+            number
+            for number, change in zip(log.graded_numbers, changes, strict=True)
+            if change.live and not change.live_without
+        ),
         range=_range(groups, index),
         mean=fmean([row.terms[index] for group in groups for row in group] or [0.0]),
         amplified=_amplified(groups, changes) if scale == "group" else 0,

@@ -31,8 +31,10 @@ class GroupView extends TextView {
     const texts = await this.store.texts(g);
     if (byId("main").dataset.bout !== String(g)) return;
     const place = this.box.scrollTop, rows = this.ordered(g);
-    this.box.replaceChildren(this.head(g), this.asked(texts), this.table(rows), h("div", { class: "cards" }, rows.map((i) => this.card(i, g, texts))), this.found());
+    this.box.replaceChildren(...[this.found(g), this.head(g), this.asked(texts), this.table(rows), h("div", { class: "cards" }, rows.map((i) => this.card(i, g, texts)))].filter(Boolean));
     this.box.scrollTop = keepPlace ? place : 0;
+    if (this.toGroup) this.box.querySelector(".head").scrollIntoView(); // from a finding to the group that shows it
+    this.toGroup = false;
   }
   ordered(g) {
     const rows = this.store.members(g), { total } = this.store.rows;
@@ -76,15 +78,21 @@ class GroupView extends TextView {
   }
 
   card(i, g, texts) {
-    const { store } = this, { total, advantage, truncated } = store.rows, text = texts.completions[i - store.first[g]];
+    const { store } = this, whole = texts.completions[i - store.first[g]];
+    const turns = typeof whole === "string" ? null : whole, text = turns ? turns.map(([, said]) => said).join("\n") : whole;
+    if (turns) return this.frame(i, g, text, h("div", { class: "turns" }, turns.map(([role, said]) => h("div", { class: `turn ${role === "assistant" ? "own" : ""}` }, h("small", {}, role), said ? this.long(said) : null))));
     const end = text.lastIndexOf("</think>"), after = end < 0 ? text : text.slice(end + 8);
     const trace = end < 0 ? null : this.folded("trace", "Reasoning", `${count(end)} characters`, () => this.long(text.slice(0, end + 8), "trace"));
     const said = after.trim() ? this.long(after.trim()) : h("p", { class: "none-said" }, text ? "nothing after the reasoning" : "the log has no completion here");
+    return this.frame(i, g, text, trace, h("div", { class: "part" }, said));
+  }
+  frame(i, g, text, ...parts) {
+    const { store } = this, { total, advantage, truncated } = store.rows;
     return h("section", { class: `card ${sign(advantage[i])}`, id: `row-${i}` },
       h("header", {}, h("h2", {}, `#${i - store.first[g]}`), this.mark(i), truncated[i] ? h("span", { class: "badge truncated" }, "truncated") : null,
         h("span", { class: "version" }, `${count(text.length)} characters`)),
       h("div", { class: "part" }, this.sum(i, total[i]), h("div", { class: `adv ${sign(advantage[i])}` }, advantage[i] === null ? "no advantage" : `advantage ${signed(advantage[i])}`)),
-      trace, h("div", { class: "part" }, said));
+      parts);
   }
   sum(i, total) {
     const { store } = this;
@@ -93,10 +101,21 @@ class GroupView extends TextView {
     const added = parts.flatMap(([name, x], k) => [k ? "+" : null, h("span", { class: x ? "" : "nil" }, number(x), " ", h("small", {}, name))]);
     return h("div", { class: "sum" }, added, "=", h("span", { class: "total" }, number(total)));
   }
-  found() {
-    const { findings } = this.store;
+  // What was found comes first; it stays closed once a reader has closed it.
+  found(g) {
+    const { findings, remedy } = this.store;
     if (!findings.length) return null;
-    return h("details", { class: "found" }, h("summary", {}, `What stands out in this log (${findings.length})`), h("ul", {}, findings.map((sentence) => h("li", {}, prose(sentence)))));
+    const costs = findings.filter((finding) => finding.cost).length;
+    const box = h("details", { class: "found", open: this.foundOpen !== false },
+      h("summary", {}, costs ? `${costs} of ${findings.length} findings cost signal` : `${findings.length} findings, none of which costs signal`),
+      remedy ? h("p", { class: "first" }, h("b", {}, "Change first: "), prose(remedy)) : null,
+      h("ol", {}, findings.map((finding) => this.finding(finding, g))));
+    box.addEventListener("toggle", () => { this.foundOpen = box.open; });
+    return box;
+  }
+  finding({ sentence, fix, page, cost, example }, g) {
+    const show = example === null ? null : h("button", { type: "button", class: "plain", disabled: example === g, onclick: () => { this.toGroup = true; choose(example); } }, example === g ? "shown below" : "show a group");
+    return h("li", { class: cost ? "cost" : "" }, prose(sentence), " ", fix ? h("span", { class: "fix" }, prose(fix)) : null, " ", show, h("small", {}, page));
   }
 }
 

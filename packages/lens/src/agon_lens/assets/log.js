@@ -21,10 +21,11 @@ function tally(found) {
   const rows = found.flatMap((g) => store.members(g)), { total, correct } = store.rows;
   const graded = rows.filter((i) => total[i] !== null), known = rows.filter((i) => correct[i] !== null);
   const live = found.filter((g) => store.groups.kind[g] === "live").length;
+  const alone = found.filter((g) => store.groups.kind[g] === "live" && store.groups.only[g] !== null).length;
   const mean = graded.length ? graded.reduce((sum, i) => sum + total[i], 0) / graded.length : null;
   const right = known.length ? tallyItem("right", percent(known.filter((i) => correct[i]).length, known.length), `of ${count(known.length)}`, "good") : null;
   byId("tally").replaceChildren(...[tallyItem("completions", count(rows.length), "", "wide"), right, tallyItem("mean reward", number(mean)),
-    tallyItem("live groups", percent(live, found.length), `of ${count(found.length)}`)].filter(Boolean));
+    tallyItem("live groups", percent(live, found.length), alone ? `${percent(alone, found.length)} by one term alone` : `of ${count(found.length)}`)].filter(Boolean));
 }
 
 // Live groups above the line, dead ones below it.

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from agon_lens.errors import LensError
 
-COMMANDS = ("diagnose", "view")
+COMMANDS = ("diagnose", "view", "watch")
 INTERRUPTED = 130
 
 
@@ -51,7 +51,7 @@ def _run(words: list[str]) -> int:
         return 0
     name, *rest = words
     if name not in COMMANDS:
-        raise LensError(f"there is no command {name!r}", fix=f"type agon-lens {COMMANDS[0]} or agon-lens {COMMANDS[1]}")
+        raise LensError(f"there is no command {name!r}", fix=f"type agon-lens {', agon-lens '.join(COMMANDS)}")
     module = import_module(f"agon_lens.cli.{name}")
     parser = Parser(prog=f"agon-lens {name}", description=f"{module.HELP[0].upper()}{module.HELP[1:]}.")
     module.add_arguments(parser)

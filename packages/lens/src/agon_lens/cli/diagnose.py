@@ -29,13 +29,19 @@ def run(args: argparse.Namespace) -> int:
     from agon_lens.logs import read
 
     logs = without_pages(args.logs)
-    diagnoses = [diagnose(log, args.scale) for log in read(logs, columns_of(args), show_progress)]
+    columns = columns_of(args)
+    streams = read(logs, columns, show_progress)
+    diagnoses = [diagnose(log, args.scale) for log in streams]
     if args.html:
         from agon_lens.diagnose_page import write_diagnose_page
+        from agon_lens.examples import read_examples
 
-        write_diagnose_page(diagnoses, args.html, logs[0].name)
+        (one, *more), (first, *_) = streams, diagnoses
+        examples = {} if more or one.correctness else read_examples(logs, columns, one, findings(first))
+        write_diagnose_page(diagnoses, args.html, logs[0].name, examples)
     if args.json:
-        print_json([diagnosis.json() | {"findings": findings(diagnosis)} for diagnosis in diagnoses])
+        found = [[finding.json() for finding in findings(diagnosis)] for diagnosis in diagnoses]
+        print_json([diagnosis.json() | {"findings": each} for diagnosis, each in zip(diagnoses, found, strict=True)])
     else:
         print("\n\n".join("\n".join(summary(diagnosis)) for diagnosis in diagnoses))
     return 0
