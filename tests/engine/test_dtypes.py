@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from agon.config import Model, load_config
@@ -9,6 +13,7 @@ from agon.config.bases import Dtype
 from agon.engine.backend import backend_of
 from agon.engine.dtypes import check_gpus, learner_dtype, refusal
 from agon.errors import EngineError
+from agon.rundir import RunDir
 from tests.architecture import tree
 
 T4, V100, AMPERE = (7, 5), (7, 0), (8, 0)
@@ -66,3 +71,18 @@ def test_a_run_is_refused_by_any_gpu_of_the_machine(monkeypatch: pytest.MonkeyPa
     with pytest.raises(EngineError, match="Tesla T4 has no bfloat16") as refused:
         backend_of(config).learner(1)
     assert "model.dtype=float16" in refused.value.fix
+
+
+@pytest.mark.slow
+def test_a_run_in_float16_passes_its_checks_on_a_real_engine(tmp_path: Path) -> None:
+    """Throw-away adapters must be large and still finite in float16; an engine that draws from infinities dies."""
+    pytest.importorskip("vllm")
+    words = ["sampler.engine=vllm", "model.dtype=float16", "train.max_steps=1", "train.problems_per_step=1"]
+    words += ["game.group_size=2", "data.train.take=2", "data.dev.take=1", "data.held_out.take=1", "eval.points=0"]
+    words += ["sampler.max_model_len=512", "train.max_completion_tokens=16"]
+    code = f"import agon; agon.train('configs/tabletop/agon.yaml', *{words!r}, out={str(tmp_path)!r}, name='x')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tree.ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stderr[-2000:]
+    (timing,) = RunDir.open(tmp_path / "x").timings.records()
+    assert timing.attested
+    assert 0 < max(timing.canary.values()) < 0.02, "learner in float32, engine in float16"

@@ -15,7 +15,7 @@ from agon.engine import fleet
 from agon.engine.fleet import Fleet
 from agon.engine.protocol import Draw
 from agon.engine.vllm import canary as module
-from agon.engine.vllm.canary import LIMITS, NORM, Canary, throw_away
+from agon.engine.vllm.canary import LIMITS, NORMS, Canary, throw_away
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.errors import EngineError
@@ -422,11 +422,11 @@ def test_a_throw_away_adapter_has_the_shape_of_its_pattern_and_a_large_norm(adap
 
     pattern, made = (
         load_file(adapters / "zero" / "adapter_model.safetensors"),
-        throw_away(adapters / "zero", tmp_path / "t", 0),
+        throw_away(adapters / "zero", tmp_path / "t", 0, NORMS["bfloat16"]),
     )
     weights = load_file(made / "adapter_model.safetensors")
     assert {name: t.shape for name, t in weights.items()} == {name: t.shape for name, t in pattern.items()}
-    assert float(weights["x.lora_B.weight"].abs().mean()) > NORM / 4
+    assert float(weights["x.lora_B.weight"].abs().mean()) > NORMS["bfloat16"] / 4
 
 
 def test_the_page_about_engines_and_the_key_name_the_limit_of_each_type() -> None:

@@ -45,8 +45,9 @@ bfloat16 it is 0.26 off if its weights are off by 3%."""
 PROMPTS, LENGTH, DRAWN = 12, 160, 16
 """Fixed prompts, their tokens (more than a block of the prefix cache: 128 on CPUs), and the tokens drawn from each. In
 bfloat16 a few tokens make most of the distance, so that fewer prompts would misjudge it."""
-NORM = 0.5
-"""Standard deviation of the weights of a throw-away adapter: far beyond any trained one."""
+NORMS = {"float32": 0.5, "float16": 0.1, "bfloat16": 0.5}
+"""Standard deviation of the weights of a throw-away adapter: far beyond any trained one. In float16 products of larger
+ones overflow, and an engine that draws from what is not finite dies."""
 WEIGHTS = "adapter_model.safetensors"
 SHOWN = 3
 DESPITE = "to train on despite it, write sampler.canary=warn"
@@ -90,7 +91,7 @@ class Canary:
     ) -> None:
         """`dtype` is that of the learner's base, and so of the engines'."""
         self.sampler, self.learner, self.slots, self.mode, self.temperature = sampler, learner, slots, mode, temperature
-        self.limit = limit or LIMITS[dtype]
+        self.limit, self.norm = limit or LIMITS[dtype], NORMS[dtype]
         self.lives: dict[int, int] = {}
         """The life of each engine in which its check last held."""
         self._known: dict[int, set[Version]] = defaultdict(set)
@@ -270,7 +271,7 @@ class Canary:
         pattern = self.sampler.live[next(iter(versions.values()))]
         names = [Version.of(Policy.A, n, f"canary{uuid.uuid4().hex[:8]}") for n in range(self.slots)]
         with tempfile.TemporaryDirectory(prefix="canary-", dir=pattern.parent) as scratch:
-            yield {name: throw_away(pattern, Path(scratch, name), n) for n, name in enumerate(names)}
+            yield {name: throw_away(pattern, Path(scratch, name), n, self.norm) for n, name in enumerate(names)}
 
     def _judge(self, found: Mapping[int, Findings], versions: Versions) -> bool:
         """Whether an engine agrees with the learner: those that do draw for the game, the others are put aside."""
@@ -366,7 +367,7 @@ class Canary:
         )
 
 
-def throw_away(pattern: Path, folder: Path, seed: int) -> Path:
+def throw_away(pattern: Path, folder: Path, seed: int, norm: float) -> Path:
     """An adapter of the shape of `pattern` with large random weights."""
     import torch
     from safetensors.torch import load_file, save_file
@@ -375,6 +376,6 @@ def throw_away(pattern: Path, folder: Path, seed: int) -> Path:
     folder.mkdir(parents=True)
     shutil.copy(pattern / "adapter_config.json", folder)
     shapes = load_file(pattern / WEIGHTS)
-    weights = {name: NORM * torch.randn(t.shape, generator=generator).to(t.dtype) for name, t in shapes.items()}
+    weights = {name: norm * torch.randn(t.shape, generator=generator).to(t.dtype) for name, t in shapes.items()}
     save_file(weights, folder / WEIGHTS, metadata={"format": "pt"})
     return folder
