@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,12 +154,12 @@ def _gold_checks(
         return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}, {}, {}
     from agon.verify import load_verifier
 
-    with load_verifier(verifier, sandbox=loaded.sandbox) as judge:
+    with closing(load_verifier(verifier, sandbox=loaded.sandbox)) as judge:
         checks = {part.name: gold_check(part.problems, judge) for part in loaded.parts}
         if verifier not in ("math", "math-verify"):
             return checks, {}, {}
         dead = {part.name: never_paid(part.problems, checks[part.name], judge) for part in loaded.parts}
-        with load_verifier("math" if verifier == "math-verify" else "math-verify") as plain:
+        with closing(load_verifier("math" if verifier == "math-verify" else "math-verify")) as plain:
             return checks, dead, {part.name: disagreement(part.problems, judge, plain) for part in loaded.parts}
 
 
