@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, Protocol
 
 from agon.errors import InputError, RunDirError
 from agon.eval import intervals
@@ -44,6 +44,9 @@ SAME = (
 """Settings in which a difference is reported."""
 FEWEST = 6
 """Problems on which two sides must differ before McNemar's test can reach p < 0.05: 2 x 0.5^6 = 0.031."""
+SECOND_FILE = (
+    "name a second file: agon compare OLD.jsonl NEW.jsonl, or agon compare old=A1.csv,A2.csv new=B1.csv,B2.csv"
+)
 SECOND = "name a second run, or two results, such as RUN/evals/held_out/a.json RUN/evals/held_out/cascade.json"
 
 
@@ -62,6 +65,17 @@ class Side:
     def rate(self, seed: int | None, problems: Sequence[str]) -> float:
         """Mean over problems of their samples' mean."""
         return fmean(fmean(samples) for samples in self.outcomes(seed, problems))
+
+
+class PairedSide(Protocol):
+    """What a paired test asks of a side: its seeds, and its scores on some problems."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def results(self) -> Mapping[Any, Any]: ...
+    def outcomes(self, seed: Any, problems: Sequence[Any]) -> Sequence[Sequence[float]]: ...
+    def rate(self, seed: Any, problems: Sequence[Any]) -> float: ...
 
 
 class Comparison(Record):
@@ -128,15 +142,19 @@ def compare_results(results: Sequence[EvalResult]) -> Comparison:
         message = "the results are seeds of one arm and system" if len(results) > 1 else "there is one result"
         raise InputError(f"{message}: nothing to compare with", fix=SECOND)
     problems, notes = common(results)
-    pairs = [_pair(sides[0], other, problems) for other in sides[1:]]
-    adjusted = intervals.holm([1.0 if pair.p is None else pair.p for pair in pairs])
-    pairs = [
-        pair.model_copy(update={"p_holm": None if pair.p is None else p})
-        for pair, p in zip(pairs, adjusted, strict=True)
-    ]
+    pairs = corrected([paired_test(sides[0], other, problems) for other in sides[1:]])
     described = [describe(side, problems) for side in sides]
     notes += [*differing(results), *post_hoc(results), *unequal_prices(described)]
     return Comparison(problems=len(problems), sides=described, pairs=pairs, notes=notes)
+
+
+def corrected(pairs: Sequence[PairedTest]) -> list[PairedTest]:
+    """The tests of one family, with Holm's correction."""
+    adjusted = intervals.holm([1.0 if pair.p is None else pair.p for pair in pairs])
+    return [
+        pair.model_copy(update={"p_holm": None if pair.p is None else p})
+        for pair, p in zip(pairs, adjusted, strict=True)
+    ]
 
 
 def grouped(results: Sequence[EvalResult]) -> list[Side]:
@@ -220,7 +238,7 @@ def describe(side: Side, problems: Sequence[str]) -> SideResult:
     return SideResult(label=side.label, values=values, pass_rate=rate, over=over, passes=passes, tokens=tokens)
 
 
-def _pair(first: Side, second: Side, problems: Sequence[str]) -> PairedTest:
+def paired_test(first: PairedSide, second: PairedSide, problems: Sequence[Any]) -> PairedTest:
     """second - first, by whatever the two have in common."""
     seeds = [seed for seed in first.results if seed in second.results]
     if len(seeds) >= 2:
@@ -233,7 +251,7 @@ def _pair(first: Side, second: Side, problems: Sequence[str]) -> PairedTest:
     return _by_problem(first, second, one, two, problems).model_copy(update={"note": note})
 
 
-def _by_seed(first: Side, second: Side, seeds: Sequence[int | None], problems: Sequence[str]) -> PairedTest:
+def _by_seed(first: PairedSide, second: PairedSide, seeds: Sequence[Any], problems: Sequence[Any]) -> PairedTest:
     differences = {str(seed): second.rate(seed, problems) - first.rate(seed, problems) for seed in seeds}
     values = list(differences.values())
     return PairedTest(
@@ -247,14 +265,17 @@ def _by_seed(first: Side, second: Side, seeds: Sequence[int | None], problems: S
         descriptive=len(seeds) < intervals.FEW_SEEDS,
         p=intervals.t_test(values),
         detectable=_detectable(values),
+        needed=intervals.needed(fmean(values), stdev(values)),
     )
 
 
-def _by_problem(first: Side, second: Side, one: int | None, two: int | None, problems: Sequence[str]) -> PairedTest:
+def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, problems: Sequence[Any]) -> PairedTest:
     before, after = first.outcomes(one, problems), second.outcomes(two, problems)
     head: dict[str, Any] = {"first": first.label, "second": second.label, "problems": len(problems)}
-    if all(len(samples) == 1 for samples in (*before, *after)):
-        paired = intervals.paired([samples[0] for samples in before], [samples[0] for samples in after])
+    differences = intervals.differences(before, after)
+    needed = intervals.needed(fmean(differences), stdev(differences)) if len(differences) > 1 else None
+    if all(len(samples) == 1 and samples[0] in (0, 1) for samples in (*before, *after)):
+        paired = intervals.paired([bool(samples[0]) for samples in before], [bool(samples[0]) for samples in after])
         disagree = (paired.only_first + paired.only_second) / paired.n
         return PairedTest(
             **head,
@@ -264,15 +285,18 @@ def _by_problem(first: Side, second: Side, one: int | None, two: int | None, pro
             difference=paired.difference,
             p=paired.p_value,
             detectable=_finite(intervals.detectable(paired.n, disagree)),
+            needed=needed,
         )
-    differences = intervals.differences(before, after)
     never_differ = not any(differences)
     return PairedTest(
         **head,
         test="Student's t over per-problem differences",
-        difference=intervals.paired_clustered(before, after),
+        difference=intervals.paired_clustered(before, after)
+        if all(0 <= value <= 1 for samples in (*before, *after) for value in samples)
+        else intervals.t_interval(differences),
         p=intervals.t_test(differences),
         detectable=_finite(intervals.detectable(len(problems), 0.0)) if never_differ else _detectable(differences),
+        needed=needed,
     )
 
 
@@ -364,4 +388,8 @@ def _verdict(pair: PairedTest) -> str:
     if pair.detectable is None:
         return "No difference is shown."
     least = f"{100 * pair.detectable:.1f} points"
-    return f"No difference is shown; one below {least} would be missed more often than one time in five."
+    said = f"No difference is shown; one below {least} would be missed more often than one time in five."
+    if pair.needed is None:
+        return said
+    units = "problems" if pair.differences is None else "seeds"
+    return f"{said} To show one of this size would take about {count(pair.needed)} {units}."

@@ -162,13 +162,13 @@ def paired(first: Sequence[bool], second: Sequence[bool], level: float = LEVEL) 
 
 
 def paired_clustered(
-    first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]], level: float = LEVEL
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], level: float = LEVEL
 ) -> Interval:
     """Difference of avg@k on the same problems: the per-problem differences are the units."""
     return t_interval(differences(first, second), level, -1.0, 1.0)
 
 
-def differences(first: Sequence[Sequence[bool]], second: Sequence[Sequence[bool]]) -> list[float]:
+def differences(first: Sequence[Sequence[float]], second: Sequence[Sequence[float]]) -> list[float]:
     """second - first in the mean of each problem's samples."""
     return [float(np.mean(b) - np.mean(a)) for a, b in zip(first, second, strict=True)]
 
@@ -206,6 +206,16 @@ def detectable(n: int, disagree: float, level: float = LEVEL, power: float = 0.8
     z = stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(power)
     # Var(difference) = disagree - d^2, so d solves d^2 (n + z^2) = z^2 disagree.
     return max(float(z * math.sqrt(disagree / (n + z * z))), float(stats.beta.ppf(power, needed, n - needed + 1)))
+
+
+def needed(effect: float, sd: float, level: float = LEVEL, power: float = 0.8) -> int | None:
+    """Paired units with which a mean difference of this size is found with `power`, when single differences have this
+    standard deviation; None for no difference."""
+    if not effect:
+        return None
+    z = float(stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(power))
+    fewest = math.ceil(1 - math.log2(1 - level)) / min(1.0, abs(effect))  # as many must differ for any test to say so
+    return math.ceil(max(fewest, (z * sd / effect) ** 2))
 
 
 def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: float = 0.8) -> float:

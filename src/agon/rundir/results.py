@@ -317,8 +317,8 @@ class SideResult(Record):
     """What the interval is over: `problems` or `seeds`."""
     passes: int = 1
     """Completions in sequence that one answer takes."""
-    tokens: float = 0.0
-    """Tokens generated for one answer in all of them, mean over seeds."""
+    tokens: float | None = 0.0
+    """Tokens generated for one answer in all of them, mean over seeds; null where a file does not say it."""
 
 
 def passes_of(measures: Measures) -> int:
@@ -350,6 +350,9 @@ class PairedTest(Record):
     """After Holm's correction over all comparisons."""
     detectable: float | None
     """The smallest difference that would be detected four times in five; null where nothing varies."""
+    needed: int | None = None
+    """Problems (seeds, where these are compared) with which a difference of this size would be detected four times in
+    five; null where there is none."""
     only_first: int | None = None
     """Problems that only the first solves, with one sample each."""
     only_second: int | None = None

@@ -149,7 +149,15 @@ def _terms(survey: Survey, known: Columns) -> tuple[str, ...]:
 
 def _free(survey: Survey, known: Columns) -> list[str]:
     """Columns of numbers that are nothing else, in the order of the log."""
-    taken = {*known.names(), *GROUP, *STEPS, *TRUNCATED, *ADVANTAGE, "index", *(("tokens",) if survey.format else ())}
+    taken = {
+        *known.names(),
+        *GROUP,
+        *STEPS,
+        *TRUNCATED,
+        *ADVANTAGE,
+        "index",
+        *(("tokens", "limit") if survey.format else ()),
+    }
     taken -= known.weights.keys() - {*known.terms}
     return [name for name in survey.names if name not in taken and name in survey.numeric]
 
@@ -185,7 +193,7 @@ def group_log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog
     placed = defaultdict[Hashable, list[_Placed]](list)
     for number, line in enumerate(lines):
         place = _Placed(_row(line, columns), number, _characters(line, columns), step_of(line))
-        placed[tuple(_key(line.get(part)) for part in columns.group)].append(place)
+        placed[tuple(key_of(line.get(part)) for part in columns.group)].append(place)
     groups, notes = _split(list(placed.values()), columns)
     return GroupLog(
         name,
@@ -234,7 +242,7 @@ def _row(line: LogLine, columns: Columns) -> RewardRow:
         total=total,
         correct=_flag(line.get(columns.correct)) if columns.correct else None,
         truncated=_truncated(line.get(columns.truncated)) if columns.truncated else None,
-        opponent=_key(line.get(columns.opponent)) if columns.opponent else None,
+        opponent=key_of(line.get(columns.opponent)) if columns.opponent else None,
         advantage=_number(columns.advantage, line.get(columns.advantage)) if columns.advantage else None,
         text=_fingerprint(line.get(columns.completion)) if columns.completion else None,
     )
@@ -277,7 +285,7 @@ def _truncated(value: object) -> bool | None:
     return value in {"length", "max_tokens"} if isinstance(value, str) else _flag(value)
 
 
-def _key(value: object) -> Hashable:
+def key_of(value: object) -> Hashable:
     """A value that can name a group: chat messages and other nested values by their JSON, long texts by a digest."""
     known = value if isinstance(value, Hashable) else json.dumps(value, sort_keys=True, default=str)
     if isinstance(known, str) and len(known) > 64:

@@ -6,6 +6,7 @@ A row has `problem`, `prompt`, `completion`, its rewards by name and, where the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import fmean
@@ -14,6 +15,8 @@ from typing import Any
 Line = Mapping[str, Any]
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Values of inspect's scorers that are not numbers: correct, incorrect, partial, no answer."""
+STAMP = re.compile(r"_\d{4}-\d{2}-\d{2}T[\d.-]+$")
+"""What lm-eval adds to the name of a file: when it was written."""
 CUT = {"length", "max_tokens", "model_length"}
 """Why a completion ended when it was truncated."""
 
@@ -146,14 +149,16 @@ def _document(line: Line, file: str) -> Iterator[dict[str, Any]]:
     first: Any = next(iter(asked.values()), None) if isinstance(asked, dict) else None
     drawn = resps[0] if len(resps) == 1 and isinstance(resps[0], list) else resps
     named = line.get("metrics") or []
+    options = first.get("arg_1") if isinstance(first, dict) else None
     yield {
-        "file": file,
+        "file": STAMP.sub("", file),
         "problem": line["doc_id"],
         "filter": line.get("filter"),
         "prompt": first.get("arg_0") if isinstance(first, dict) else None,
         "completion": "\n\n---\n\n".join(drawn) if all(isinstance(text, str) for text in drawn) else drawn,
         "gold": line.get("target"),
         **{f"score.{name}": line[name] for name in named if isinstance(line.get(name), int | float)},
+        **({"limit": options["max_gen_toks"]} if isinstance(options, dict) and "max_gen_toks" in options else {}),
     }
 
 
