@@ -37,7 +37,7 @@ def test_it_diagnoses_and_draws_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "12 of 40 groups (30%) are dead" in done.stdout
     assert "12 of 40 groups (30%) are dead" in page.read_text()
-    assert page.read_text().count("<figure>") == 3
+    assert page.read_text().count("<figure>") == 4
     assert "<script" not in page.read_text()
     shown = alone("view", EXAMPLE, "-o", tmp_path / "log.html")
     assert shown.returncode == 0, shown.stderr

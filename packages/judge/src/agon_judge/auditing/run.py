@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from agon_judge.auditing.environment import Target
 from agon_judge.auditing.probes import LONGS, SPELLED, TEMPLATES, Probe, probes, wrap
-from agon_judge.errors import InputError, JudgeError
+from agon_judge.errors import InputError
 from agon_judge.workers.messages import Limits, Outcome
 from agon_judge.workers.pool import WorkerPool
 from agon_judge.workers.system import available_cores
@@ -215,7 +215,8 @@ class _Work:
         if outcome.name == "crashed":
             return {"crash": "ends its process"}
         if outcome.name == "infra":
-            raise JudgeError(f"the audit cannot go on: {outcome.detail}", fix="see whether memory or processes ran out")
+            self.hangs += 1
+            return {"crash": f"hangs: {outcome.detail}; it waits without computing, or memory ran out"}
         reply: dict[str, Any] = json.loads(outcome.detail)
         return reply
 
