@@ -162,7 +162,7 @@ class _Work:
     def __init__(self, target: Target, split: str, deadline: float, workers: int, folder: Path) -> None:
         self.target, self.folder, self.deadline = target, folder, deadline
         setup = json.dumps({"target": asdict(target), "split": split, "patience": PATIENCE * deadline})
-        limits = Limits(workers, deadline, MEMORY)
+        limits = Limits(workers, deadline, MEMORY, 2 * PATIENCE)
         self._pools = [
             WorkerPool(
                 "agon_judge.auditing.worker:call", limits, setup=setup, environ={**os.environ, "PYTHONHASHSEED": seed}

@@ -27,13 +27,13 @@ from agon_judge.workers.system import cpu_seconds, die_with_parent, limit_memory
 
 Check = Callable[..., tuple[str, str]]
 """What a worker calls: strings in, the name and the detail of an outcome out."""
-STALL = 15
-"""Deadlines of wall time after which a worker is killed whose CPU clock stands still; a slow one may continue."""
 LOOK = 1.0
 """Seconds between two looks at what no signal reports."""
 
 
-def main(parent: int, fds: list[int], check: str, deadline: float, memory: int, setup: str | None = None) -> NoReturn:
+def main(
+    parent: int, fds: list[int], check: str, deadline: float, memory: int, stall: float, setup: str | None = None
+) -> NoReturn:
     """Serve the parent process on sockets `fds`; workers call `check`, named as `package.module:function`."""
     module, _, name = check.partition(":")
     home = importlib.import_module(module)
@@ -44,7 +44,9 @@ def main(parent: int, fds: list[int], check: str, deadline: float, memory: int, 
     sys.setrecursionlimit(5_000)
     gc.collect()
     gc.freeze()
-    ForkServer(parent, [channel_of(socket.socket(fileno=fd)) for fd in fds], function, deadline).serve()
+    ForkServer(
+        parent, [channel_of(socket.socket(fileno=fd)) for fd in fds], function, deadline, stall * deadline
+    ).serve()
 
 
 @dataclass
@@ -60,8 +62,8 @@ class Child:
 class ForkServer:
     """A loop that replaces workers which have died and kills those which stall."""
 
-    def __init__(self, parent: int, channels: list[Channel], check: Check, deadline: float) -> None:
-        self.parent, self.channels, self.check, self.deadline = parent, channels, check, deadline
+    def __init__(self, parent: int, channels: list[Channel], check: Check, deadline: float, stall: float) -> None:
+        self.parent, self.channels, self.check, self.deadline, self.stall = parent, channels, check, deadline, stall
         self.children: dict[int, Child] = {}
 
     def serve(self) -> NoReturn:
@@ -108,7 +110,7 @@ class ForkServer:
         child.cpu = cpu_seconds(pid) if busy else before
         if child.cpu > before or not busy:
             child.moved = time.monotonic()
-        elif time.monotonic() - child.moved > STALL * self.deadline:
+        elif time.monotonic() - child.moved > self.stall:
             child.stalled = True
             os.kill(pid, signal.SIGKILL)
 

@@ -13,11 +13,15 @@ Arguments = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many workers there are, and how many CPU seconds a job and bytes a process may use."""
+    """How many workers there are, and how many CPU seconds a job and bytes a process may use.
+
+    `stall` is the number of deadlines of wall time after which a worker is killed whose CPU clock stands still.
+    """
 
     workers: int
     deadline: float = 2.0
     memory: int = 2 << 30
+    stall: float = 15
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class ServerProcess:
         path = [str(Path(entry).absolute()) for entry in sys.path]
         keep = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
         limits = settings.limits
-        given = [path, os.getpid(), fds, settings.check, limits.deadline, limits.memory, settings.setup]
+        given = [path, os.getpid(), fds, settings.check, limits.deadline, limits.memory, limits.stall, settings.setup]
         environ = {**keep, "PYTHONHASHSEED": "0"}  # a verdict must not depend on the order of a set
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end()
         self.process = subprocess.Popen(
