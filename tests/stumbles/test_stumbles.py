@@ -65,7 +65,7 @@ CASES = (
         "diagnose notes.md",
         2,
         "error: notes.md is not a log: neither parquet nor JSONL",
-        "fix: name a parquet or JSONL file, a folder of them, or a run directory",
+        "fix: name a parquet, JSONL, CSV or .eval file, a folder of them, or a run directory",
     ),
     Case(
         5,
@@ -146,7 +146,7 @@ CASES = (
         "view nope.parquet",
         2,
         "error: nope.parquet does not exist",
-        "fix: name a parquet or JSONL file, a folder of them, or a run directory",
+        "fix: name a parquet, JSONL, CSV or .eval file, a folder of them, or a run directory",
     ),
     Case(40, "runs nope", 2, "error: nope is not a folder", "fix: name a folder of runs, such as: agon runs runs"),
     Case(
