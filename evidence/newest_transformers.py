@@ -15,7 +15,7 @@ from pathlib import Path
 
 from _lib import ROOT, arguments, cannot_run, verdict
 
-EXTRA_SOURCES = ("src/agon/engine", "tests/engine")
+EXTRA_SOURCES = ("src/agon/engine/trl", "src/agon/engine/vllm", "src/agon/engine/adapters.py", "tests/engine")
 CONTRACT = ("tests/engine/test_compat.py", "tests/engine/trl/test_contract.py")
 MORE = ("tests/engine/trl/test_pack.py", "tests/engine/trl/test_traps.py", "tests/engine/test_adapters.py")
 
