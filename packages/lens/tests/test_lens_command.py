@@ -37,7 +37,7 @@ def test_it_diagnoses_and_draws_alone(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "12 of 40 groups (30%) are dead" in done.stdout
     assert "12 of 40 groups (30%) are dead" in page.read_text()
-    assert page.read_text().count("<figure>") == 3
+    assert page.read_text().count("<figure>") == 4
     assert "<script" not in page.read_text()
     shown = alone("view", EXAMPLE, "-o", tmp_path / "log.html")
     assert shown.returncode == 0, shown.stderr
@@ -68,7 +68,7 @@ def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[s
 def test_the_help_names_every_command_and_every_command_has_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     screen = capsys.readouterr().out
-    for name in ("diagnose", "view"):
+    for name in ("diagnose", "view", "watch", "canary"):
         assert f"\n  {name} " in screen
         assert main([name, "--help"]) == 0
         assert f"usage: agon-lens {name} " in capsys.readouterr().out
