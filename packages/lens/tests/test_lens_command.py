@@ -68,7 +68,7 @@ def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[s
 def test_the_help_names_every_command_and_every_command_has_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     screen = capsys.readouterr().out
-    for name in ("diagnose", "view"):
+    for name in ("diagnose", "view", "watch", "canary"):
         assert f"\n  {name} " in screen
         assert main([name, "--help"]) == 0
         assert f"usage: agon-lens {name} " in capsys.readouterr().out

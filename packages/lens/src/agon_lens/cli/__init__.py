@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from agon_lens.errors import LensError
 
-COMMANDS = ("diagnose", "view", "watch")
+COMMANDS = ("diagnose", "view", "watch", "canary")
 INTERRUPTED = 130
 
 
