@@ -206,3 +206,9 @@ def test_an_answer_without_a_challenge_is_right_or_wrong() -> None:
         verdict = Verdict(correct, True, Reason.CORRECT if correct else Reason.WRONG)
         alone = replace(bout, draft=replace(bout.draft, verdict=verdict), challenge=None, peek=None)
         assert list(outcomes(LoggedBout(alone, {}), [])) == [word]
+
+
+def test_what_the_header_cannot_say_stands_in_its_titles() -> None:
+    (leaks,) = [line for line in asset("main.js", "agon.report").splitlines() if 'tallyItem("leaks"' in line]
+    assert "the answer occurs in what the challenger read" in leaks
+    assert 'byId("facts").title = byId("facts").textContent' in asset("frame.js")

@@ -269,8 +269,25 @@ ELSEWHERE = {
     82: ("config/test_validate.py", "test_files_that_do_not_exist_are_listed_with_the_other_mistakes"),
     83: ("data/test_local.py", "test_the_columns_of_code_problems_are_mapped_as_such"),
     84: ("engine/test_base_config.py", "test_a_hub_that_cannot_be_reached_costs_seconds_and_no_noise"),
+    85: (
+        "packages/lens/tests/test_log_viewer.py",
+        "test_the_page_opens_with_the_findings_and_each_names_a_group_that_shows_it",
+    ),
+    86: ("packages/lens/tests/test_log_viewer.py", "test_the_header_says_how_many_groups_live_by_one_term_alone"),
+    87: ("packages/lens/tests/test_log_viewer.py", "test_numbers_and_bars_of_the_table_do_not_touch"),
+    88: ("packages/lens/tests/test_findings.py", "test_one_fact_is_one_sentence"),
+    89: (
+        "packages/lens/tests/test_findings.py",
+        "test_findings_are_ranked_by_what_they_cost_and_the_first_remedy_is_named",
+    ),
+    90: (
+        "packages/lens/tests/test_diagnose_page.py",
+        "test_findings_come_first_with_their_remedy_an_example_and_a_picture",
+    ),
+    91: ("packages/lens/tests/test_written.py", "test_a_file_of_a_real_writer_is_read"),
+    92: ("report/test_viewer.py", "test_what_the_header_cannot_say_stands_in_its_titles"),
 }
-LAST = 84
+LAST = 92
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",
