@@ -79,17 +79,16 @@ def code_verdicts(completions: Sequence[Any], tests: Sequence[Any]) -> list[Verd
     from agon_judge.code.extract import one_program
     from agon_judge.unit_tests import UnitTests, unit_tests
 
-    rows: list[tuple[str | Verdict, UnitTests | None]] = []
+    rows: list[tuple[str | Verdict, UnitTests] | Verdict] = []
     for completion, given in zip(completions, tests, strict=True):
         try:
             judged_by = given if isinstance(given, UnitTests) else unit_tests(given)
+            rows.append((one_program(_text(completion)), judged_by))
         except ValueError as error:
-            rows.append((Verdict(Reason.BAD_GOLD, str(error)), None))
-            continue
-        rows.append((one_program(_text(completion)), judged_by))
-    usable = [(program, judged_by) for program, judged_by in rows if judged_by is not None]
+            rows.append(Verdict(Reason.BAD_GOLD, str(error)))
+    usable = [row for row in rows if not isinstance(row, Verdict)]
     verdicts = iter(_code().judge_many(usable) if usable else ())
-    return [next(verdicts) if isinstance(program, str) or judged_by else program for program, judged_by in rows]
+    return [row if isinstance(row, Verdict) else next(verdicts) for row in rows]
 
 
 def compute_score(

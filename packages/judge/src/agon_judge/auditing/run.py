@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 from agon_judge.auditing.environment import Target
 from agon_judge.auditing.probes import LONGS, SPELLED, TEMPLATES, Probe, probes, wrap
-from agon_judge.errors import InputError
+from agon_judge.errors import InputError, JudgeError
 from agon_judge.workers.messages import Limits, Outcome
 from agon_judge.workers.pool import WorkerPool
 from agon_judge.workers.system import available_cores
@@ -215,8 +215,7 @@ class _Work:
         if outcome.name == "crashed":
             return {"crash": "ends its process"}
         if outcome.name == "infra":
-            self.hangs += 1
-            return {"crash": f"hangs: {outcome.detail}; it waits without computing, or memory ran out"}
+            raise JudgeError(f"the audit cannot go on: {outcome.detail}", fix="see whether memory or processes ran out")
         reply: dict[str, Any] = json.loads(outcome.detail)
         return reply
 
@@ -264,9 +263,6 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
     if canary.exists():
         _add(found, "runs code that an answer contains", next(c for c in calls if c.probe.kind == "code in an answer"))
     _judge_differences(found, work, [call for call in calls if len(call.probe.text) <= SENT and not call.crash], full)
-    tries = Counter[str]()
-    for kind in {call.probe.kind for call in calls}:
-        tries[kind] = len({call.probe.row for call in calls if call.probe.kind == kind})
     findings = [_finding(work, kind, severity, some, found) for (kind, severity), some in found.calls.items()]
     times = sorted(call.seconds for call in calls)
     return Audit(
