@@ -1,14 +1,16 @@
 """What packing saves: learner seconds for both streams on rows of very different lengths, against stock TRL.
 
-128 rows whose lengths are log-normal (sigma 0.8, at most 2,048 tokens), on layers of SmolLM2-135M's shape, four of
-them, with its vocabulary. Stock gets the same rows, in two sizes of batch: the largest whose padded tokens fit in what
-our learner computes at once, and one row at a time. In both it pads every row to the longest of the step, so our own
+32 rows with the lengths that the plan assumes (log-normal, their mean 40% of the limit), on layers of SmolLM2-135M's
+shape: four of thirty, with a vocabulary cut until the head has its share of the whole model's arithmetic. Stock gets
+the same rows, in two sizes of batch: the largest whose padded tokens fit in what our learner computes at once, and one
+row at a time. In both it pads every row to the longest of the step, so our own
 learner with one row at a time, which pads nothing, is measured too, without an aim: on a CPU a row alone stays in the
 cache, on a GPU it would leave most of it idle. All of them alternate (`_learner_steps.py`).
 """
 
 from __future__ import annotations
 
+import math
 import random
 import warnings
 from typing import Any
@@ -18,14 +20,17 @@ import torch
 from _learner_steps import Ours, Stock, Work
 from _lib import arguments, ratio_interval, verdict
 from agon.engine.synthetic import random_tokens
+from agon.plan.step_time import Assumptions
 from agon.protocols import Tokens
 
 AIMS = {"stock": 0.7, "stock, one row": 1.0}
 UNPADDED = "one row, not padded"
-VOCABULARY, GROUPS, SIZE, TOKENS = 49_152, 16, 8, 16_384
-MEDIAN, SIGMA, LONGEST, PROMPTS = 150, 0.8, 2_048, (40, 120)
+ASSUMED = Assumptions()
+LAYERS, GROUPS, SIZE, TOKENS = 4, 4, 8, 4_800
+VOCABULARY = 49_152 * LAYERS // 30
+LONGEST, PROMPTS = 512, (40, 120)
 SMOLLM2: dict[str, Any] = {
-    **{"vocab_size": VOCABULARY, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 4},
+    **{"vocab_size": VOCABULARY, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": LAYERS},
     **{"num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64, "max_position_embeddings": 4096},
 }
 QUICK: dict[str, Any] = {
@@ -38,7 +43,7 @@ def main() -> None:
     args = arguments(__doc__)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1 if args.quick else 2)
-    rounds, groups = (2, 2) if args.quick else (3, GROUPS)
+    rounds, groups = (2, 2) if args.quick else (5, GROUPS)
     work = Work(groups, SIZE, LONGEST, QUICK if args.quick else SMOLLM2, group)
     batch = largest_batch(groups)
     trainers: dict[str, Ours | Stock] = {
@@ -62,7 +67,7 @@ def main() -> None:
         holds=args.quick or all(ratios[name][2] <= aim for name, aim in AIMS.items()),
         intervals={name: [round(found[1], 3), round(found[2], 3)] for name, found in ratios.items()},
         n=rounds,
-        rows=f"{groups * SIZE}, median {MEDIAN}, sigma {SIGMA}, at most {LONGEST} tokens",
+        rows=f"{groups * SIZE} of at most {LONGEST} tokens; {ASSUMED.rows()['completions']}",
         batch=batch,
         padding=round(padding(groups), 2),
         quick=args.quick,
@@ -73,7 +78,8 @@ def group(step: int, index: int) -> list[Tokens]:
     """One problem's completions: one prompt, log-normal lengths."""
     rng = random.Random(f"{step}/{index}")
     prompt = random_tokens(rng, 512, rng.randint(*PROMPTS), 0).prompt_ids
-    lengths = [min(max(int(rng.lognormvariate(0, SIGMA) * MEDIAN), 1), LONGEST) for _ in range(SIZE)]
+    middle = ASSUMED.mean * LONGEST * math.exp(-(ASSUMED.spread**2) / 2)
+    lengths = [min(max(int(rng.lognormvariate(0, ASSUMED.spread) * middle), 1), LONGEST) for _ in range(SIZE)]
     return [Tokens(prompt, random_tokens(rng, 512, 0, length).completion_ids) for length in lengths]
 
 
