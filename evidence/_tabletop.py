@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "docs" / "results" / "raw"
 PAGE = ROOT / "docs" / "results" / "tabletop.md"
 FIGURE = ROOT / "docs" / "assets" / "tabletop.svg"
+FRONT = ROOT / "docs" / "assets" / "verdicts.svg"
 CONFIGS = ROOT / "configs" / "tabletop" / "worlds"
 MAIN = ("grpo", "self-refine", "plain-pair", "coop", "agon")
 TRANSFER_STEPS, TRANSFER_PROBLEMS, TRANSFER_SEED = 3, 100, 1

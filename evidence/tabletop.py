@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from _competition import PLANS
 from _competition_page import ASSETS, figures, pages
 from _lib import arguments, verdict
-from _tabletop import FIGURE, PAGE, CellPlan, CellResult, cells, finished
-from _tabletop_figure import draw
+from _tabletop import FIGURE, FRONT, PAGE, CellPlan, CellResult, cells, finished
+from _tabletop_figure import draw, draw_front
 from _tabletop_page import page
 from agon.data.tabletop.worlds import READERS
 
@@ -34,7 +35,8 @@ def main() -> None:
     missing = [f"{cell.world} {cell.name}" for cell in cells() if cell not in done]
     made = page(done)
     print(made)
-    same = {"tabletop.md": PAGE.read_text() == made, "tabletop.svg": FIGURE.read_text() == drawn(done)}
+    same = {"tabletop.md": PAGE.read_text() == made, "tabletop.svg": FIGURE.read_text() == drawn(draw, done)}
+    same["verdicts.svg"] = FRONT.read_text() == drawn(draw_front, done)
     same |= {path.name: path.exists() and path.read_text() == text for path, text in pages(done).items()}
     with tempfile.TemporaryDirectory() as scratch:
         for file in figures(done, Path(scratch)):
@@ -52,8 +54,8 @@ def main() -> None:
     )
 
 
-def drawn(done: dict[CellPlan, CellResult]) -> str:
-    """The figure as SVG."""
+def drawn(draw: Callable[[dict[CellPlan, CellResult], Path], None], done: dict[CellPlan, CellResult]) -> str:
+    """A figure as SVG."""
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "figure.svg"
         draw(done, file)
