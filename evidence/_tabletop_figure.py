@@ -1,4 +1,4 @@
-"""The figures of the tabletop matrix: every comparison of the plan by world, and the three verdicts for the front page."""
+"""The figures of the tabletop matrix: every comparison by world, and the three verdicts for the front page."""
 
 from __future__ import annotations
 
