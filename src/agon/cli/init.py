@@ -21,10 +21,15 @@ def recipes() -> dict[str, str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
+    parser.add_argument(
+        "--from-trl", metavar="FILE", help="convert a GRPO script, YAML file or command line of TRL instead"
+    )
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
 
 
 def run(args: argparse.Namespace) -> int:
+    if args.from_trl:
+        return _convert(args)
     text = _recipe(args.recipe)
     if args.out == "-":
         print(text, end="")
@@ -32,6 +37,25 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.out or f"{args.recipe}.yaml")
     _write(target, text)
     print(f"wrote {target}\nnext: {NEXT.get(args.recipe, 'agon plan')} {target}")
+    return 0
+
+
+def _convert(args: argparse.Namespace) -> int:
+    from agon.config.from_trl import from_trl
+
+    if args.recipe:
+        raise InputError(f"--from-trl needs no recipe, and {args.recipe!r} is one", fix="leave one of them out")
+    source = Path(args.from_trl)
+    made = from_trl(source)
+    if args.out == "-":
+        print(made.text, end="")
+        return 0
+    target = Path(args.out or f"{source.stem}-agon.yaml")
+    _write(target, made.text)
+    print(f"wrote {target}: {len(made.carried)} fields carried over")
+    for name, why in made.left.items():
+        print(f"  left out: {name}: {why}")
+    print(f'next: change the lines marked "yours", then: agon data check {target}')
     return 0
 
 
