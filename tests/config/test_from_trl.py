@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,13 @@ import yaml
 
 from agon.cli import main
 from agon.config import load_config
+from agon.config.explain import names
 from agon.config.from_trl import DEFAULTS, QUIET, from_trl
+from agon.config.trl_names import KEYS
 from agon.errors import InputError
+from tests.architecture.tree import ROOT
+
+PAGE = ROOT / "docs" / "from-trl.md"
 
 QUICKSTART = """
 from datasets import load_dataset
@@ -159,3 +165,12 @@ def test_a_script_is_never_executed(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nGRPOConfig(seed=open('x'))")
     assert from_trl(tmp_path / "a.py").left == {"seed": "its value is computed; write it by hand"}
     assert not (tmp_path / "ran").exists()
+
+
+def test_the_page_names_fields_of_trl_and_keys_of_ours() -> None:
+    rows = [line.split("|")[1:3] for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    ours = {key for _, cell in rows for key in re.findall(r"`([^`]+)`", cell)}
+    theirs = {field for cell, _ in rows for field in re.findall(r"`([^`]+)`", cell)}
+    assert ours <= {*names()}
+    assert {*KEYS} <= theirs | {"vllm_importance_sampling_mode"}
+    assert len(theirs) > 30

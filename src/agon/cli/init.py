@@ -21,9 +21,7 @@ def recipes() -> dict[str, str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
-    parser.add_argument(
-        "--from-trl", metavar="FILE", help="convert a GRPO script, YAML file or command line of TRL instead"
-    )
+    parser.add_argument("--from-trl", metavar="FILE", help="convert a script, YAML file or command line of TRL")
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
 
 

@@ -86,9 +86,9 @@ def _script(text: str, path: Path) -> TRLRun:
     run = TRLRun()
     configured = False
     for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            if (value := _literal(node.value, constants)) is not _COMPUTED:
-                constants[node.targets[0].id] = value
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            value = _literal(node.value, constants)
+            constants |= {} if value is _COMPUTED else {node.targets[0].id: value}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue
@@ -196,7 +196,7 @@ class _Conversion:
         self.open = dict(run.fields)
         self.lines: dict[str, tuple[Any, str]] = {}
         self.carried: dict[str, str] = {}
-        self.left = {key: "its value is computed; write it by hand" for key in run.computed}
+        self.left = dict.fromkeys(run.computed, "its value is computed; write it by hand")
 
     def put(self, key: str, value: Any, why: str) -> None:
         self.lines[key] = (value, why)
@@ -257,10 +257,11 @@ class _Conversion:
                 self.put(f"data.{split}.take", take, why)
         if name is not None:
             self.carried["dataset_name"] = "data"
-        rewards = ", ".join(self.run.rewards)
-        self.put(
-            "verifier", "math", f"yours: TRL had {rewards}" if rewards else "yours: math, code or FILE.py:function"
-        )
+        given = self.run.rewards
+        own = [name for name in given if name != "accuracy_reward" and name.isidentifier()]
+        why = f"yours: TRL had {', '.join(given)}" if given else "yours: math, code or FILE.py:function"
+        why += f"; a function in a file of its own works as it is: rewards.py:{own[0]}" if own else ""
+        self.put("verifier", "math", why)
 
     def _size(self) -> None:
         """Rollouts per problem and per step stay what they were, on one device."""
