@@ -86,11 +86,11 @@ def anchored(values: Values, folder: Path) -> Values:
 
 
 def portable(values: Values, folder: Path) -> Values:
-    """The same with paths below the current directory made relative to `folder`: they may move together."""
-    here = Path.cwd()
+    """The same with paths below the current directory or `folder` made relative to `folder`: they may move together."""
+    places = (Path.cwd(), folder.absolute())
 
     def relative(path: str) -> str:
-        return os.path.relpath(path, folder.absolute()) if Path(path).is_relative_to(here) else path
+        return os.path.relpath(path, folder.absolute()) if any(map(Path(path).is_relative_to, places)) else path
 
     return with_paths(values, relative)
 

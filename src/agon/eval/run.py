@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from agon.bridge import Runner
 from agon.errors import InputError, RunDirError, naming_extras
@@ -26,6 +26,7 @@ from agon.rundir.results import EvalResult, PairResult
 from agon.rundir.step_choice import Step
 from agon.types import Policy
 from agon.verify import check_verifier
+from agon.verify.given import judging_by
 
 Note = Callable[[str], None]
 
@@ -48,45 +49,50 @@ def evaluate(
     full: bool = False,
     out: str | Path | None = None,
     fresh: bool = False,
+    reward: Callable[..., Any] | None = None,
     show: Literal["auto", "nothing"] = "auto",
 ) -> Results:
     """Measure a run, a pair or a bare model on held-out problems, and return its results.
 
     `system` is one or more of cascade, a, b, base, moa, self-cascade, self-refine (default: as the arm deploys); `step`
     is a checkpoint of a run (default: what `pair/` holds); `full` also draws what a challenger makes of other drafts
-    than the rival's; the other arguments are those of `agon eval`. Bouts on disk are not drawn again; one that is
-    interrupted raises KeyboardInterrupt and resumes when called again.
+    than the rival's; `reward` is the function of a run that was trained with one; the other arguments are those of
+    `agon eval`. Bouts on disk are not drawn again; one that is interrupted raises KeyboardInterrupt and resumes when
+    called again.
     """
-    _check(samples=samples, limit=limit, direction=direction)
-    note = _to_stderr if show == "auto" else _ignore
-    given = str(target.path if isinstance(target, RunDir) else target)
-    found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
-    check_verifier(found.config.verifier, None if found.config.cluster.verifiers else found.config.sandbox.settings())
-    asked = problems_of(found, data, split, limit)
-    if asked.trained_on:
-        note(f"warning: {found.name} was trained on {asked.trained_on} of these {len(asked.problems)} problems")
-    direction = direction or found.config.eval.direction
-    wanted = [system] if isinstance(system, str) else list(system)
-    if full and found.game and found.game.makes_pair and found.game.show_draft:
-        wanted = [*(wanted or deployed(found.game)), "reading"]
-    if "reading" in wanted and len(asked.problems) < 2:
-        raise InputError("a shuffled draft needs a second problem", fix="evaluate at least two problems")
-    evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
-    _check_bases(found, evaluation.systems, url, divergence)
-    check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
-    made = [folder for folder in (evaluation.folder, *evaluation.folder.parents) if not folder.exists()]
-    _make(evaluation.folder)
-    try:
-        with locked(evaluation.folder / ".lock"):
-            if fresh:
-                delete(evaluation.folder, list(evaluation.systems))
-            evaluation.open()
-            _draw_missing(found, evaluation, url, names or {}, show == "auto", note)
-            return _results(found, evaluation, evaluation.finish(), direction, divergence)
-    except Exception:
-        if made and not any(evaluation.bouts.values()):
-            _remove(made)
-        raise
+    with judging_by(reward):
+        _check(samples=samples, limit=limit, direction=direction)
+        note = _to_stderr if show == "auto" else _ignore
+        given = str(target.path if isinstance(target, RunDir) else target)
+        found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
+        check_verifier(
+            found.config.verifier, None if found.config.cluster.verifiers else found.config.sandbox.settings()
+        )
+        asked = problems_of(found, data, split, limit)
+        if asked.trained_on:
+            note(f"warning: {found.name} was trained on {asked.trained_on} of these {len(asked.problems)} problems")
+        direction = direction or found.config.eval.direction
+        wanted = [system] if isinstance(system, str) else list(system)
+        if full and found.game and found.game.makes_pair and found.game.show_draft:
+            wanted = [*(wanted or deployed(found.game)), "reading"]
+        if "reading" in wanted and len(asked.problems) < 2:
+            raise InputError("a shuffled draft needs a second problem", fix="evaluate at least two problems")
+        evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
+        _check_bases(found, evaluation.systems, url, divergence)
+        check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
+        made = [folder for folder in (evaluation.folder, *evaluation.folder.parents) if not folder.exists()]
+        _make(evaluation.folder)
+        try:
+            with locked(evaluation.folder / ".lock"):
+                if fresh:
+                    delete(evaluation.folder, list(evaluation.systems))
+                evaluation.open()
+                _draw_missing(found, evaluation, url, names or {}, show == "auto", note)
+                return _results(found, evaluation, evaluation.finish(), direction, divergence)
+        except Exception:
+            if made and not any(evaluation.bouts.values()):
+                _remove(made)
+            raise
 
 
 def _remove(folders: Sequence[Path]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -95,8 +96,12 @@ class RunDir:
         config: Config,
         data: SplitFacts | None = None,
         weights: WeightHashes | None = None,
+        rows: Path | None = None,
     ) -> RunDir:
-        """Make a new run directory atomically; one that exists is never touched."""
+        """Make a new run directory atomically; one that exists is never touched.
+
+        `rows` is a folder of which it keeps a copy.
+        """
         if not NAME.fullmatch(name):
             raise RunDirError(f"{name!r} is not a valid run name", fix="use letters, digits and ._@=+- in --name")
         try:
@@ -105,6 +110,8 @@ class RunDir:
                 write_new(temporary / CONFIG, _as_yaml(config, root / name))
                 manifest = manifest_of(config, data or SplitFacts(), weights or WeightHashes())
                 write_record(temporary / MANIFEST, manifest)
+                if rows:
+                    shutil.copytree(rows, temporary / "rows")
                 sync_tree(temporary)
                 temporary.rename(root / name)
             sync(root)

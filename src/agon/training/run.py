@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from agon.config import Config, Model, anchored_config, load_config
 from agon.config.rival import LEARNS
@@ -32,10 +33,12 @@ from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
 from agon.training.rivals import Rival
+from agon.training.rows import Rows, kept_in, staged, with_rows
 from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import file_of
+from agon.verify.given import NAME, judging_by
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0
@@ -46,6 +49,10 @@ PATIENCE = 600.0
 def train(
     config: Config | str | Path,
     *overrides: str,
+    train: Rows | None = None,
+    dev: Rows | None = None,
+    held_out: Rows | None = None,
+    reward: Callable[..., Any] | None = None,
     name: str | None = None,
     out: str | Path = "runs",
     resume: bool = False,
@@ -55,8 +62,20 @@ def train(
 
     `config` is a YAML file, a `Config`, or with `resume` a run directory; `overrides` are `section.key=value`. A run
     that is interrupted saves and raises KeyboardInterrupt.
+
+    `train`, `dev` and `held_out` are rows instead of the config's data: lists of dicts, or data sets; the run keeps
+    them. `reward` is a function instead of the config's verifier, in TRL's signature or ours; a resume and an
+    evaluation need it again.
     """
-    target = _target(config, overrides, name, Path(out), resume)
+    rows = {"train": train, "dev": dev, "held_out": held_out}
+    with staged(rows) as (folder, sources), judging_by(reward):
+        if folder and resume:
+            raise RunDirError("a run keeps its rows", fix="resume it without train, dev and held_out")
+        target = _target(config, overrides, sources, reward is not None, name, Path(out), resume)
+        return _train(target, folder, resume, show)
+
+
+def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunDir:
     backend = backend_of(target.config)
     if backend.trains_here:
         need(*LEARNER)
@@ -64,13 +83,16 @@ def train(
     here = own_share(target.config.sandbox.settings(), backend)
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
     parts = splits(target.config.data)
+    if rows:
+        data = kept_in(target.path, target.config.data, rows)
+        target = replace(target, config=target.config.model_copy(update={"data": data}))
     schedule = Schedule.of(target.config, len(parts.train))
     first, new = is_first_process(), not target.path.exists()
     if first and new and backend.trains_here:
         target = replace(target, config=_at_revisions(target.config))
     elif first and resume:
         target = replace(target, config=_as_started(target.config, RunDir.open(target.path).config))
-    run, changes = _open(target, parts, resume) if first else (_awaited(target.path), [])
+    run, changes = _open(target, parts, resume, rows) if first else (_awaited(target.path), [])
     if not first:
         target = replace(target, config=_as_started(target.config, run.config))
     remember(run.path / "config.yaml", *filter(None, [file_of(target.config.verifier)]))
@@ -113,22 +135,30 @@ class _Target:
 
 
 def _target(
-    given: Config | str | Path, overrides: tuple[str, ...], name: str | None, out: Path, resume: bool
+    config: Config | str | Path,
+    overrides: tuple[str, ...],
+    sources: list[str],
+    judged: bool,
+    name: str | None,
+    out: Path,
+    resume: bool,
 ) -> _Target:
     """The config, and the run directory it goes to. A run directory brings its own config."""
-    if isinstance(given, Config):
+    if isinstance(config, Config):
         if overrides:
             raise TypeError("overrides go with a config file; change a Config with model_copy")
-        return _Target(anchored_config(given), out / (name or default_name(given)))
-    path = Path(given)
+        own = with_rows(anchored_config(config), sources)
+        own = own.model_copy(update={"verifier": NAME}) if judged else own
+        return _Target(own, out / (name or default_name(own)))
+    path = Path(config)
     if (path / "config.yaml").is_file():
         if not resume:
             raise RunDirError(f"{path} is a run directory", fix=f"resume it: agon train {path} --resume")
         return _Target(_config_of(path, overrides), path)
     if resume and not path.exists() and path.suffix not in (".yaml", ".yml"):
         raise no_run(path)
-    config = load_config(path, overrides)
-    return _Target(config, out / (name or default_name(config)))
+    loaded = load_config(path, [*overrides, *sources, *([f"verifier={NAME}"] if judged else [])])
+    return _Target(loaded, out / (name or default_name(loaded)))
 
 
 def _config_of(path: Path, overrides: tuple[str, ...]) -> Config:
@@ -148,12 +178,12 @@ def default_name(config: Config) -> str:
     return f"{arm}-{base}-s{config.train.seed}"
 
 
-def _open(target: _Target, parts: Splits, resume: bool) -> tuple[RunDir, list[str]]:
+def _open(target: _Target, parts: Splits, resume: bool, rows: Path | None = None) -> tuple[RunDir, list[str]]:
     """The run directory, new or checked; and what has changed since it was started."""
     config, facts = target.config, _facts(parts)
     weights = _weights(config.model)
     if not (resume and target.path.exists()):
-        return RunDir.create(target.path.parent, target.path.name, config, facts, weights), []
+        return RunDir.create(target.path.parent, target.path.name, config, facts, weights, rows), []
     run = RunDir.open(target.path)
     with run.lock():
         drift = run.check_manifest(manifest_of(config, facts, weights))

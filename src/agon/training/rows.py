@@ -1,0 +1,75 @@
+"""Rows that Python code gave to `agon.train`, as a list of dicts or a data set, in files that a config can name."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agon.config import Config, Data
+from agon.data.local import ALIASES, FIELDS, TESTS
+from agon.errors import DataError
+
+Rows = Iterable[Mapping[str, Any]]
+FOLDER = "rows"
+"""Where a run keeps them."""
+
+
+@contextmanager
+def staged(rows: Mapping[str, Rows | None]) -> Iterator[tuple[Path | None, list[str]]]:
+    """Files with the rows of each split, and the overrides that name them; no folder if no split has rows."""
+    named = {split: some for split, some in rows.items() if some is not None}
+    if not named:
+        yield None, []
+        return
+    with tempfile.TemporaryDirectory(prefix="agon-rows-") as scratch:
+        yield Path(scratch), [_write(Path(scratch, f"{split}.jsonl"), split, some) for split, some in named.items()]
+
+
+def kept_in(run: Path, data: Data, folder: Path) -> Data:
+    """The same data with the paths that its rows have once the run keeps them."""
+    moved = {
+        split: source.model_copy(update={"path": str(run.absolute() / FOLDER / Path(source.path).name)})
+        for split in ("train", "dev", "held_out")
+        if (source := getattr(data, split)).path and Path(source.path).parent == folder
+    }
+    return data.model_copy(update=moved)
+
+
+def with_rows(config: Config, overrides: list[str]) -> Config:
+    """A config made in Python with sources replaced."""
+    named = [text.removeprefix("data.").partition("=") for text in overrides]
+    sources = {split: json.loads(source) for split, _, source in named}
+    return Config.model_validate(config.model_dump(by_alias=True) | {"data": config.data.model_dump() | sources})
+
+
+def _write(file: Path, split: str, rows: Rows) -> str:
+    """Write one split; return the override that names it, every further column being meta."""
+    columns: dict[str, str] = {}
+    with file.open("w", encoding="utf-8") as out:
+        for row in rows:
+            columns = columns or _columns(row, split)
+            out.write(json.dumps(dict(row), ensure_ascii=False, default=str) + "\n")
+    if not columns:
+        raise DataError(f"{split} has no rows", fix=f"give {split}= a list of dicts or a data set")
+    return f"data.{split}=" + json.dumps({"path": str(file), "columns": columns})
+
+
+def _columns(row: Mapping[str, Any], split: str) -> dict[str, str]:
+    """Which column is which: by the names under which data sets publish them."""
+    if not isinstance(row, Mapping):
+        raise DataError(
+            f"a row of {split} is a {type(row).__name__}", fix="give dicts, or a data set whose rows are dicts"
+        )
+    found = {ours: next((name for name in names if name in row), None) for ours, names in ALIASES.items()}
+    found["tests"] = next((name for name in TESTS if name in row), None)
+    if not found["question"] or not (found["answer"] or found["tests"]):
+        raise DataError(
+            f"rows of {split} have the columns {', '.join(map(str, row))}: no question with an answer or tests",
+            fix="name them question (or prompt) and answer (or solution)",
+        )
+    mapped = {ours: theirs for ours, theirs in found.items() if theirs}
+    return mapped | {name: name for name in row if name not in {*mapped.values(), *FIELDS}}

@@ -1,0 +1,84 @@
+"""`agon.train` takes rows and a reward function from Python; the run keeps the rows."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import agon
+from agon.errors import DataError, InputError, RunDirError
+from agon.training.rows import staged
+from tests.architecture.tree import ROOT
+
+CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
+SMALL = (
+    *("model.name=agon:tiny", "train.max_steps=1", "train.problems_per_step=1", "game.group_size=2"),
+    *("train.max_completion_tokens=8", "eval={points: 0, max_completion_tokens: 8}", "sampler={engine: hf}"),
+)
+
+
+def rows(first: int, last: int) -> list[dict[str, Any]]:
+    chat = [[{"role": "user", "content": f"What is {n} + {n}?"}] for n in range(first, last)]
+    return [{"prompt": one, "solution": str(2 * n), "level": n % 3} for n, one in enumerate(chat, first)]
+
+
+def test_rows_and_a_reward_train_resume_and_evaluate(tmp_path: Path) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def reward(completions: list[str], solution: list[str], level: list[int], **columns: Any) -> list[float]:
+        seen.append((solution[0], level[0]))
+        return [float(solution[0] in completions[0])]
+
+    run = agon.train(
+        CONFIG,
+        *SMALL,
+        train=rows(0, 8),
+        dev=rows(8, 10),
+        held_out=rows(10, 12),
+        reward=reward,
+        out=tmp_path,
+        show="nothing",
+    )
+    assert seen
+    assert all(int(solution) / 2 % 3 == level for solution, level in seen)
+
+    moved = tmp_path / "elsewhere" / run.path.name  # the rows move with the run
+    shutil.copytree(run.path, moved)
+    shutil.rmtree(run.path)
+    with pytest.raises(InputError, match="given from Python") as raised:
+        agon.evaluate(moved, limit=1, show="nothing")
+    assert "reward=FUNCTION" in raised.value.fix
+    seen.clear()
+    results = agon.evaluate(moved, limit=2, reward=reward, show="nothing")
+    assert results.headline.done == results.headline.of
+    assert {solution for solution, _ in seen} <= {"20", "22"}
+
+    with pytest.raises(InputError, match="given from Python"):
+        agon.train(moved, resume=True, show="nothing")
+    with pytest.raises(RunDirError, match="keeps its rows"):
+        agon.train(moved, resume=True, train=rows(0, 8), reward=reward, show="nothing")
+    again = agon.train(moved, resume=True, reward=reward, show="nothing")
+    assert len((again.path / "steps.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_data_set_is_taken_as_it_is() -> None:
+    datasets = pytest.importorskip("datasets")
+    made = datasets.Dataset.from_list([{"problem": "1 + 1?", "answer": "2", "source": "x"}])
+    with staged({"train": made, "dev": None}) as (folder, overrides):
+        assert folder is not None
+        assert overrides == [
+            f'data.train={{"path": "{folder}/train.jsonl", "columns": '
+            '{"question": "problem", "answer": "answer", "source": "source"}}'
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [([], "no rows"), (["1 + 1?"], "is a str"), ([{"text": "1 + 1?"}], "no question with an answer")],
+)
+def test_rows_that_are_no_problems_are_refused(given: list[Any], word: str) -> None:
+    with pytest.raises(DataError, match=word), staged({"train": given}):
+        pass
