@@ -188,6 +188,8 @@ class Verdict:
     well_formed: bool
     reason: Reason
     detail: str = ""
+    extra: float = 0.0
+    """What further reward functions pay for the completion, weights applied."""
 
     def __post_init__(self) -> None:
         if self.correct != (self.reason is Reason.CORRECT):
@@ -221,6 +223,7 @@ class Reward:
     conversion: float = 0.0
     margin: float = 0.0
     tiebreak: float = 0.0
+    extra: float = 0.0
 
     def with_tiebreak(self, value: float) -> Reward:
         return replace(self, tiebreak=value)
@@ -232,7 +235,7 @@ class Reward:
 
     @property
     def total(self) -> float:
-        return self.correctness + self.format + self.bonus
+        return self.correctness + self.format + self.bonus + self.extra
 
 
 @dataclass(frozen=True, slots=True)

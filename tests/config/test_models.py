@@ -109,6 +109,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("game.tiebreak_weight", {"arm": "grpo", "game": {"tiebreak_weight": 0.5}}),
     ("game.wait_for_all_drafts", {"arm": "grpo", "game": {"wait_for_all_drafts": True}}),
     ("train.staleness", {"train": {"staleness": 1, "importance": "none"}}),
+    ("reward.weights", {"reward": {"terms": ["a.py:f", "a.py:g"], "weights": [1.0]}}),
     ("sampler.urls", {"sampler": {"urls": ["http://user:secret@localhost"]}}),
     ("sampler.network", {"sampler": {"network": "10.0.0.1/8"}}),
     ("sandbox.url", {"sandbox": {"backend": "http"}}),

@@ -58,6 +58,8 @@ def test_rows_and_a_reward_train_resume_and_evaluate(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match="given from Python"):
         agon.train(moved, resume=True, show="nothing")
+    with pytest.raises(InputError, match="2 weights for 0 functions"):
+        agon.train(CONFIG, reward=reward, weights=[1.0, 0.2])
     with pytest.raises(RunDirError, match="keeps its rows"):
         agon.train(moved, resume=True, train=rows(0, 8), reward=reward, show="nothing")
     again = agon.train(moved, resume=True, reward=reward, show="nothing")

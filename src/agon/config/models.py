@@ -27,6 +27,8 @@ from agon_judge.sandbox.settings import SandboxSettings
 PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""
 
+FUNCTION = r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*"
+
 
 def _known_arm(name: str) -> str:
     if name not in ARMS:
@@ -47,8 +49,14 @@ def _known_engine(name: str) -> str:
     return name
 
 
+def _function(name: str) -> str:
+    if not re.fullmatch(FUNCTION, name):
+        raise ValueError(f"should be FILE.py:function or package.module:function, not {name!r}")
+    return name
+
+
 def _known_verifier(name: str) -> str:
-    if name not in places("agon.verifiers") and not re.fullmatch(r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*", name):
+    if name not in places("agon.verifiers") and not re.fullmatch(FUNCTION, name):
         known = ", ".join(places("agon.verifiers"))
         raise ValueError(f"should be {known}, FILE.py:function or package.module:function, not {name!r}")
     return name
@@ -57,6 +65,7 @@ def _known_verifier(name: str) -> str:
 EngineName = Annotated[str, AfterValidator(_known_engine)]
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
 VerifierName = Annotated[str, AfterValidator(_known_verifier)]
+TermName = Annotated[str, AfterValidator(_function)]
 
 
 class Source(Frozen):
@@ -123,6 +132,19 @@ class GameConfig(Frozen):
     wait_for_all_drafts: Switch = False
     """Our choice: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
     comparison; but with engine hf an endpoint is always waited for, so that a resumed run draws the same batches."""
+
+
+class RewardConfig(Frozen):
+    """What is paid beside the game: nothing, unless you have reward functions of your own."""
+
+    right: Number = Field(default=1.0)
+    """Our choice: the least number that a verifier of yours returns for a right answer. The conversion bonus is paid by
+    right and wrong."""
+    terms: list[TermName] = Field(default=[])
+    """Our choice: further functions in TRL's signature, such as [rewards.py:brevity]. What they return is added to the
+    reward of drafts and challenges."""
+    weights: list[Number] = Field(default=[])
+    """Our choice: what each of `terms` is worth, beside the 2 for a right answer; none: 1 each."""
 
 
 class Train(Frozen):
@@ -285,6 +307,8 @@ class Config(Frozen):
     `FILE.py:function` (relative to the config) or `package.module:function`."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
+    reward: RewardConfig = RewardConfig()
+    """What is paid beside the game."""
     rival: Rival = Rival()
     """Who plays policy B."""
     train: Train = Train()

@@ -106,6 +106,10 @@ def with_paths(values: Values, change: Callable[[str], str]) -> Values:
     for key in ("a", "b"):
         _change(init, key, _is_folder, change)
     _change(copy, "verifier", lambda name: bool(VERIFIER_FILE.fullmatch(name)), change)
+    reward = _section(copy, "reward")
+    if isinstance(terms := reward.get("terms"), list):
+        in_files = [isinstance(name, str) and VERIFIER_FILE.fullmatch(name) for name in terms]
+        reward["terms"] = [change(name) if here else name for name, here in zip(terms, in_files, strict=True)]
     return copy
 
 

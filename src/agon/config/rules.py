@@ -117,6 +117,11 @@ RULES = (
         "one policy has no second direction; leave it out",
     ),
     Rule(
+        ("reward.weights", "reward.terms"),
+        lambda weights, terms: len(weights) in (0, len(terms)),
+        "needs one weight for each of reward.terms, or none",
+    ),
+    Rule(
         ("sandbox.url", "sandbox.backend"),
         lambda url, backend: (url is not None) == (backend == "http"),
         "belongs to backend http, which needs it",

@@ -90,7 +90,7 @@ class Backend:
 
     def verifier(self, sandbox: SandboxSettings) -> Verifier:
         """What judges; `sandbox` is that of this process."""
-        return load_verifier(self.config.verifier, sandbox=sandbox)
+        return load_verifier(self.config.verifier, sandbox=sandbox, right=self.config.reward.right)
 
     def canary(self, sampler: Sampler, learner: Learner) -> Canary | None:
         """What compares the engines with the learner; None where both are the same code."""

@@ -80,7 +80,11 @@ def probe(config: Config, problems: Sequence[Problem], samples: int, progress: P
     sampler = local(target, 1)
     start = _first_version(config.model.init, sampler)
     try:
-        with load_verifier(config.verifier) as verify, Runner() as runner, Interrupt() as interrupt:
+        with (
+            load_verifier(config.verifier, right=config.reward.right) as verify,
+            Runner() as runner,
+            Interrupt() as interrupt,
+        ):
             sampling = Sampling(train.temperature, 1.0, train.max_completion_tokens)
             evaluator = Evaluator(sampler, verify, sampling, train.max_peek_tokens, train.seed)
             for first in range(0, len(problems), BATCH):

@@ -44,6 +44,8 @@ def check_consent(
     wanted: dict[str, str] = {}
     if ":" in config.verifier:
         wanted["verifier"] = config.verifier
+    if trains and config.reward.terms:
+        wanted["reward.terms"] = f"[{','.join(config.reward.terms)}]"
     contacts = backend_of(config).contacts()
     wanted |= {key: value for key, value in contacts.items() if not (url and key.startswith("sampler."))}
     if trains and set(config.report_to) - LOCAL_TRACKERS:
@@ -75,13 +77,16 @@ def _weaker(sandbox: SandboxConfig) -> dict[str, str]:
 
 
 def _check_unchanged(path: Path, config: Config, overrides: Sequence[str], command: str) -> None:
-    """Refuse one's own verifier in a file that was not run as it is now, unless it is named again."""
-    file = file_of(config.verifier)
-    if file is None or not file.exists() or is_own(file) or any(word.startswith("verifier=") for word in overrides):
-        return
-    words = [*overrides, f"verifier={config.verifier}"]
-    fix = f"if that is right, name it again: {command.format(path)} {' '.join(map(shlex.quote, words))}"
-    raise InputError(f"{file} has changed since {path} was last trained: verdicts may differ", fix=fix)
+    """Refuse one's own functions in a file that was not run as it is now, unless they are named again."""
+    named = {"verifier": [config.verifier], "reward.terms": config.reward.terms}
+    written = {"verifier": config.verifier, "reward.terms": f"[{','.join(config.reward.terms)}]"}
+    for key, names in named.items():
+        changed = [file for file in map(file_of, names) if file and file.exists() and not is_own(file)]
+        if not changed or any(word.startswith(f"{key}=") for word in overrides):
+            continue
+        words = [*overrides, f"{key}={written[key]}"]
+        fix = f"if that is right, name it again: {command.format(path)} {' '.join(map(shlex.quote, words))}"
+        raise InputError(f"{changed[0]} has changed since {path} was last trained: verdicts may differ", fix=fix)
 
 
 def _what(key: str, value: str) -> str:
@@ -89,6 +94,8 @@ def _what(key: str, value: str) -> str:
         return f"the run's config names a server, {value}, and programs and tests would be sent to it"
     if key.startswith("sandbox."):
         return f"the run's config has {key}: {value}, and programs would run with less protection"
+    if key == "reward.terms":
+        return f"the run's reward functions {value} are code, and would be imported"
     if key == "verifier":
         return f"the run's verifier {value} is code, and would be imported"
     if key == "cluster.address":

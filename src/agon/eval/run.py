@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agon.bridge import Runner
 from agon.errors import InputError, RunDirError, naming_extras
@@ -26,7 +26,7 @@ from agon.rundir.results import EvalResult, PairResult
 from agon.rundir.step_choice import Step
 from agon.types import Policy
 from agon.verify import check_verifier
-from agon.verify.given import judging_by
+from agon.verify.given import Function, judging_by
 
 Note = Callable[[str], None]
 
@@ -49,7 +49,7 @@ def evaluate(
     full: bool = False,
     out: str | Path | None = None,
     fresh: bool = False,
-    reward: Callable[..., Any] | None = None,
+    reward: Function | Sequence[Function] | None = None,
     show: Literal["auto", "nothing"] = "auto",
 ) -> Results:
     """Measure a run, a pair or a bare model on held-out problems, and return its results.

@@ -4,12 +4,14 @@
     right, rival also right   2
     right, rival wrong        3      2 + conversion bonus
 
-Equation numbers are the paper's: 2 is coop, 3 is adv. The margin stack is R = 2c(b) + (c(b) - c(a)).
+Equation numbers are the paper's: 2 is coop, 3 is adv. The margin stack is R = 2c(b) + (c(b) - c(a)). A run may pay
+further functions of a completion (`reward.terms`); they know no rival, so that they are added to every stack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from agon.types import Reward, Verdict
 
@@ -33,7 +35,7 @@ def tiebreak(mine: Verdict, rival: Verdict, my_tokens: int, rival_tokens: int) -
 
 def solo(mine: Verdict, format_weight: float) -> Reward:
     """R(a_i): correctness and format, no opponent term (Eq. 2 as it applies to the drafter)."""
-    return Reward(correctness(mine), format_weight * mine.well_formed)
+    return Reward(correctness(mine), format_weight * mine.well_formed, extra=mine.extra)
 
 
 def coop(mine: Verdict, rival: Verdict, format_weight: float) -> Reward:
@@ -43,14 +45,12 @@ def coop(mine: Verdict, rival: Verdict, format_weight: float) -> Reward:
 
 def adv(mine: Verdict, rival: Verdict, format_weight: float) -> Reward:
     """Correctness, plus the conversion bonus, plus format (Eq. 3)."""
-    return Reward(correctness(mine), format_weight * mine.well_formed, conversion=conversion(mine, rival))
+    return replace(solo(mine, format_weight), conversion=conversion(mine, rival))
 
 
 def margin(mine: Verdict, rival: Verdict, format_weight: float) -> Reward:
     """The naive margin: c(b) - c(a) on top of correctness. Its rival term is action-independent."""
-    return Reward(
-        correctness(mine), format_weight * mine.well_formed, margin=float(mine.correct) - float(rival.correct)
-    )
+    return replace(solo(mine, format_weight), margin=float(mine.correct) - float(rival.correct))
 
 
 STACKS: dict[str, Stack] = {"coop": coop, "adv": adv, "margin": margin}

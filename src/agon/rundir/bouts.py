@@ -45,6 +45,7 @@ ROLLOUT = {
     "reward": "float64",
     "reward_correctness": "float64",
     "reward_format": "float64",
+    "reward_extra": "float64",
     "advantage": "float64",
 }
 SEEN = {"peek": "string", "peek_leak": "bool_", "challenge_prompt": "string"}
@@ -56,6 +57,8 @@ COLUMNS: dict[str, str] = {
     **{f"challenge_{name}": kind for name, kind in {**ROLLOUT, **BONUS}.items()},
 }
 """Every column with the name of its pyarrow type, in order."""
+LATER = frozenset({"draft_reward_extra", "challenge_reward_extra"})
+"""Columns that older files do not have: null there."""
 
 
 def file_of(folder: Path, step: int) -> Path:
@@ -95,8 +98,12 @@ def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
         check_plain(path)
         try:
             with path.open("rb") as file:  # pyarrow takes no path that is not Unicode
-                _check_columns(path, pq.read_schema(file).names, names)
-                tables.append(pq.read_table(file, columns=names, partitioning=None))
+                missing = _missing_columns(path, pq.read_schema(file).names, names)
+                present = [name for name in names if name not in missing]
+                table = pq.read_table(file, columns=present, partitioning=None)
+            for name in missing:
+                table = table.append_column(name, pa.nulls(len(table), schema().field(name).type))
+            tables.append(table.select(names))
         except (pa.ArrowException, OSError) as error:
             raise RunDirError(f"{path} is not a whole parquet file: {_one_line(error)}", fix=OTHER_FILE) from error
     try:
@@ -106,10 +113,13 @@ def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
         raise RunDirError(f"these are not files of bouts: {error}", fix=fix) from error
 
 
-def _check_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> None:
-    if missing := [name for name in wanted if name not in present]:
-        message = f"{path} is not a file of bouts: it has no column {', '.join(missing[:3])}"
+def _missing_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """The columns that an older file lacks; a file that lacks any other is refused."""
+    missing = [name for name in wanted if name not in present]
+    if foreign := [name for name in missing if name not in LATER]:
+        message = f"{path} is not a file of bouts: it has no column {', '.join(foreign[:3])}"
         raise RunDirError(message, fix=f"{OTHER_FILE}; the log of a different trainer: agon diagnose {path}")
+    return missing
 
 
 def _one_line(error: Exception) -> str:
@@ -170,6 +180,7 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
         "reward": reward.total if reward else None,
         "reward_correctness": reward.correctness if reward else None,
         "reward_format": reward.format if reward else None,
+        "reward_extra": reward.extra if reward else None,
         "advantage": rollout.advantage,
     }
 

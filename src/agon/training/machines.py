@@ -18,6 +18,8 @@ from agon.interrupt import Interrupt
 from agon.protocols import Learner, Sampler, Verifier
 from agon.training.processes import Processes
 from agon.types import Completion, Policy, Request, Version
+from agon.verify.custom import find
+from agon.verify.terms import with_terms
 from agon_judge.sandbox.settings import SandboxSettings
 from agon_judge.workers.system import available_cores
 
@@ -103,6 +105,7 @@ def build(config: Config, total_steps: int) -> Machines:
                 sampler = backend.sampler(context_of(config))
             opened.callback(sampler.close)
             verify = backend.verifier(own_share(config.sandbox.settings(), backend))
+            verify = with_terms(verify, list(map(find, config.reward.terms)), config.reward.weights)
             opened.callback(verify.close)
             canary, renderers = backend.canary(sampler, learner), backend.renderers()
         opened.pop_all()

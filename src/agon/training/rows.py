@@ -39,11 +39,17 @@ def kept_in(run: Path, data: Data, folder: Path) -> Data:
     return data.model_copy(update=moved)
 
 
-def with_rows(config: Config, overrides: list[str]) -> Config:
-    """A config made in Python with sources replaced."""
-    named = [text.removeprefix("data.").partition("=") for text in overrides]
-    sources = {split: json.loads(source) for split, _, source in named}
-    return Config.model_validate(config.model_dump(by_alias=True) | {"data": config.data.model_dump() | sources})
+def changed_by(config: Config, overrides: list[str]) -> Config:
+    """A config made in Python with these overrides, whose values are JSON."""
+    values = config.model_dump(by_alias=True)
+    for text in overrides:
+        key, _, value = text.partition("=")
+        *sections, last = key.split(".")
+        section = values
+        for name in sections:
+            section = section[name]
+        section[last] = json.loads(value)
+    return Config.model_validate(values)
 
 
 def _write(file: Path, split: str, rows: Rows) -> str:

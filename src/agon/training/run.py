@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from agon.config import Config, Model, anchored_config, load_config
 from agon.config.rival import LEARNS
@@ -19,7 +20,7 @@ from agon.engine.backend import backend_of
 from agon.engine.base import base_hash
 from agon.engine.base_config import revision_of
 from agon.engine.shipped import init_hashes
-from agon.errors import LEARNER, AgonError, RunDirError, RunError, naming_extras, need
+from agon.errors import LEARNER, AgonError, InputError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
 from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
@@ -33,12 +34,12 @@ from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
 from agon.training.rivals import Rival
-from agon.training.rows import Rows, kept_in, staged, with_rows
+from agon.training.rows import Rows, changed_by, kept_in, staged
 from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
-from agon.verify.custom import file_of
-from agon.verify.given import NAME, judging_by
+from agon.verify.custom import files_of, find
+from agon.verify.given import Function, judging_by, names_of
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0
@@ -52,7 +53,8 @@ def train(
     train: Rows | None = None,
     dev: Rows | None = None,
     held_out: Rows | None = None,
-    reward: Callable[..., Any] | None = None,
+    reward: Function | Sequence[Function] | None = None,
+    weights: Sequence[float] = (),
     name: str | None = None,
     out: str | Path = "runs",
     resume: bool = False,
@@ -64,15 +66,26 @@ def train(
     that is interrupted saves and raises KeyboardInterrupt.
 
     `train`, `dev` and `held_out` are rows instead of the config's data: lists of dicts, or data sets; the run keeps
-    them. `reward` is a function instead of the config's verifier, in TRL's signature or ours; a resume and an
-    evaluation need it again.
+    them. `reward` is a function instead of the config's verifier, in TRL's signature or ours: a number of at least
+    `reward.right` is right. Of several, the first judges, and what the others return is added to the reward, each times
+    its weight. A resume and an evaluation need them again.
     """
     rows = {"train": train, "dev": dev, "held_out": held_out}
     with staged(rows) as (folder, sources), judging_by(reward):
         if folder and resume:
             raise RunDirError("a run keeps its rows", fix="resume it without train, dev and held_out")
-        target = _target(config, overrides, sources, reward is not None, name, Path(out), resume)
+        target = _target(config, overrides, [*sources, *_named(reward, weights)], name, Path(out), resume)
         return _train(target, folder, resume, show)
+
+
+def _named(reward: Function | Sequence[Function] | None, weights: Sequence[float]) -> list[str]:
+    """The overrides that name functions given from Python."""
+    judge, *terms = names_of(reward) or [""]
+    if weights and len(weights) != len(terms):
+        message = f"{len(weights)} weights for {len(terms)} functions after the first"
+        raise InputError(message, fix="give one weight for each function after the first, which decides what is right")
+    found = {"verifier": judge, "reward.terms": terms, "reward.weights": list(weights)}
+    return [f"{key}={json.dumps(value)}" for key, value in found.items() if value]
 
 
 def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunDir:
@@ -82,6 +95,8 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     check(target.config.report_to)
     here = own_share(target.config.sandbox.settings(), backend)
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
+    for term in target.config.reward.terms:
+        find(term)
     parts = splits(target.config.data)
     if rows:
         data = kept_in(target.path, target.config.data, rows)
@@ -95,7 +110,7 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     run, changes = _open(target, parts, resume, rows) if first else (_awaited(target.path), [])
     if not first:
         target = replace(target, config=_as_started(target.config, run.config))
-    remember(run.path / "config.yaml", *filter(None, [file_of(target.config.verifier)]))
+    remember(run.path / "config.yaml", *files_of([target.config.verifier, *target.config.reward.terms]))
     try:
         display = _display(show, schedule.total, target.config, run) if first else Silent()
         for change in changes:
@@ -137,8 +152,7 @@ class _Target:
 def _target(
     config: Config | str | Path,
     overrides: tuple[str, ...],
-    sources: list[str],
-    judged: bool,
+    objects: list[str],
     name: str | None,
     out: Path,
     resume: bool,
@@ -147,8 +161,7 @@ def _target(
     if isinstance(config, Config):
         if overrides:
             raise TypeError("overrides go with a config file; change a Config with model_copy")
-        own = with_rows(anchored_config(config), sources)
-        own = own.model_copy(update={"verifier": NAME}) if judged else own
+        own = changed_by(anchored_config(config), objects)
         return _Target(own, out / (name or default_name(own)))
     path = Path(config)
     if (path / "config.yaml").is_file():
@@ -157,7 +170,7 @@ def _target(
         return _Target(_config_of(path, overrides), path)
     if resume and not path.exists() and path.suffix not in (".yaml", ".yml"):
         raise no_run(path)
-    loaded = load_config(path, [*overrides, *sources, *([f"verifier={NAME}"] if judged else [])])
+    loaded = load_config(path, [*overrides, *objects])
     return _Target(loaded, out / (name or default_name(loaded)))
 
 

@@ -21,18 +21,24 @@ def check_verifier(name: str, sandbox: SandboxSettings | None = None) -> None:
 
 
 def load_verifier(
-    name: str, workers: int | None = None, *, boxed_answers: bool = False, sandbox: SandboxSettings | None = None
+    name: str,
+    workers: int | None = None,
+    *,
+    boxed_answers: bool = False,
+    sandbox: SandboxSettings | None = None,
+    right: float = 1.0,
 ) -> Verifier:
     """The verifier of that name (`math`, `code`, ...), or a function named `package.module:function`.
 
     `workers` is the number of processes (math, default one per core up to 8) or threads (a function, default 1).
     `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block. `sandbox` is where the code
-    verifier runs programs; it is opened, probed, and refused if a probe leaks.
+    verifier runs programs; it is opened, probed, and refused if a probe leaks. `right` is the least number that a
+    function of yours returns for a right answer.
     """
     if ":" in name:
         from agon.verify.custom import CustomVerifier, find
 
-        return CustomVerifier(find(name), workers=workers)
+        return CustomVerifier(find(name), workers=workers, right=right)
     opened: Verifier = door("agon.verifiers", name)(workers=workers, boxed_answers=boxed_answers, sandbox=sandbox)
     return opened
 

@@ -3,10 +3,10 @@
     def verify(problem: Problem, completion: Completion) -> Verdict | bool            ours, plain or async
     def reward(completions, answer, **columns) -> list[float | None]                  TRL's, called with one row
 
-The parameter names tell them apart. A reward of 1 or more is correct and anything less is wrong, because c(y) is
-binary; None and NaN mean that the function cannot judge. A function that returns a Verdict of ours decides phi(y) too;
-with anything else, a verdict of a judge (`agon_judge.Verdict`) included, phi(y) is ours. A function that raises is a
-broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
+The parameter names tell them apart. A reward of at least `reward.right` (1) is correct and anything less is wrong,
+because c(y) is binary; None and NaN mean that the function cannot judge. A function that returns a Verdict of ours
+decides phi(y) too; with anything else, a verdict of a judge (`agon_judge.Verdict`) included, phi(y) is ours. A function
+that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ def file_of(name: str) -> Path | None:
     return Path(module) if module.endswith(".py") else None
 
 
+def files_of(names: Iterable[str]) -> list[Path]:
+    """The files of all functions that are named by one."""
+    return [file for file in map(file_of, names) if file]
+
+
 def _module(name: str) -> ModuleType:
     """A module by its name, or by its file, which may import its neighbours."""
     if not name.endswith(".py"):
@@ -84,24 +89,44 @@ def _module(name: str) -> ModuleType:
     return module
 
 
-class CustomVerifier(Verifier):
-    """Calls the function in its own threads (one by default), so that a slow one does not block the caller."""
+class Call:
+    """Calls a function in its own threads (one by default), so that a slow one does not block the caller."""
 
     def __init__(self, function: Function, *, workers: int | None = None) -> None:
+        self.name = getattr(function, "__name__", "the function")
         self._function = function
         self._call, self._pick = _adapter(function)
         self._threads = ThreadPoolExecutor(workers or 1, thread_name_prefix="agon-verifier")
+
+    async def __call__(self, problem: Problem, completion: Completion) -> object:
+        if inspect.iscoroutinefunction(self._function):
+            return self._pick(await self._call(problem, completion))
+        loop = asyncio.get_running_loop()
+        return self._pick(await loop.run_in_executor(self._threads, self._call, problem, completion))
+
+    def close(self) -> None:
+        self._threads.shutdown()
+
+
+class CustomVerifier(Verifier):
+    """A user's function as a verifier; a number of at least `right` is correct."""
+
+    def __init__(self, function: Function, *, workers: int | None = None, right: float = 1.0) -> None:
+        self._call = Call(function, workers=workers)
+        self._right = right
         self._rows = self._failed = 0
 
     async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
-        if inspect.iscoroutinefunction(self._function):
-            return await self._judge_async(problem, completion)
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._judge, problem, completion)
+        self._rows += 1
+        try:
+            return self._verdict(await self._call(problem, completion), completion)
+        except Exception as error:
+            self._failed += 1
+            return Verdict(False, well_formed(completion), Reason.INFRA, f"{type(error).__name__}: {error}"[:200])
 
     def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
-        if inspect.iscoroutinefunction(self._function):
-            return self._threads.submit(asyncio.run, self._gather(list(pairs))).result()
-        return [future.result() for future in [self._threads.submit(self._judge, *pair) for pair in pairs]]
+        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
+            return thread.submit(asyncio.run, self._gather(list(pairs))).result()
 
     def self_test(self) -> list[str]:
         """Always empty: no verdict of a user's function is known in advance."""
@@ -112,44 +137,26 @@ class CustomVerifier(Verifier):
         return {"rows": self._rows, "failed": self._failed}
 
     def close(self) -> None:
-        self._threads.shutdown()
-
-    def _judge(self, problem: Problem, completion: Completion) -> Verdict:
-        try:
-            return self._verdict(self._pick(self._call(problem, completion)), completion)
-        except Exception as error:
-            return self._failure(error, completion)
-
-    async def _judge_async(self, problem: Problem, completion: Completion) -> Verdict:
-        try:
-            return self._verdict(self._pick(await self._call(problem, completion)), completion)
-        except Exception as error:
-            return self._failure(error, completion)
+        self._call.close()
 
     async def _gather(self, pairs: list[tuple[Problem, Completion]]) -> list[Verdict]:
-        return list(await asyncio.gather(*(self._judge_async(*pair) for pair in pairs)))
+        return list(await asyncio.gather(*(self(*pair) for pair in pairs)))
 
     def _verdict(self, result: object, completion: Completion) -> Verdict:
-        self._rows += 1
         if isinstance(result, Verdict):
             return result
         if isinstance(result, judge.Verdict):
             return Verdict.of(result, well_formed(completion))
-        correct = _as_bool(result)
+        correct = _as_bool(result, self._right)
         return Verdict(correct, well_formed(completion), Reason.CORRECT if correct else Reason.WRONG)
 
-    def _failure(self, error: Exception, completion: Completion) -> Verdict:
-        self._rows += 1
-        self._failed += 1
-        return Verdict(False, well_formed(completion), Reason.INFRA, f"{type(error).__name__}: {error}"[:200])
 
-
-def _as_bool(result: object) -> bool:
-    """c(y) from a bool or from one reward, which is correct if it is 1 or more."""
+def _as_bool(result: object, right: float) -> bool:
+    """c(y) from a bool or from one reward, which is correct from `right` on."""
     if isinstance(result, bool):
         return result
     if isinstance(result, int | float) and not math.isnan(result):
-        return result >= 1
+        return result >= right
     raise TypeError(f"a verifier returns a Verdict, a bool or one number, not {result!r}"[:120])
 
 

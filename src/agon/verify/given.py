@@ -1,36 +1,46 @@
-"""A reward function that Python code gave to `agon.train` or `agon.evaluate`, under a name that a config can hold."""
+"""Reward functions that Python code gave to `agon.train` or `agon.evaluate`, under names that a config can hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from agon.errors import InputError
 
-NAME = "agon.verify.given:reward"
-_given: list[Callable[..., Any]] = []
+Function = Callable[..., Any]
+_given: dict[str, Function] = {}
+
+
+def names_of(functions: Function | Sequence[Function] | None) -> list[str]:
+    """What a config calls them: the first judges, the others are further terms."""
+    return [f"{__name__}:reward_{n}" for n in range(len(_listed(functions)))]
 
 
 @contextmanager
-def judging_by(function: Callable[..., Any] | None) -> Iterator[None]:
-    """Let NAME mean this function; None changes nothing."""
-    if function is None:
-        yield
-        return
-    _given.append(function)
+def judging_by(functions: Function | Sequence[Function] | None) -> Iterator[None]:
+    """Let the names mean these functions; none changes nothing."""
+    before = dict(_given)
+    _given.update({f"reward_{n}": function for n, function in enumerate(_listed(functions))})
     try:
         yield
     finally:
-        _given.remove(function)
+        _given.clear()
+        _given.update(before)
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
-    if name != "reward":
+def _listed(functions: Function | Sequence[Function] | None) -> Sequence[Function]:
+    if functions is None:
+        return ()
+    return functions if isinstance(functions, Sequence) else (functions,)
+
+
+def __getattr__(name: str) -> Function:
+    if not name.startswith("reward_"):
         raise AttributeError(name)
-    if not _given:
+    if name not in _given:
         raise InputError(
-            "this run is judged by a function that was given from Python, and no file holds it",
-            fix="give it again: agon.train(RUN, resume=True, reward=FUNCTION) or agon.evaluate(RUN, reward=FUNCTION)",
+            "this run is paid by functions that were given from Python, and no file holds them",
+            fix="give them again: agon.train(RUN, resume=True, reward=FUNCTION) or agon.evaluate(RUN, reward=FUNCTION)",
         )
-    return _given[-1]
+    return _given[name]

@@ -37,8 +37,8 @@ STARTS = 20
 class VerifierHost:
     """What an actor holds: the verifier of its node."""
 
-    def __init__(self, name: str, sandbox: SandboxSettings | None) -> None:
-        self._verifier = load_verifier(name, sandbox=sandbox)
+    def __init__(self, name: str, sandbox: SandboxSettings | None, right: float = 1.0) -> None:
+        self._verifier = load_verifier(name, sandbox=sandbox, right=right)
 
     async def ready(self) -> None:
         """Answers as soon as the actor has a node and the verifier is loaded."""

@@ -111,7 +111,8 @@ class Ray(Backend):
 
         def place() -> Actor:
             cluster = connect(self.config.cluster.address, self.config.sampler.network)
-            return cluster.place(VerifierHost, self.config.verifier, self.config.sandbox.settings())
+            settings, right = self.config.sandbox.settings(), self.config.reward.right
+            return cluster.place(VerifierHost, self.config.verifier, settings, right)
 
         return NodeVerifier(place, self.config.cluster.verifiers)
 
