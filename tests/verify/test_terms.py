@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import agon
+from agon.cli import main
 from agon.game import reward
 from agon.rundir import bouts
 from agon.types import Completion, Problem, Reason, Verdict, Version
@@ -83,7 +84,9 @@ def test_a_term_that_raises_masks_the_row_and_says_which() -> None:
     assert "broken raised KeyError" in judged("2", broken).detail
 
 
-def test_a_run_pays_terms_from_a_file_and_keeps_what_they_paid(tmp_path: Path) -> None:
+def test_a_run_pays_terms_from_a_file_and_keeps_what_they_paid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "rewards.py").write_text("def ten(completions, **columns):\n    return [10.0] * len(completions)\n")
     small = (
         *("train.max_steps=1", "train.problems_per_step=1", "game.group_size=2", "train.max_completion_tokens=8"),
@@ -101,6 +104,8 @@ def test_a_run_pays_terms_from_a_file_and_keeps_what_they_paid(tmp_path: Path) -
     assert {*table["draft_reward_extra"].to_pylist(), *table["challenge_reward_extra"].to_pylist()} == {1.0}
     for row in table.to_pylist():
         assert row["draft_reward"] == row["draft_reward_correctness"] + row["draft_reward_format"] + 1.0
+    assert main(["diagnose", str(run.path)]) == 0
+    assert "reward_extra" in capsys.readouterr().out
 
     older = tmp_path / "step_000000.parquet"
     pq.write_table(table.drop_columns(["draft_reward_extra", "challenge_reward_extra"]), older)

@@ -34,7 +34,8 @@ def streams(lines: Sequence[LogLine]) -> list[GroupLog]:
         raise LensError(message, fix="name a run directory, or the parquet files in its bouts/")
     drafts = {(line["step"], line["problem_id"], line["index"]): line["draft_correct"] for line in lines}
     against = _rivals(lines)
-    logs = [group_log(f"standalone{against}", _taught(lines, "draft"), _columns("draft_", ("correctness", "format")))]
+    paid = ("correctness", "format", *(["extra"] if any(line.get("draft_reward_extra") for line in lines) else []))
+    logs = [group_log(f"standalone{against}", _taught(lines, "draft"), _columns("draft_", paid))]
     challenges = [
         {**line, "opponent": drafts.get((line["step"], line["problem_id"], line["rival"]))}
         for line in _taught(lines, "challenge")
@@ -42,10 +43,10 @@ def streams(lines: Sequence[LogLine]) -> list[GroupLog]:
     ]
     if challenges:
         bonus = tuple(name for name in BONUSES if any(line[f"challenge_reward_{name}"] for line in challenges))
-        columns = replace(_columns("challenge_", ("correctness", "format", *bonus)), opponent="opponent")
+        columns = replace(_columns("challenge_", (*paid, *bonus)), opponent="opponent")
         log = group_log(f"competitive{against}", challenges, columns)
         reading = _reading(challenges, bonus)
-        logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[2:], reading=reading))
+        logs.append(replace(log, correctness=columns.terms[0], bonus=columns.terms[len(paid) :], reading=reading))
     return logs
 
 
