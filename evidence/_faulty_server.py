@@ -132,6 +132,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reply(200, "ok")
         if self.path.endswith("/unload_lora_adapter"):
             return self._reply(200 if self.server.unload(body["lora_name"]) else 404, "ok")
+        if not self.path.startswith("/v1/"):  # no development endpoints
+            return self._reply(404, {"error": "unknown"})
         if body["top_p"] >= 0.01 and self.server.has(*MALFORMED, *TRANSPORT):
             self.server.sent += 1
             return self._misbehave()
