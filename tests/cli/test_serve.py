@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import runpy
 import select
 import shlex
 import signal
@@ -187,8 +188,17 @@ def test_the_capacity_on_the_page_is_that_of_the_kept_result() -> None:
     assert f"{rates[0]} and {rates[1]}" in page
 
 
-def test_the_calls_on_the_page_are_the_trained_prompts() -> None:
-    page = DOCS.read_text().replace("'\\''", "'")
+def test_the_calls_on_the_page_are_the_trained_prompts(tmp_path: Path) -> None:
+    _, _, code = DOCS.read_text().partition("```python\nFORMAT")
+    asked: list[tuple[str, str]] = []
+
+    def ask(model: str, prompt: str) -> str:
+        asked.append((model, prompt))
+        return "<think>\nseven eights\n</think>\n7 times 8 is known.\n<answer>56</answer>"
+
+    (tmp_path / "page.py").write_text("FORMAT" + code.partition("```")[0])
+    cascade = runpy.run_path(str(tmp_path / "page.py"))["cascade"]
     problem = Problem("", "What is 7 times 8?", "")
-    for prompt in draft_prompt(problem), challenge_prompt(problem, "SUMMARY, WITHOUT THE ANSWER BLOCK"):
-        assert json.dumps(prompt.messages[0].text) in page
+    assert "56" in cascade(ask, problem.question)
+    prompts = draft_prompt(problem), challenge_prompt(problem, "7 times 8 is known.")
+    assert asked == list(zip("ab", (prompt.messages[0].text for prompt in prompts), strict=True))

@@ -1,6 +1,6 @@
 """What the learner takes for granted about TRL 1.16 and transformers 5.19. A failure here names what moved.
 
-docs/engines.md has the table of private names; each is used in engine/trl/trainer.py.
+engine/trl/compat.py lists the private names; each is used in engine/trl/trainer.py.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class PassMetrics:
         return cls(tuple(gaps), loss)
 
     def values(self) -> Mapping[str, float]:
-        """By the names of docs/engines.md."""
+        """By the names of docs/metrics.md."""
         return {
             "loss": self.loss,
             "logp_diff_mean": fmean(map(abs, self.gaps)),
