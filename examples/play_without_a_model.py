@@ -23,5 +23,6 @@ problem = Problem("p2", "What is 6 x 7?", "42")
 played = asyncio.run(play([problem], 0, Game(group_size=4), ScriptedSampler(answer), verify))
 for bout in played.bouts:
     for rollout in bout.rollouts:
-        bonus = "  (conversion: the rival was wrong)" if rollout.reward.conversion else ""
-        print(f"{rollout.policy.name}: {rollout.verdict.reason:<8} paid {rollout.reward.total}{bonus}")
+        reward, reason = rollout.reward, rollout.verdict.reason
+        bonus = "  (conversion: the rival was wrong)" if reward.conversion else ""
+        print(f"{rollout.policy.name}: {reason:<8} paid {reward.total}{bonus}")

@@ -372,7 +372,7 @@ def _print_overlap(shared: Overlap, *, generated: bool) -> None:
     for row in shared.problems[:EXAMPLES]:
         print(f"  {row.held_out} with {row.train}: {row.share:.0%} of its n-grams, such as: {_line(row.words)}")
     if shared.problems:
-        print("  questions made from one template share words and differ: look at the examples (docs/data.md, Splits)")
+        print("  questions made from one template share words and differ: look at the examples (docs/data.md)")
 
 
 def _line(text: str) -> str:
