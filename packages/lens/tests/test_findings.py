@@ -21,9 +21,7 @@ def test_every_cause_is_explained() -> None:
 
 def test_one_group_is_not_plural() -> None:
     log = GroupLog("log", ("correctness", "format"), (rows((1.0, 0.5), (0.0, 0.5)),))
-    text = "\n".join(summary(diagnose(log)))
-    assert "log: 1 group of 2, 2 rows" in text
-    assert "`correctness` alone decides 1 of 1 group (100%)" in text
+    assert "log: 1 group of 2, 2 rows" in "\n".join(summary(diagnose(log)))
     assert "1 of 1 group (100%) is dead" in text_of(rows((0.0, 0.5), (0.0, 0.5)))
 
 
@@ -47,8 +45,13 @@ def test_findings_name_the_inert_term_and_the_dead_groups() -> None:
     text = text_of(*[rows((2.0, 0.5), (0.0, 0.5))] * 3, rows((0.0, 0.5), (0.0, 0.5)))
     assert "`format` never varies within a group, so the group's mean cancels it. It is always 0.5" in text
     assert "1 of 4 groups (25%) is dead: its tokens" in text
-    assert "`correctness` alone decides 3 of 4 groups (75%)" in text
     assert "`correctness` is inert" not in text
+
+
+def test_a_term_is_said_to_decide_alone_only_where_a_second_one_varies_too() -> None:
+    alone = [rows((2.0, 0.5), (0.0, 0.5))] * 3
+    assert "alone decides" not in text_of(*alone), "the others are constant, which is said already"
+    assert "`correctness` alone decides 3 of 4 groups (75%)" in text_of(*alone, rows((2.0, 0.5), (2.0, 0.0)))
 
 
 def test_findings_question_a_wrong_group_column() -> None:

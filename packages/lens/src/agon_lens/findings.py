@@ -127,7 +127,6 @@ def findings(diagnosis: Diagnosis) -> list[Finding]:
         said = "No group has two rows. Rows of one group must share the value of the group column: see --group."
         fix = "If this is an evaluation with one answer per problem: `agon compare` compares two of them."
         return [Finding(said, Rank.LOG, 1.0, fix, section="which-logs-are-understood")]
-    alone = len(diagnosis.terms) == 1
     about = (
         *_about_log(diagnosis),
         *_about_truncation(diagnosis),
@@ -135,7 +134,7 @@ def findings(diagnosis: Diagnosis) -> list[Finding]:
         *_about_trend(diagnosis),
         *_about_bonus(diagnosis),
         *_about_reading(diagnosis),
-        *(finding for term in diagnosis.terms for finding in _about_term(term, diagnosis, alone)),
+        *(finding for term in diagnosis.terms for finding in _about_term(term, diagnosis)),
     )
     return sorted(about, key=lambda finding: (finding.rank, -finding.share))
 
@@ -257,7 +256,9 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[Finding]:
     else:
         what = "in the others it only stretches the rewards, which normalisation divides out"
     where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
-    yield Finding(f"The bonus bites {where}; {what}.", share=1 - share, section="kinds-of-terms")
+    usual = "This is usual with small groups and with problems that are nearly always, or nearly never, solved."
+    fix = usual if share < LITTLE else ""
+    yield Finding(f"The bonus bites {where}; {what}.", share=1 - share, fix=fix, section="kinds-of-terms")
 
 
 def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -277,7 +278,7 @@ def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
         )
 
 
-def _about_term(term: Term, diagnosis: Diagnosis, alone: bool) -> Iterator[Finding]:
+def _about_term(term: Term, diagnosis: Diagnosis) -> Iterator[Finding]:
     name = f"`{term.name}`"
     if term.kind == "group-constant":
         yield _note(f"{name} never varies within a group, so the group's mean cancels it{_level(term)}")
@@ -295,7 +296,7 @@ def _about_term(term: Term, diagnosis: Diagnosis, alone: bool) -> Iterator[Findi
         yield _note(f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now.")
     if not term.inert and term.floored >= MOSTLY:
         yield _note(f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned.")
-    if term.sole_signal and not alone:
+    if term.sole_signal and diagnosis.several_terms_vary:
         decided = f"{name} alone decides {_of(term.sole_signal, diagnosis)}"
         small = 2 * term.amplified > term.sole_signal
         tiny = (
@@ -333,8 +334,8 @@ def _level(term: Term) -> str:
             "the verifier does not read the answers. Take easier problems, and try the verifier on some right answers."
         )
     if low == high:
-        always = f". It is always {significant(high)}: everything earns it."
-        return f"{always} Take harder problems if it pays right answers; or drop it."
+        always = f". It is always {significant(high)}: every completion earns it."
+        return f"{always} If it pays right answers, the problems are too easy: take harder ones. Otherwise drop it."
     span = f"{significant(low)} to {significant(high)}"
     return f". It differs between groups only ({span}): make it vary within a group, or drop it."
 
