@@ -95,6 +95,19 @@ def test_a_dead_group_is_a_cliff_or_a_collapse_and_the_remedies_are_opposite() -
     assert "harder problems" in about("cliff", ALIVE, said("ab", 2.0)).fix
 
 
+def test_groups_that_are_solved_in_the_same_words_need_harder_problems() -> None:
+    solved = about("collapse", ALIVE, *[said("aaaa", 2.0)] * 2)
+    assert "all right in 2 of them" in solved.sentence
+    assert "harder problems" in solved.fix
+    assert "temperature" not in solved.fix
+
+
+def test_a_log_without_findings_says_so() -> None:
+    groups = (rows((1.0, 0.0), (0.0, 0.5), (0.0, 0.0)), rows((1.0, 0.5), (0.0, 0.5), (1.0, 0.0)))
+    text = summary(diagnose(GroupLog("log", ("correctness", "format"), groups)))
+    assert text[-1] == "  Nothing looks wrong."
+
+
 def test_a_log_without_texts_says_neither() -> None:
     text = text_of(ALIVE, rows((0.0, 0.5), (0.0, 0.5)))
     assert "cliff" not in text

@@ -37,6 +37,10 @@ CLIFF = {
     Cause.UNPAID: "Pay correctness: right and wrong rows earn the same.",
 }
 """What to change where different texts earn the same reward, by cause."""
+VARY = (
+    "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the learning "
+    "rate or add an entropy term."
+)
 EXAMPLES = 20
 """Groups that a finding names in JSON."""
 
@@ -212,21 +216,19 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
         "causes-of-dead-groups",
     )
     if diagnosis.collapsed:
+        cause, number = _usual_cause(diagnosis, diagnosis.collapsed)
+        solved = cause in (Cause.ALL_RIGHT, Cause.SATURATED)  # then it is no fault that the policy has settled
         yield Finding(
-            f"{_of(len(diagnosis.collapsed), diagnosis)} died by collapse: more than half of their texts are the same. "
-            "Another reward would not help them.",
+            f"{_of(len(diagnosis.collapsed), diagnosis)} died by collapse: more than half of their texts are the same "
+            f"({cause.value} in {number} of them).{'' if solved else ' Another reward would not help them.'}",
             Rank.COST,
             len(diagnosis.collapsed) / diagnosis.groups,
-            "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the "
-            "learning rate or add an entropy term.",
+            CLIFF[cause] if solved else VARY,
             diagnosis.collapsed,
             "cliff-or-collapse",
         )
     if diagnosis.cliffs:
-        kinds = Counter(
-            cause for cause, numbers in diagnosis.dead_by_cause.items() for n in numbers if n in set(diagnosis.cliffs)
-        )
-        (cause, number), *_ = kinds.most_common(1)
+        cause, number = _usual_cause(diagnosis, diagnosis.cliffs)
         yield Finding(
             f"{_of(len(diagnosis.cliffs), diagnosis)} died on a cliff: different texts, the same reward "
             f"({cause.value} in {number} of them). More randomness would not help them.",
@@ -236,6 +238,13 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
             diagnosis.cliffs,
             "cliff-or-collapse",
         )
+
+
+def _usual_cause(diagnosis: Diagnosis, groups: Sequence[int]) -> tuple[Cause, int]:
+    """The most frequent cause among dead groups, and in how many of them it is."""
+    chosen = set(groups)
+    counts = {cause: len(chosen.intersection(numbers)) for cause, numbers in diagnosis.dead_by_cause.items()}
+    return Counter(counts).most_common(1)[0]
 
 
 def _about_trend(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -348,6 +357,8 @@ def summary(diagnosis: Diagnosis) -> list[str]:
         lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in diagnosis.dead.items()]
     if found := findings(diagnosis):
         lines += ["", *(f"  - {finding}" for finding in found)]
+    else:
+        lines += ["", "  Nothing looks wrong."]
     if first := change_first(found):
         lines += ["", f"  Change first: {first}"]
     return [show_hidden(line) for line in lines]
