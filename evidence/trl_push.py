@@ -39,9 +39,7 @@ def main() -> None:
     base, port = tiny_base(), free_port()
     trains, serves, *_ = os.environ.get("CUDA_VISIBLE_DEVICES", "0,1").split(",")
     os.environ["CUDA_VISIBLE_DEVICES"] = trains
-    command = [str(Path(sys.executable).with_name("trl")), "vllm-serve", "--model", str(base), "--host", "127.0.0.1"]
-    command += ["--port", str(port), "--dtype", "float32", "--max_model_len", "512"]
-    command += ["--gpu_memory_utilization", "0.3", "--enforce_eager", "true"]
+    command = [str(Path(sys.executable).with_name("trl")), "vllm-serve", *server_options(base, port)]
     settings = os.environ | {"CUDA_VISIBLE_DEVICES": serves, "VLLM_NO_USAGE_STATS": "1"}
     server = subprocess.Popen(command, env=settings, stdout=sys.stderr, start_new_session=True)
     url = f"http://127.0.0.1:{port}"
@@ -61,6 +59,19 @@ def main() -> None:
         distances=gaps,
         quick=args.quick,
     )
+
+
+def server_options(base: Path, port: int) -> list[str]:
+    """What `trl vllm-serve` is given."""
+    options = ["--model", str(base), "--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"]
+    return [*options, "--max_model_len", "512", "--gpu_memory_utilization", "0.3", "--enforce_eager", "true"]
+
+
+def trainer_options(url: str) -> dict[str, Any]:
+    """What GRPOConfig is given besides what every run of the test has."""
+    engine = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url}
+    precise = {"bf16": False, "model_init_kwargs": {"dtype": "float32"}}
+    return {**engine, **precise, "learning_rate": RATE, "use_cpu": False}
 
 
 def train(folder: Path, url: str, steps: int) -> tuple[list[float], float]:
@@ -85,19 +96,8 @@ def train(folder: Path, url: str, steps: int) -> tuple[list[float], float]:
             (self.untrained,) = report.gaps.values()
 
     canary = Both(url, every=1, limit=LIMIT)
-    train(
-        folder,
-        steps=steps,
-        callbacks=[canary],
-        peft_config=LoraConfig(r=8, lora_alpha=16, target_modules="all-linear"),
-        use_cpu=False,
-        bf16=False,
-        model_init_kwargs={"dtype": "float32"},
-        learning_rate=RATE,
-        use_vllm=True,
-        vllm_mode="server",
-        vllm_server_base_url=url,
-    )
+    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
+    train(folder, steps=steps, callbacks=[canary], peft_config=lora, **trainer_options(url))
     return [gap for report in canary.reports for gap in report.gaps.values()], canary.untrained
 
 
