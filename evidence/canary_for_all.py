@@ -10,12 +10,17 @@ extension (`_tamper.py`) then changes what the server serves behind the canary's
 - ignored: all slots are right, and kernels do not read them (unsloth#2009).
 
 Clean checks, each of freshly loaded adapters, must give no alarm; every tenth one compares log-probs with the
-learner's. `--quick`: one round of each fault, ten clean checks.
+learner's.
+
+Then log-probs alone, as on a server without the extension, by examples/learner_scores.py: an adapter that has been
+trained for long and is ignored, and a learner over a different base, must be named; the distance that one optimizer
+step makes is reported, and is far too small to be seen. `--quick`: one round of each fault, ten clean checks.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 import time
 from functools import partial
@@ -29,8 +34,14 @@ from _server import vllm_server
 from agon.types import Policy
 from agon_lens.canary import Report, Server, check
 
+sys.path.append(str(ROOT / "examples"))
+import learner_scores
+
+EXTRA_SOURCES = ("examples/learner_scores.py",)
 STEP = 5e-5
 """Standard deviation of a move of the weights: about one optimizer step."""
+TRAINED = 0.02
+"""The same of a training run of hundreds of steps."""
 ROUNDS, CLEAN, SCORED = 5, 100, 10
 LIMIT = 0.01
 """Nats per token, in float32."""
@@ -120,6 +131,38 @@ def ignored(rig: Rig, n: int) -> bool:
     return any("ignores adapters" in fault for fault in report.faults)
 
 
+def by_log_probs(rig: Rig, base: Path, other: Path, rounds: int) -> tuple[dict[str, int], dict[str, float]]:
+    """How often log-probs alone name what is wrong, and distances: of a clean check, and of one optimizer step."""
+    caught, gaps = dict.fromkeys(LOG_PROBS, 0), dict.fromkeys(("clean", "one step"), 0.0)
+    for n in range(rounds):
+        rig.table.move(Policy.A, TRAINED, seed=n)
+        name, folder = rig.publish()[Policy.A]
+        ask = partial(log_prob_report, rig.server.url, name)
+        clean = ask(folder, base)
+        gaps["clean"] = max(gaps["clean"], *clean.gaps.values())
+        rig.tamper("ignore", True)
+        ignored = ask(folder, base)
+        rig.tamper("ignore", False)
+        caught["adapter ignored, by log-probs"] += far(ignored) == {name} and not far(clean)
+        caught["different base, by log-probs"] += "base" in far(ask(folder, other))
+        rig.table.move(Policy.A, STEP, seed=n + 100)
+        _, newer = rig.table.export(Policy.A)
+        gaps["one step"] = max(gaps["one step"], ask(newer, base).gaps[name])
+    return caught, gaps
+
+
+def log_prob_report(url: str, name: str, folder: Path, base: Path) -> Report:
+    """A check by the example's learner, of this base and with this folder as the adapter."""
+    os.environ |= {"LEARNER_BASE": str(base), "LEARNER_ADAPTERS": f"{name}={folder}", "LEARNER_DTYPE": "float32"}
+    learner_scores.learner.cache_clear()
+    return check(url, {name: folder}, base="base", score=learner_scores.score, limit=LIMIT, probe=False)
+
+
+def far(report: Report) -> set[str]:
+    """The names whose log-probs are not the learner's; what was attested is left out."""
+    return {name for name, gap in report.gaps.items() if gap > LIMIT}
+
+
 def names(report: Report, name: str) -> bool:
     """Whether exactly this adapter is said not to be held."""
     (fault, *more) = report.faults or [""]
@@ -133,6 +176,7 @@ FAULTS = {
     "swapped": swapped,
     "adapter ignored": ignored,
 }
+LOG_PROBS = ("adapter ignored, by log-probs", "different base, by log-probs")
 
 
 def main() -> None:
@@ -141,7 +185,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "evidence"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory(prefix="agon-evidence-") as scratch:
         root = Path(scratch)
-        base = random_checkpoint(root / "base", **TINY)
+        base, other = random_checkpoint(root / "base", **TINY), random_checkpoint(root / "other", **TINY, seed=1)
         from transformers import AutoTokenizer
 
         table = Bench(None, build(base), root)
@@ -159,13 +203,18 @@ def main() -> None:
             for name, fault in FAULTS.items():
                 caught[name] = sum(fault(rig, n) for n in range(rounds))
                 print(f"{name}: {caught[name]} of {rounds}", flush=True)
+            seen, distances = by_log_probs(rig, base, other, rounds)
+            print(f"{seen} of {rounds} each; distances in nats per token: {distances}", flush=True)
+            caught |= seen
     verdict(
         "`agon-lens canary` names adapters that a real vLLM server never got, got late, overwrote, swapped or ignores, "
-        "and gives no alarm in clean checks",
+        "and gives no alarm in clean checks; log-probs alone name a trained adapter that is ignored, and a different "
+        "base",
         {**caught, "clean checks": clean, "alarms": len(alarms)},
-        {**dict.fromkeys(FAULTS, rounds), "clean checks": clean, "alarms": 0},
+        {**dict.fromkeys([*FAULTS, *LOG_PROBS], rounds), "clean checks": clean, "alarms": 0},
         all(number == rounds for number in caught.values()) and not alarms,
         distance=gap,
+        log_prob_distances=distances,
         seconds_per_check=round(seconds, 2),
         quick=args.quick,
     )

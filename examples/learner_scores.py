@@ -1,7 +1,8 @@
 """Log-probs of a learner for `agon-lens canary --learner examples/learner_scores.py:score`.
 
-LEARNER_BASE names the base, and LEARNER_ADAPTERS the adapters by the names that the server gives them: `policy=FOLDER`.
-It needs torch, transformers and PEFT, which agon-lens does not. Run it in the type that your trainer computes in.
+LEARNER_BASE names the base, and LEARNER_ADAPTERS the adapters, if any, by the names that the server gives them:
+`policy=FOLDER,rival=FOLDER`. LEARNER_DTYPE is the type that your trainer computes in (default: bfloat16). It needs
+torch, transformers and, for adapters, PEFT, which agon-lens does not.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from typing import Any
 @cache
 def learner() -> tuple[Any, Any]:
     """The base with its adapters, and its tokenizer."""
-    from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    base = os.environ["LEARNER_BASE"]
+    if (base := os.environ.get("LEARNER_BASE")) is None:
+        raise RuntimeError("set LEARNER_BASE to the base that your trainer starts from")
     model: Any = AutoModelForCausalLM.from_pretrained(base, dtype=os.environ.get("LEARNER_DTYPE", "bfloat16"))
-    for number, each in enumerate(os.environ["LEARNER_ADAPTERS"].split(",")):
-        name, _, folder = each.partition("=")
+    named = [each.partition("=") for each in os.environ.get("LEARNER_ADAPTERS", "").split(",") if each]
+    for number, (name, _, folder) in enumerate(named):
         if number:
             model.load_adapter(folder, adapter_name=name)
         else:
+            from peft import PeftModel
+
             model = PeftModel.from_pretrained(model, folder, adapter_name=name)
     return model.eval(), AutoTokenizer.from_pretrained(base)
 
@@ -36,7 +39,8 @@ def score(name: str | None, draws: Sequence[Any]) -> list[list[float]]:
     model, tokenizer = learner()
     if name is not None:
         model.set_adapter(name)
-    with nullcontext() if name is not None else model.disable_adapter():
+    bare = name is None and hasattr(model, "disable_adapter")
+    with model.disable_adapter() if bare else nullcontext():
         return [log_probs(model, tokenizer, draw) for draw in draws]
 
 

@@ -124,5 +124,5 @@ def test_the_last_lines_say_whether_dev_moved_and_what_looks_wrong(tmp_path: Pat
     done, *warnings, last = closing(run)
     assert "dev" not in done.rpartition("/pair")[2]
     told = [line.split(":")[1].strip() for line in warnings]
-    assert told == ["0 of 512 answers right since the start", "dev did not move"]
+    assert told == ["0 of 512 answers right since the start", "dev shows no change beyond noise"]
     assert last.startswith(f"next: agon eval {run.path}")

@@ -125,6 +125,7 @@ def test_the_first_part_runs_on_a_cpu_and_reports(tmp_path: Path) -> None:
 
 def test_every_part_is_described_and_every_script_exists(kit: ModuleType) -> None:
     described = kit.__doc__.split("Parts")[1]
-    for part, script in {"bases": "all_bases", "canary": "stale_adapter", "processes": "process_faults"}.items():
+    scripts = {"bases": "all_bases", "canary": "stale_adapter", "processes": "process_faults", "trl-push": "trl_push"}
+    for part, script in scripts.items():
         assert f"{part} " in described
         assert (tree.ROOT / "evidence" / f"{script}.py").exists()

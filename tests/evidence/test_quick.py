@@ -47,11 +47,12 @@ WEEKLY = {
     **{"game_mutations": 75, "engine_mutations": 17},  # run tests that run here anyway
     **{"hostile_inputs": 27, "math_gold": 21, "math_poison": 24, "peek_fuzz": 30, "splits": 22},  # many inputs
     **{"serve_faults": 40, "serve_fuzz": 30, "serve_parity": 25},  # start gateways and servers
-    **{"audit_recall": 40, "verifiers_rewards": 60},  # start many processes, or install verifiers
+    **{"audit_recall": 40, "verifiers_files": 60, "verifiers_rewards": 60},  # many processes, or install verifiers
     **{"cli_start": 3, "peer_ratio": 63, "publish_ratio": 11, "sampler_ratio": 50},  # time what busy cores upset
     **{"serve_overhead": 35, "step_ratio": 18, "streaming_ratio": 121},  # likewise
     **{"frontend": 30, "gpu_paths": 22, "newest_transformers": 40},  # keeps a core busy, interprets kernels, installs
     **{"ray_cluster": 0, "slurm_job": 0, "tinker_contract": 0, "viewer": 0},  # need Ray, Slurm, SkyRL or Chromium
+    **{"trl_push": 0},  # needs two GPUs
 }
 """Seconds likewise; 0 where it has not been measured."""
 SCRIPTS = {path.stem for path in (ROOT / "evidence").glob("[!_]*.py")}

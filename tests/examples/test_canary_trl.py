@@ -1,18 +1,21 @@
-"""The callback for TRL, against a fake engine: TRL's own push of weights to vLLM needs a GPU."""
+"""The callback for TRL with an adapter by its name, against a fake engine; test_learner_scores.py has merged weights.
+
+TRL's own push of weights to vLLM needs GPUs: evidence/trl_push.py.
+"""
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "packages" / "lens" / "tests"))
+sys.path += [str(ROOT / "packages" / "lens" / "tests"), str(ROOT / "examples")]
+
+from canary_trl import EngineCanary  # noqa: E402
 
 from lens_servers import Engine, adapter, serving  # noqa: E402
 
@@ -27,28 +30,19 @@ class Model:
         shutil.copytree(self.folder, folder)
 
 
-def callback() -> Any:
-    spec = importlib.util.spec_from_file_location("canary_trl", ROOT / "examples" / "canary_trl.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.EngineCanary
-
-
 def test_the_callback_asks_every_few_steps_and_stops_at_an_engine_that_is_late(tmp_path: Path) -> None:
     one, two = adapter(tmp_path / "one", 1.0), adapter(tmp_path / "two", 2.0)
     engine = Engine({"policy": one})
     with serving(engine) as url:
-        canary = callback()(url, "policy", every=2, probe=False)
+        canary = EngineCanary(url, "policy", every=2, probe=False)
 
         def begin(step: int, folder: Path) -> None:
             state = SimpleNamespace(global_step=step, is_world_process_zero=True)
-            canary.on_step_begin(None, state, None, model=Model(folder))
+            canary.on_pre_optimizer_step(None, state, None, model=Model(folder), processing_class=None)
 
         for step in range(4):
             begin(step, one)
-        assert [report.good for report in canary.reports] == [True]
+        assert [report.good for report in canary.reports] == [True, True], "steps 0 and 2"
         with pytest.raises(RuntimeError, match="step 4: the engine does not hold policy as step-4 has it"):
             begin(4, two)
         engine.held["policy"] = two

@@ -97,6 +97,16 @@ def test_many_runs_are_side_by_side_with_their_price(tmp_path: Path) -> None:
     assert "one pass" in table
 
 
+def test_a_page_of_many_runs_begins_with_one_sentence_and_draws_them_in_one_chart(tmp_path: Path) -> None:
+    stories = [RunStory.read(path) for path in make_study(tmp_path, {"agon": 1, "grpo": 1})]
+    body = render_page(stories).split("<main>")[1]
+    (headline,) = re.findall('<p class="verdict">(.*?)</p>', body.split("<h2>Runs</h2>")[0])
+    assert len(headline.split()) <= 40
+    together = body.split("<section>")[0]
+    assert re.findall(r'<li class="s\d">(.*?)</li>', together) == ["agon, seed 0", "grpo, seed 0"]
+    assert "<figure>" not in render_page(stories * 3).split("<main>")[1].split("<section>")[0], "lines look alike"
+
+
 def test_a_run_that_answers_in_one_pass_is_also_compared_in_two(tmp_path: Path) -> None:
     best, other = (RunStory.read(path) for path in make_study(tmp_path, {"agon": 1, "coop": 1}))
     one = replace(other.measured, headline="a")

@@ -208,6 +208,13 @@ def test_an_answer_without_a_challenge_is_right_or_wrong() -> None:
         assert list(outcomes(LoggedBout(alone, {}), [])) == [word]
 
 
+def test_marks_that_no_bout_has_are_no_filters() -> None:
+    script = asset("main.js", "agon.report")
+    assert "store.seen = MARKS.map((mark, k) => store.columns.marks.some((bits) => bits >> k & 1))" in script
+    assert "chip.hidden = kind" in script
+    assert ": !store.seen[k]" in script
+
+
 def test_what_the_header_cannot_say_stands_in_its_titles() -> None:
     (leaks,) = [line for line in asset("main.js", "agon.report").splitlines() if 'tallyItem("leaks"' in line]
     assert "the answer occurs in what the challenger read" in leaks

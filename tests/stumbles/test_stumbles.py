@@ -201,7 +201,7 @@ CASES = (
         "data check nope.jsonl",
         2,
         "error: nope.jsonl is neither a preset nor a file",
-        "fix: name one of: array.json, broken.parquet, empty.jsonl, problems.jsonl, table.json; or a preset: ...",
+        "fix: name one of: array.json, broken.parquet, empty.jsonl, latin.jsonl, problems.jsonl, table.json; or ...",
     ),
     Case(79, "view out/completions", 0, "rollouts.html  (0.1 MB; open it in a browser, it needs no network)"),
     Case(
@@ -210,6 +210,13 @@ CASES = (
         2,
         "error: {here}/judge.py has no function corect",
         "fix: did you mean {here}/judge.py:correct?",
+    ),
+    Case(
+        94,
+        "view latin.jsonl",
+        2,
+        "error: latin.jsonl:1 is not valid UTF-8",
+        "fix: convert it: iconv -f latin1 -t utf-8 latin.jsonl > NEW_FILE",
     ),
 )
 ELSEWHERE = {
@@ -286,8 +293,18 @@ ELSEWHERE = {
     ),
     91: ("packages/lens/tests/test_written.py", "test_a_file_of_a_real_writer_is_read"),
     92: ("report/test_viewer.py", "test_what_the_header_cannot_say_stands_in_its_titles"),
+    93: ("packages/lens/tests/test_diagnose_page.py", "test_names_in_a_sentence_are_code_and_have_no_backticks"),
+    95: (
+        "packages/lens/tests/test_findings.py",
+        "test_a_term_is_said_to_decide_alone_only_where_a_second_one_varies_too",
+    ),
+    96: ("rundir/test_health.py", "test_dev_without_a_change_beyond_noise_is_reported_with_both_numbers"),
+    97: ("report/test_html_report.py", "test_a_page_of_many_runs_begins_with_one_sentence_and_draws_them_in_one_chart"),
+    98: ("packages/lens/tests/test_diagnose_page.py", "test_values_that_never_change_are_a_line_of_text"),
+    99: ("report/test_viewer.py", "test_marks_that_no_bout_has_are_no_filters"),
+    100: ("rundir/test_health.py", "test_a_bonus_that_is_normalised_away_is_reported_after_a_hundred_groups"),
 }
-LAST = 92
+LAST = 100
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",
@@ -321,6 +338,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "out" / "completions" / "rollouts.html").write_text("a page of `agon view`")
     (folder / "broken.parquet").write_bytes(b"PAR1")
     (folder / "empty.jsonl").touch()
+    (folder / "latin.jsonl").write_bytes('{"group": 1, "reward": 1, "completion": "caf\xe9"}\n'.encode("latin-1"))
     (folder / "notes.md").write_text("# notes\n" * 9)
     (folder / "judge.py").write_text(
         "def correct(problem, completion):\n    return problem.answer in completion.text\n"
@@ -487,7 +505,7 @@ def test_an_existing_run_is_named_as_such(desk: Path, capsys: pytest.CaptureFixt
 
 def test_a_single_term_is_not_called_the_only_signal(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", LOG]) == 0
-    assert "trained on nothing else" not in capsys.readouterr().out
+    assert "alone decides" not in capsys.readouterr().out
 
 
 def test_a_correctness_that_is_always_0_is_not_to_be_dropped(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

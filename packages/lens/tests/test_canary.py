@@ -77,6 +77,13 @@ def test_log_probs_are_compared_with_the_learners_on_any_server(tmp_path: Path) 
     assert fault.startswith("policy is 1 nats per token from the learner's")
 
 
+def test_weights_that_a_trainer_merges_and_pushes_are_compared_without_an_adapter() -> None:
+    with serving(Engine({}, attests=False, loads=False)) as url:
+        for value, good in ((-0.25, True), (-1.25, False)):
+            report = check(url, {}, score=lambda name, draws, value=value: [[value] * len(d.ids) for d in draws])
+            assert (report.good, report.checked, report.skipped) == (good, ["log-probs of base"], [])
+
+
 def test_scores_of_the_wrong_length_are_refused() -> None:
     with pytest.raises(LensError, match="scored 1 tokens where the server drew 2"):
         distance([Draw("p", "t", ("a", "b"), (1, 2), (-1.0, -1.0))], [[-1.0]])
@@ -113,6 +120,8 @@ def test_the_command_exits_with_1_for_a_fault_and_prints_it(tmp_path: Path, caps
 
 def test_bad_input_is_answered_with_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = adapter(tmp_path / "now")
+    learner = tmp_path / "learner.py"
+    learner.write_text("def score(name, draws):\n    return draws[0].ids / 0\n")
     with serving(Engine({"policy": folder}, attests=False, loads=False)) as url:
         for words, advice in (
             ([url, "--adapter", "policy"], "--adapter NAME=FOLDER"),
@@ -121,6 +130,9 @@ def test_bad_input_is_answered_with_what_to_type(tmp_path: Path, capsys: pytest.
             (["http://127.0.0.1:9", "--adapter", f"policy={folder}"], "start the server"),
             ([url, "--adapter", f"policy={folder}"], "--learner"),
             ([url, "--adapter", f"policy={folder}", "--learner", "nope.py:f"], "--learner FILE.py:FUNCTION"),
+            ([url, "--adapter", f"policy={folder}", "--learner", f"{learner}:gone"], "name a function"),
+            ([url, "--learner", f"{learner}:score"], "repair that function"),
+            ([url], "--adapter NAME=FOLDER"),
         ):
             assert main(["canary", *words]) == 2
             error, fix = capsys.readouterr().err.splitlines()

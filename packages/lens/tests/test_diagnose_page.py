@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from agon_lens import diagnose
-from agon_lens.charts import LETTER, Chart
+from agon_lens.charts import LETTER, Chart, side_by_side
 from agon_lens.cli import main
 from agon_lens.diagnose_page import render_diagnoses
 from agon_lens.groups import GroupLog
@@ -38,3 +38,13 @@ def test_the_labels_of_an_axis_fit_beside_it() -> None:
     assert ("-0.0658") in [label for _, label in labels]
     for x, label in labels:
         assert LETTER * len(label) <= float(x), "it is aligned to the right, and would be cut off at the left"
+
+
+def test_values_that_never_change_are_a_line_of_text() -> None:
+    still = Chart("Tokens", {"drafts": [(0, 33.1), (1, 33.0)], "challenges": [(0, 8), (1, 8)]})
+    moves = Chart("Reward", {"drafts": [(0, 0.1), (1, 0.2)], "challenges": [(0, 0.3), (1, 0.3)]})
+    page = side_by_side([still, moves, Chart("Dead groups", {"dead": [(0, 0.0), (1, 0.0)]}, percent=True)])
+    assert "Tokens: drafts 33, challenges 8 throughout." in page
+    assert "Dead groups: 0% throughout." in page
+    assert re.findall("<figcaption>(.*?)</figcaption>", page) == ["Reward"]
+    assert side_by_side([Chart("Reward", {"drafts": [(0, 0.1)]})]) == ""

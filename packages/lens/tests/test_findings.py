@@ -21,9 +21,7 @@ def test_every_cause_is_explained() -> None:
 
 def test_one_group_is_not_plural() -> None:
     log = GroupLog("log", ("correctness", "format"), (rows((1.0, 0.5), (0.0, 0.5)),))
-    text = "\n".join(summary(diagnose(log)))
-    assert "log: 1 group of 2, 2 rows" in text
-    assert "`correctness` alone decides 1 of 1 group (100%)" in text
+    assert "log: 1 group of 2, 2 rows" in "\n".join(summary(diagnose(log)))
     assert "1 of 1 group (100%) is dead" in text_of(rows((0.0, 0.5), (0.0, 0.5)))
 
 
@@ -47,8 +45,13 @@ def test_findings_name_the_inert_term_and_the_dead_groups() -> None:
     text = text_of(*[rows((2.0, 0.5), (0.0, 0.5))] * 3, rows((0.0, 0.5), (0.0, 0.5)))
     assert "`format` never varies within a group, so the group's mean cancels it. It is always 0.5" in text
     assert "1 of 4 groups (25%) is dead: its tokens" in text
-    assert "`correctness` alone decides 3 of 4 groups (75%)" in text
     assert "`correctness` is inert" not in text
+
+
+def test_a_term_is_said_to_decide_alone_only_where_a_second_one_varies_too() -> None:
+    alone = [rows((2.0, 0.5), (0.0, 0.5))] * 3
+    assert "alone decides" not in text_of(*alone), "the others are constant, which is said already"
+    assert "`correctness` alone decides 3 of 4 groups (75%)" in text_of(*alone, rows((2.0, 0.5), (2.0, 0.0)))
 
 
 def test_findings_question_a_wrong_group_column() -> None:
@@ -90,6 +93,19 @@ def test_a_dead_group_is_a_cliff_or_a_collapse_and_the_remedies_are_opposite() -
     assert "easier problems" in cliff.fix
     assert "temperature" in collapse.fix
     assert "harder problems" in about("cliff", ALIVE, said("ab", 2.0)).fix
+
+
+def test_groups_that_are_solved_in_the_same_words_need_harder_problems() -> None:
+    solved = about("collapse", ALIVE, *[said("aaaa", 2.0)] * 2)
+    assert "all right in 2 of them" in solved.sentence
+    assert "harder problems" in solved.fix
+    assert "temperature" not in solved.fix
+
+
+def test_a_log_without_findings_says_so() -> None:
+    groups = (rows((1.0, 0.0), (0.0, 0.5), (0.0, 0.0)), rows((1.0, 0.5), (0.0, 0.5), (1.0, 0.0)))
+    text = summary(diagnose(GroupLog("log", ("correctness", "format"), groups)))
+    assert text[-1] == "  Nothing looks wrong."
 
 
 def test_a_log_without_texts_says_neither() -> None:

@@ -70,7 +70,7 @@ def test_findings_are_printed_while_it_trains(tmp_path: Path) -> None:
     assert said[0].startswith("agon-lens, steps 1 to 5: ")
     assert "collapse" in said[1]
     assert "Change first: Let the policy vary" in said[1]
-    assert "agon watch" in said[1]
+    assert "agon-lens watch" in said[1]
 
 
 def test_an_asynchronous_function_stays_one(tmp_path: Path) -> None:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from agon.formatting import UNKNOWN, count, interval, percent
 from agon.formatting import escape_html as text
+from agon.report.curve import curve
 from agon.report.run_story import RunStory, cost, title
 from agon.rundir.files import output_errors_as
 from agon.rundir.results import EvalResult
+from agon_lens.charts import Chart, side_by_side
 from agon_lens.page import plain_page, prose, table, write_page_file
 
 PAGE = "report.html"
@@ -25,6 +27,8 @@ NOTE = (
 )
 FOOT = "Written by Agon from the files of the run alone. `agon explain WORD` explains a word."
 TABLE = "results.csv"
+CURVES = 4
+"""Runs up to which their curves are drawn in one chart: more lines than colours cannot be told apart."""
 
 
 def write_page(stories: Sequence[RunStory], out: Path, links: Sequence[tuple[str, str]] = ()) -> Path:
@@ -50,13 +54,17 @@ def _summary(stories: Sequence[RunStory]) -> Iterator[str]:
     measured = sorted((s for s in stories if _rate(s) is not None), key=lambda story: -(_rate(story) or 0.0))
     if measured:
         best = measured[0]
-        yield f'<p class="verdict"><b>{text(best.name)}</b> has the highest rate: {text(best.verdict())}</p>'
+        first, *_ = best.verdict().split(". ")
+        yield f'<p class="verdict"><b>{text(best.name)}</b> has the highest rate: {text(first)}.</p>'
         if told := [f"<li>{text(line)}</li>" for other in measured[1:] for line in best.against(other)]:
             yield f"<ul>{''.join(told)}</ul>"
     facts = [(s.path, s.line.state, s.line.progress, s.line.score, s.line.before) for s in stories]
     rows = [[*map(text, known), *_cells(story)] for known, story in zip(facts, stories, strict=True)]
     head = ("run", "state", "steps", "dev", "before training", "held-out", "passes", "tokens per answer")
     yield f"<h2>Runs</h2>{table(head, rows)}"
+    if len(stories) <= CURVES:
+        dev = {story.name: [(point.step, point.rate) for point in curve(story.measured)] for story in stories}
+        yield side_by_side([Chart("Right answers on dev, as each run answers", dev, percent=True)])
 
 
 def _rate(story: RunStory) -> float | None:
@@ -88,8 +96,8 @@ def _run(story: RunStory, many: bool) -> Iterator[str]:
         rows = [_result(result, story.before_training(result.system)) for result in results]
         yield f"<h3>Held-out problems</h3>{table(HEAD, rows)}"
         yield f'<p class="note">{NOTE}</p>'
-    if charts := "".join(chart.svg() for chart in story.charts()):
-        yield f'<h3>Over training</h3><div class="charts">{charts}</div>'
+    if charts := side_by_side(story.charts()):
+        yield f"<h3>Over training</h3>{charts}"
     if measured.spending.steps:
         yield f"<h3>Spent in training</h3><p>{text(_spent(story))}</p>"
     for note in measured.notes:

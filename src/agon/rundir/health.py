@@ -120,7 +120,10 @@ def idle_bonus(history: History) -> Symptom | None:
     message = (
         f"The bonus is normalised away in {1 - bites / groups:.0%} of groups: the run learns as it would without it."
     )
-    fix = "Take problems that drafts solve now and then (agon data probe CONFIG), or raise game.group_size."
+    fix = (
+        "This is usual with small groups and with problems that are nearly always, or nearly never, solved. Take "
+        "problems that drafts solve now and then (agon data probe CONFIG), or raise game.group_size."
+    )
     return Symptom("idle-bonus", message, fix)
 
 
@@ -325,9 +328,8 @@ class DevChange:
         return bool(abs(self.last - self.first) > MOVED * error)
 
     def __str__(self) -> str:
-        verb = "did not move" if not self.moved else "rose" if self.last > self.first else "fell"
-        noise = "" if self.moved else ", within noise"
-        return f"dev {verb}: {self.first:.2f} -> {self.last:.2f} ({self.n} answers{noise})"
+        verb = "shows no change beyond noise" if not self.moved else "rose" if self.last > self.first else "fell"
+        return f"dev {verb}: {self.first:.2f} -> {self.last:.2f} ({self.n} answers)"
 
 
 def dev_change(points: Sequence[Point]) -> DevChange | None:

@@ -6,7 +6,7 @@
   adapters. It needs a vLLM server that loads adapters at run time.
 - **score**: the server's log-probs of what it draws are compared with the learner's. It works with every
   OpenAI-compatible server that returns log-probs, and finds what changes them: a different base or policy, not one
-  optimizer step.
+  optimizer step. Without adapters it compares the one model that the server has, such as merged weights.
 
 Attesting needs VLLM_SERVER_DEV_MODE=1 and `--worker-extension-cls agon.engine.vllm.worker.StrictAdapters`; the probe
 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1. Both belong on a loopback address: whoever reaches such a server can make it read
@@ -110,7 +110,7 @@ def check(
             report.gaps[name] = gap
             report.checked.append(f"log-probs of {name}")
             if not gap <= limit:
-                what = "a different base, dtype or unprocessed log-probs" if name == base else "a different policy"
+                what = "different weights, dtype or unprocessed log-probs" if name == base else "a different policy"
                 report.faults.append(f"{name} is {gap:.2g} nats per token from the learner's (limit {limit:g}): {what}")
     return report
 

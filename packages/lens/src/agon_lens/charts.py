@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from agon_lens.formatting import significant
@@ -12,6 +12,8 @@ WIDTH, HEIGHT = 340, 170
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 26
 LETTER, GAP = 7.0, 6.0
 """Width of a character of a label, at most, and its distance from the line."""
+STILL = 0.01
+"""Change of a series, as a share of its largest value, up to which it is told in words instead of drawn."""
 POINTS = 400
 """Points drawn at most: a longer series is thinned evenly."""
 
@@ -45,8 +47,26 @@ class Chart:
             f'<ul class="legend">{"".join(named)}</ul></figure>'
         )
 
+    def in_words(self) -> str:
+        """The values of a chart in which nothing moves; empty when something does, or no series has two points."""
+        values = {name: [y for _, y in points] for name, points in self.series.items() if len(points) > 1}
+        if not values or any(max(ys) - min(ys) > STILL * max(map(abs, ys)) for ys in values.values()):
+            return ""
+        said = [
+            f"{name} {self._label(ys[-1])}" if len(values) > 1 else self._label(ys[-1]) for name, ys in values.items()
+        ]
+        return f"{self.title}: {', '.join(said)} throughout."
+
     def _label(self, value: float) -> str:
         return f"{significant(100 * value, 2)}%" if self.percent else significant(value)
+
+
+def side_by_side(charts: Iterable[Chart]) -> str:
+    """Charts as HTML, and a line for each in which nothing moves; empty when there are none."""
+    told = [(chart, chart.in_words()) for chart in charts]
+    drawn = "".join(chart.svg() for chart, words in told if not words)
+    lines = "".join(f'<p class="note">{html.escape(words)}</p>' for _, words in told if words)
+    return (f'<div class="charts">{drawn}</div>' if drawn else "") + lines
 
 
 def share_bars(title: str, shares: Mapping[str, float]) -> str:

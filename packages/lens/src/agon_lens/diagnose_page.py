@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agon_lens.charts import Chart, share_bars
+from agon_lens.charts import Chart, share_bars, side_by_side
 from agon_lens.diagnosis import Diagnosis
 from agon_lens.examples import Example
 from agon_lens.findings import COLUMNS, MEANING, Finding, change_first, findings, term_cells
@@ -83,7 +83,7 @@ def _pictures(diagnosis: Diagnosis) -> str:
     groups = diagnosis.groups or 1
     alone = {term.name: term.sole_signal / groups for term in diagnosis.terms if term.sole_signal}
     several = 1 - sum(alone.values()) - diagnosis.dead_groups / groups
-    if len(diagnosis.terms) < 2 or not alone:
+    if not alone or not diagnosis.several_terms_vary:
         return ""
     shares = {f"{name} alone": share for name, share in alone.items()}
     shares |= {"several terms together": max(0.0, several), "dead: nothing is learnt": diagnosis.dead_groups / groups}
@@ -102,5 +102,5 @@ def _charts(diagnosis: Diagnosis) -> str:
         chosen = {name: first + k for k, name in enumerate(names[first : first + 4])}
         series = {name: [(each.step, each.means[k]) for each in trend] for name, k in chosen.items()}
         charts.append(Chart("Mean reward by term", series))
-    drawn = "".join(chart.svg() for chart in charts)
-    return f'<h3>Over the steps</h3><div class="charts">{drawn}</div>' if drawn else ""
+    drawn = side_by_side(charts)
+    return f"<h3>Over the steps</h3>{drawn}" if drawn else ""

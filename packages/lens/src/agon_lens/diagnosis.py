@@ -67,6 +67,11 @@ class Diagnosis:
     def dead_groups(self) -> int:
         return sum(self.dead.values())
 
+    @property
+    def several_terms_vary(self) -> bool:
+        """Whether at least two terms vary within groups; where one alone does, it decides every group."""
+        return sum(term.varying_groups > 0 for term in self.terms) > 1
+
     def json(self) -> dict[str, object]:
         """Every count, as plain values."""
         terms = [asdict(term) | {"inert": term.inert} for term in self.terms]

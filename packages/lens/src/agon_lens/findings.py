@@ -37,6 +37,10 @@ CLIFF = {
     Cause.UNPAID: "Pay correctness: right and wrong rows earn the same.",
 }
 """What to change where different texts earn the same reward, by cause."""
+VARY = (
+    "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the learning "
+    "rate or add an entropy term."
+)
 EXAMPLES = 20
 """Groups that a finding names in JSON."""
 
@@ -127,7 +131,6 @@ def findings(diagnosis: Diagnosis) -> list[Finding]:
         said = "No group has two rows. Rows of one group must share the value of the group column: see --group."
         fix = "If this is an evaluation with one answer per problem: `agon compare` compares two of them."
         return [Finding(said, Rank.LOG, 1.0, fix, section="which-logs-are-understood")]
-    alone = len(diagnosis.terms) == 1
     about = (
         *_about_log(diagnosis),
         *_about_truncation(diagnosis),
@@ -135,7 +138,7 @@ def findings(diagnosis: Diagnosis) -> list[Finding]:
         *_about_trend(diagnosis),
         *_about_bonus(diagnosis),
         *_about_reading(diagnosis),
-        *(finding for term in diagnosis.terms for finding in _about_term(term, diagnosis, alone)),
+        *(finding for term in diagnosis.terms for finding in _about_term(term, diagnosis)),
     )
     return sorted(about, key=lambda finding: (finding.rank, -finding.share))
 
@@ -213,21 +216,19 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
         "causes-of-dead-groups",
     )
     if diagnosis.collapsed:
+        cause, number = _usual_cause(diagnosis, diagnosis.collapsed)
+        solved = cause in (Cause.ALL_RIGHT, Cause.SATURATED)  # then it is no fault that the policy has settled
         yield Finding(
-            f"{_of(len(diagnosis.collapsed), diagnosis)} died by collapse: more than half of their texts are the same. "
-            "Another reward would not help them.",
+            f"{_of(len(diagnosis.collapsed), diagnosis)} died by collapse: more than half of their texts are the same "
+            f"({cause.value} in {number} of them).{'' if solved else ' Another reward would not help them.'}",
             Rank.COST,
             len(diagnosis.collapsed) / diagnosis.groups,
-            "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the "
-            "learning rate or add an entropy term.",
+            CLIFF[cause] if solved else VARY,
             diagnosis.collapsed,
             "cliff-or-collapse",
         )
     if diagnosis.cliffs:
-        kinds = Counter(
-            cause for cause, numbers in diagnosis.dead_by_cause.items() for n in numbers if n in set(diagnosis.cliffs)
-        )
-        (cause, number), *_ = kinds.most_common(1)
+        cause, number = _usual_cause(diagnosis, diagnosis.cliffs)
         yield Finding(
             f"{_of(len(diagnosis.cliffs), diagnosis)} died on a cliff: different texts, the same reward "
             f"({cause.value} in {number} of them). More randomness would not help them.",
@@ -237,6 +238,13 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
             diagnosis.cliffs,
             "cliff-or-collapse",
         )
+
+
+def _usual_cause(diagnosis: Diagnosis, groups: Sequence[int]) -> tuple[Cause, int]:
+    """The most frequent cause among dead groups, and in how many of them it is."""
+    chosen = set(groups)
+    counts = {cause: len(chosen.intersection(numbers)) for cause, numbers in diagnosis.dead_by_cause.items()}
+    return Counter(counts).most_common(1)[0]
 
 
 def _about_trend(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -257,7 +265,9 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[Finding]:
     else:
         what = "in the others it only stretches the rewards, which normalisation divides out"
     where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
-    yield Finding(f"The bonus bites {where}; {what}.", share=1 - share, section="kinds-of-terms")
+    usual = "This is usual with small groups and with problems that are nearly always, or nearly never, solved."
+    fix = usual if share < LITTLE else ""
+    yield Finding(f"The bonus bites {where}; {what}.", share=1 - share, fix=fix, section="kinds-of-terms")
 
 
 def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -277,7 +287,7 @@ def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
         )
 
 
-def _about_term(term: Term, diagnosis: Diagnosis, alone: bool) -> Iterator[Finding]:
+def _about_term(term: Term, diagnosis: Diagnosis) -> Iterator[Finding]:
     name = f"`{term.name}`"
     if term.kind == "group-constant":
         yield _note(f"{name} never varies within a group, so the group's mean cancels it{_level(term)}")
@@ -295,7 +305,7 @@ def _about_term(term: Term, diagnosis: Diagnosis, alone: bool) -> Iterator[Findi
         yield _note(f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now.")
     if not term.inert and term.floored >= MOSTLY:
         yield _note(f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned.")
-    if term.sole_signal and not alone:
+    if term.sole_signal and diagnosis.several_terms_vary:
         decided = f"{name} alone decides {_of(term.sole_signal, diagnosis)}"
         small = 2 * term.amplified > term.sole_signal
         tiny = (
@@ -333,8 +343,8 @@ def _level(term: Term) -> str:
             "the verifier does not read the answers. Take easier problems, and try the verifier on some right answers."
         )
     if low == high:
-        always = f". It is always {significant(high)}: everything earns it."
-        return f"{always} Take harder problems if it pays right answers; or drop it."
+        always = f". It is always {significant(high)}: every completion earns it."
+        return f"{always} If it pays right answers, the problems are too easy: take harder ones. Otherwise drop it."
     span = f"{significant(low)} to {significant(high)}"
     return f". It differs between groups only ({span}): make it vary within a group, or drop it."
 
@@ -347,6 +357,8 @@ def summary(diagnosis: Diagnosis) -> list[str]:
         lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in diagnosis.dead.items()]
     if found := findings(diagnosis):
         lines += ["", *(f"  - {finding}" for finding in found)]
+    else:
+        lines += ["", "  Nothing looks wrong."]
     if first := change_first(found):
         lines += ["", f"  Change first: {first}"]
     return [show_hidden(line) for line in lines]

@@ -70,7 +70,7 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
             "step": [log.steps[k] for k in rollouts.shown],
             "size": [len(group) for group in groups],
             "kind": kinds,
-            "only": [_deciding(group, log) for group in groups],
+            "only": [_deciding(group, log) if found.several_terms_vary else None for group in groups],
             "title": [utf8(title) for title in rollouts.titles()],
             "gold": [utf8(texts.gold[:200]) for texts in rollouts.texts],
         },
@@ -120,7 +120,7 @@ def _deciding(group: Group, log: GroupLog) -> int | None:
     """The one term that varies among the graded rows of a group; None where none or several do."""
     graded = tuple(row for row in group if row.total is not None)
     varying = [k for k in range(len(log.terms)) if varies(column(graded, k), log.resolution)]
-    return varying[0] if len(varying) == 1 and len(log.terms) > 1 else None
+    return varying[0] if len(varying) == 1 else None
 
 
 def _best(groups: Sequence[Group], kinds: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ from agon_lens.columns import COMPLETION, GOLD, Columns, group_log
 from agon_lens.diagnosis import diagnose
 from agon_lens.errors import LensError
 from agon_lens.findings import Rank, change_first, findings
+from agon_lens.formatting import plural
 
 WINDOW = 2048
 """Rows of which the findings speak: the last ones."""
@@ -164,11 +165,12 @@ class Recorder:
         found = findings(diagnose(log))
         costly = [finding for finding in found if finding.rank is not Rank.NOTE]
         first = self._recent[0]["step"]
-        head = f"agon-lens, steps {first} to {step}: {len(costly)} findings cost signal"
+        number = f"{plural(len(costly), 'finding')} on lost signal" if costly else "nothing looks wrong"
+        head = f"agon-lens, steps {first} to {step}: {number}"
         lines = [head, *(f"  - {finding.sentence}" for finding in costly[:SHOWN])]
         if remedy := change_first(found):
             lines.append(f"  Change first: {remedy}")
-        self.show("\n".join([*lines, f"  (groups and rewards: agon watch {self.folder})"]))
+        self.show("\n".join([*lines, f"  (groups and rewards: agon-lens watch {self.folder})"]))
 
 
 def _named(args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:

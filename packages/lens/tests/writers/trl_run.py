@@ -26,25 +26,38 @@ def brief(completions: list[Any], **more: Any) -> list[float]:
     return [-0.001 * len(completion[0]["content"]) for completion in completions]
 
 
-def train(folder: Path, steps: int = 3, group: int = 4, funcs: list[Any] | None = None) -> GRPOTrainer:
-    """A short training run that logs its completions to a folder."""
+def train(
+    folder: Path,
+    steps: int = 3,
+    group: int = 4,
+    funcs: list[Any] | None = None,
+    callbacks: list[Any] | None = None,
+    peft_config: Any = None,
+    **settings: Any,
+) -> GRPOTrainer:
+    """A short training run that logs its completions to a folder; `settings` are further ones of GRPOConfig."""
     chat = [{"prompt": [{"role": "user", "content": f"What is {n} + {n}?"}], "n": n} for n in range(8)]
-    config = GRPOConfig(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=2 * group,
-        num_generations=group,
-        max_completion_length=12,
-        log_completions=True,
-        num_completions_to_print=0,
-        logging_steps=1,
-        report_to=[],
-        use_cpu=True,
-        save_strategy="no",
-        disable_tqdm=True,
-    )
+    usual = {
+        "output_dir": str(folder),
+        "max_steps": steps,
+        "per_device_train_batch_size": 2 * group,
+        "num_generations": group,
+        "max_completion_length": 12,
+        "log_completions": True,
+        "num_completions_to_print": 0,
+        "logging_steps": 1,
+        "report_to": [],
+        "use_cpu": True,
+        "save_strategy": "no",
+        "disable_tqdm": True,
+    }
     trainer = GRPOTrainer(
-        str(tiny_base()), reward_funcs=funcs or [digits, brief], args=config, train_dataset=Dataset.from_list(chat)
+        str(tiny_base()),
+        reward_funcs=funcs or [digits, brief],
+        args=GRPOConfig(**usual | settings),
+        train_dataset=Dataset.from_list(chat),
+        callbacks=callbacks,
+        peft_config=peft_config,
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

@@ -15,7 +15,7 @@ function apply() {
 
 function chips(kind, counts) {
   showChips(kind, counts, state[kind]);
-  [...byId(kind).children].forEach((chip, k) => { chip.hidden = kind === "outcomes" && store.twoStages !== k < 5; });
+  [...byId(kind).children].forEach((chip, k) => { chip.hidden = kind === "outcomes" ? store.twoStages !== k < 5 : !store.seen[k]; });
 }
 
 function only(name) {
@@ -80,6 +80,7 @@ function build() {
   makeChips("outcomes", OUTCOMES, (name) => flip("outcomes", name));
   makeChips("marks", MARKS, (name) => flip("marks", name));
   byId("drafter").replaceChildren(...[["", "Any"], ["a", "A drafts"], ["b", "B drafts"]].map(([value, name]) => h("button", { type: "button", value, onclick: () => { state.drafter = value; apply(); } }, name)));
+  store.seen = MARKS.map((mark, k) => store.columns.marks.some((bits) => bits >> k & 1));
   store.twoStages = store.columns.challenger.some((policy) => policy !== null);
 }
 

@@ -98,16 +98,16 @@ class GroupView extends TextView {
     const { store } = this;
     if (total === null) return h("div", { class: "sum" }, h("span", { class: "nil" }, "not graded"));
     const parts = store.terms.map((name, k) => [name, store.rows.terms[k][i]]);
-    const added = parts.flatMap(([name, x], k) => [k ? "+" : null, h("span", { class: x ? "" : "nil" }, number(x), " ", h("small", {}, name))]);
+    const added = parts.flatMap(([name, x], k) => [k ? (x < 0 ? "−" : "+") : null, h("span", { class: x ? "" : "nil" }, number(k && x < 0 ? -x : x), " ", h("small", {}, name))]);
     return h("div", { class: "sum" }, added, "=", h("span", { class: "total" }, number(total)));
   }
   // What was found comes first; it stays closed once a reader has closed it.
   found(g) {
     const { findings, remedy } = this.store;
     if (!findings.length) return null;
-    const costs = findings.filter((finding) => finding.cost).length;
+    const costs = findings.filter((finding) => finding.cost).length, all = `${findings.length} finding${findings.length === 1 ? "" : "s"}`;
     const box = h("details", { class: "found", open: this.foundOpen !== false },
-      h("summary", {}, costs ? `${costs} of ${findings.length} findings cost signal` : `${findings.length} findings, none of which costs signal`),
+      h("summary", {}, costs ? `${all}; ${costs} on lost signal` : `${all}; none on lost signal`),
       remedy ? h("p", { class: "first" }, h("b", {}, "Change first: "), prose(remedy)) : null,
       h("ol", {}, findings.map((finding) => this.finding(finding, g))));
     box.addEventListener("toggle", () => { this.foundOpen = box.open; });

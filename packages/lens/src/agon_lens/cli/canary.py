@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from agon_lens.errors import LensError
 from agon_lens.formatting import show_hidden
 
 if TYPE_CHECKING:
-    from agon_lens.canary import Score
+    from agon_lens.canary import Draw, Score
 
 HELP = "ask a running server whether it holds the adapter that you train"
 GROUP = "inspect"
@@ -25,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("url", metavar="URL", help="an OpenAI-compatible server: http://127.0.0.1:8000")
     what = "an adapter by the name that it is served under, and its folder as PEFT saved it; may be repeated"
-    parser.add_argument("--adapter", action="append", metavar="NAME=FOLDER", required=True, help=what)
+    parser.add_argument("--adapter", action="append", metavar="NAME=FOLDER", default=[], help=what)
     parser.add_argument("--base", metavar="NAME", help="what the server calls its base (default: the first model)")
     what = "a function (name, draws) -> log-probs of your learner, to compare: examples/learner_scores.py:score"
     parser.add_argument("--learner", metavar="FILE.py:FUNCTION", help=what)
@@ -40,6 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from agon_lens.canary import check
 
     adapters = dict(_named(each) for each in args.adapter)
+    if not adapters and not args.learner:
+        fix = "name an adapter, --adapter NAME=FOLDER, or a function that scores what the server drew, --learner"
+        raise LensError("there is nothing to compare the server with", fix=fix)
     score = _learner(args.learner) if args.learner else None
     say_waiting(f"asking {args.url}")
     report = check(args.url, adapters, base=args.base, score=score, limit=args.limit, probe=not args.no_probe)
@@ -81,4 +85,12 @@ def _learner(text: str) -> Score:
     except Exception as error:
         fix = "name a function in a file that Python can import"
         raise LensError(f"cannot load {text}: {type(error).__name__}: {error}", fix=fix) from error
-    return score
+
+    def scored(adapter: str | None, draws: Sequence[Draw]) -> Sequence[Sequence[float]]:
+        try:
+            return score(adapter, draws)
+        except Exception as error:
+            what = f"{text} failed for {adapter or 'the base'}: {type(error).__name__}: {error}"
+            raise LensError(what, fix="repair that function; it gets (name, draws)") from error
+
+    return scored
