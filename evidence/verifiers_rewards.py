@@ -1,25 +1,23 @@
 """Real verifiers: its tasksets are audited, and `agon_judge.math_score` is a reward of one.
 
-verifiers pins packages that conflict with our lock, so it is installed with the wheel of agon-judge in an environment
-of its own, from the package index; AGON_VERIFIERS names the Python of one that exists. Shown there: a taskset whose
-reward is `math_score` pays right answers, not wrong ones, gives no verdict as an error, and passes the audit; a taskset
-whose reward is a substring fails it; and `verify_boxed_math_answer` of verifiers fails it in a thread.
+verifiers runs in an environment of its own (`_verifiers.py`), with the wheel of agon-judge. Shown there: a taskset
+whose reward is `math_score` pays right answers, not wrong ones, gives no verdict as an error, and passes the audit; a
+taskset whose reward is a substring fails it; and `verify_boxed_math_answer` of verifiers fails it in a thread.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
-import venv
+import zipfile
 from pathlib import Path
 
-from _lib import arguments, cannot_run, verdict
+from _lib import arguments, verdict
+from _verifiers import bare_environment, python_with_verifiers
 from wheel_install import build
 
 EXTRA_SOURCES = ("packages/judge/src", "evidence/wheel_install.py")
-VERIFIERS = "verifiers==0.4.0"
 TASKSET = """
 import verifiers.v1 as vf
 from agon_judge.rewards import math_score
@@ -77,28 +75,16 @@ if __name__ == "__main__":
 """
 
 
-def python_of(folder: Path, wheel: Path) -> tuple[str, dict[str, str]]:
-    """A Python with verifiers and agon-judge."""
-    bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if existing := os.environ.get("AGON_VERIFIERS"):
-        subprocess.run(["unzip", "-q", str(wheel), "-d", str(folder / "judge")], check=True)
-        return existing, {**bare, "PYTHONPATH": f"{folder / 'judge'}:{folder}"}
-    venv.create(folder / "venv", with_pip=True)
-    python = str(folder / "venv" / "bin" / "python")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "-q", "install", VERIFIERS, str(wheel)]
-    if subprocess.run(pip, env=bare, stderr=subprocess.DEVNULL).returncode:
-        cannot_run(f"{VERIFIERS} cannot be installed: no package index, or not for this Python")
-    return python, {**bare, "PYTHONPATH": str(folder)}
-
-
 def main() -> None:
     arguments(str(__doc__))
+    python = python_with_verifiers()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         for module, (imports, reward) in REWARDS.items():
             (folder / f"{module}.py").write_text(TASKSET.format(imports=imports, reward=reward))
         (folder / "job.py").write_text(JOB)
-        python, variables = python_of(folder, build(folder)["agon_judge"])
+        zipfile.ZipFile(build(folder)["agon_judge"]).extractall(folder / "judge")
+        variables = bare_environment(folder / "judge", folder)
         done = subprocess.run([python, "job.py"], cwd=folder, env=variables, capture_output=True, text=True)
     if done.returncode:
         print(done.stderr[-3000:])
