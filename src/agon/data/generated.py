@@ -24,18 +24,29 @@ if TYPE_CHECKING:
 GYM = "reasoning-gym:"
 TABLETOPS = ("tabletop", "tabletop-code")
 BROKEN = {
-    "coin_flip": "its scorer pays 1.0 for the answer 0 on every row",
+    "coin_flip": "its scorer pays 1.0 for the answer 0 on every row whose gold is below 1",
     "game_of_life_halting": "its scorer pays 1.0 for any text",
+    "puzzle24": "its scorer pays 1.0 for any four numbers that make 24, and runs code that an answer contains",
+    "complex_arithmetic": "its scorer pays 1.0 for the answer nan on every row",
     "game_of_life": "its scorer raises on answers that are JSON of a different shape",
     "prime_factorization": "its scorer raises on answers that are not numbers",
     "boxnet": "it gives no gold, and its scorer raises on plain numbers",
+    **dict.fromkeys(
+        (
+            *("binary_matrix", "countdown", "intermediate_integration", "n_queens", "simple_integration"),
+            *("spiral_matrix", "string_insertion"),
+        ),
+        "its scorer runs Python code that an answer contains (eval)",
+    ),
     **dict.fromkeys(
         ("isomorphic_strings", "list_functions", "polynomial_multiplication", "ransom_note"),
         "one seed gives different problems in every process, so no run could be resumed",
     ),
     "composite": "it mixes tasks: name each in a source of its own",
 }
-"""Tasks that are refused: what an audit found in reasoning-gym 0.1.25 (docs/audits.md)."""
+"""Tasks that are refused, as an audit found them in reasoning-gym 0.1.25: those whose scorer pays an answer without
+knowing the problem, raises on ordinary answers or runs code, and those that no run could resume. A scorer that is only
+lenient (a letter more, the last digit of a decimal) is not refused: an answer must be almost right to profit."""
 ROUNDS = 8
 """How often more problems are drawn to replace known ones; a task that still falls short is too small."""
 
