@@ -9,13 +9,12 @@ from agon.data import load
 from agon.data.check import (
     GOLD_SHARE,
     cases_per_problem,
-    disagreement,
+    check_forms,
     forms,
     gold_check,
     gold_completion,
     guessable,
     lengths,
-    never_paid,
 )
 from agon.data.normalise import make_problem
 from agon.game.parse import parse, well_formed
@@ -99,13 +98,33 @@ def test_a_gold_is_dead_when_no_form_of_it_is_accepted() -> None:
     verifier = Boxes()
     check = gold_check([dead, boxed], verifier)
     assert check.accepted == 0
-    assert never_paid([dead, boxed], check, verifier) == (dead.id,)
+    found = check_forms([dead, boxed], check, verifier, verifier)
+    assert (found.rejected, found.never_paid) == (2, (dead.id,))
 
 
 def test_forms_on_which_math_and_math_verify_differ_are_counted() -> None:
     problems = [make_problem("one", "42"), make_problem("two", "{{{")]
     with load_verifier("math", workers=1) as ours, load_verifier("math-verify", workers=1) as plain:
-        found = disagreement(problems, ours, plain)
-    assert found.of == sum(1 + len(forms(problem.answer)) for problem in problems)
-    assert {gold for gold, _, _, _ in found.examples} == {"{{{"}
-    assert found.differ == len(found.examples) >= 1
+        found = check_forms(problems, gold_check(problems, ours), ours, plain)
+    assert found.texts == sum(1 + len(forms(problem.answer)) for problem in problems)
+    assert {gold for gold, _, _, _ in found.differ} == {"{{{"}
+
+
+def test_many_golds_are_tried_in_their_forms_as_a_sample_that_stays_the_same() -> None:
+    class Asked(Exact):
+        """Rejects everything, and keeps the problems that it is asked about."""
+
+        def verify_many(self, pairs):  # type: ignore[no-untyped-def]
+            self.problems = {problem.id for problem, _ in pairs}
+            return [Verdict(False, True, Reason.WRONG) for _ in pairs]
+
+    problems, rejecting = numbered(30), Asked()
+    check = gold_check(problems, rejecting)
+    samples = []
+    for _ in range(2):
+        other = Asked()
+        found = check_forms(problems, check, rejecting, other, 10)
+        assert (found.rejected, len(found.never_paid), found.golds) == (10, 10, 10)
+        samples.append(other.problems)
+    assert samples[0] == samples[1] != {problem.id for problem in problems[:10]}
+    assert check_forms(problems, check, rejecting, rejecting, None).golds == 30

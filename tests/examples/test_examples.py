@@ -38,6 +38,13 @@ def test_the_notebook_runs_as_a_script_and_shows_what_it_says() -> None:
     assert "`format_reward` never varies within a group" in printed
 
 
+def test_an_audit_finds_what_a_reward_pays_for_and_passes_the_mended_one() -> None:
+    sloppy, mended = run("audit_reward").split("mended: ")
+    assert sloppy.startswith("sloppy: failed")
+    assert "pays several answers at once" in sloppy
+    assert re.fullmatch(r"passed after \d+ calls\n", mended)
+
+
 def test_the_notebook_has_cells_of_text_and_code() -> None:
     text = (ROOT / "examples" / "notebook.py").read_text()
     cells = re.findall(r"^# %%(.*)$", text, re.MULTILINE)

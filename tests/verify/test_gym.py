@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -31,16 +33,18 @@ def answered(answer: str) -> Completion:
     return Completion(f"<think>\nso\n</think>\n<answer>{answer}</answer>", BASE, 0, 0)
 
 
-@pytest.mark.parametrize("task", ["chain_sum", "n_queens", "sudoku", "tower_of_hanoi", "countdown", "word_ladder"])
+@pytest.mark.parametrize("task", ["chain_sum", "jugs", "sudoku", "tower_of_hanoi", "knights_knaves", "word_ladder"])
 def test_golds_are_paid_of_tasks_that_mathematics_cannot_judge(task: str, verifier: Verifier) -> None:
     problems = load(Source(preset=f"reasoning-gym:{task}", take=3))
     check = gold_check(problems, verifier)
     assert (check.accepted, check.of) == (3, 3), check.rejected
 
 
-def test_a_different_solution_is_paid_where_a_task_has_several(verifier: Verifier) -> None:
-    (problem,) = load(Source(preset="reasoning-gym:countdown", take=1))
-    (verdict,) = verifier.verify_many([(problem, answered(f"({problem.answer})"))])
+def test_a_different_form_is_paid_where_the_scorer_allows_it(verifier: Verifier) -> None:
+    (problem,) = load(Source(preset="reasoning-gym:knights_knaves", take=1))
+    swapped = ", and ".join(reversed(problem.answer.rstrip(".").split(", and ")))
+    (verdict,) = verifier.verify_many([(problem, answered(swapped))])
+    assert swapped != problem.answer
     assert verdict.correct
 
 
@@ -81,21 +85,64 @@ def test_a_broken_task_is_refused_by_name_with_the_reason(task: str) -> None:
     assert BROKEN[task] in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("task", "answer", "reason"),
+    [
+        ("coin_flip", "0", "pays 1.0 for the answer 0"),
+        ("puzzle24", "4*6*1*1", "any four numbers that make 24"),
+        ("complex_arithmetic", "nan", "pays 1.0 for the answer nan"),
+        ("game_of_life_halting", "no idea", "pays 1.0 for any text"),
+        ("game_of_life", "{}", "raises"),
+        ("prime_factorization", "no idea", "raises"),
+        ("boxnet", "0", "raises"),
+    ],
+)
+def test_a_scorer_is_refused_for_what_it_does(task: str, answer: str, reason: str) -> None:
+    import reasoning_gym
+
+    assert reason in BROKEN[task]
+    dataset = reasoning_gym.create_dataset(task, size=4, seed=0)
+    for entry in (dataset[index] for index in range(4) if dataset[index]["answer"] != "1"):
+        if reason == "raises":
+            with pytest.raises((KeyError, TypeError, ValueError)):
+                dataset.score_answer(answer, entry)
+        else:
+            assert dataset.score_answer(answer, entry) == 1.0, "mended: take the task out of BROKEN"
+
+
+@pytest.mark.parametrize("task", sorted(task for task, reason in BROKEN.items() if "runs" in reason))
+def test_a_scorer_is_refused_for_running_code(task: str, tmp_path: Path) -> None:
+    import reasoning_gym
+
+    dataset = reasoning_gym.create_dataset(task, size=1, seed=0)
+    dataset.score_answer(f"__import__('pathlib').Path({str(tmp_path / 'ran')!r}).touch()", dataset[0])
+    assert (tmp_path / "ran").exists(), "mended: take the task out of BROKEN"
+
+
 def test_a_task_without_golds_is_refused() -> None:
     with pytest.raises(DataError, match="no gold"):
         load(Source(preset="reasoning-gym:rubiks_cube", take=2))
 
 
 @pytest.mark.slow
-def test_tasks_refused_for_their_seed_do_differ_between_processes() -> None:
-    code = "import reasoning_gym as g; print(g.create_dataset('ransom_note', size=3, seed=1)[0]['question'])"
-    drawn = {
-        subprocess.run(
-            [sys.executable, "-c", code], env={"PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True
-        ).stdout
+def test_the_tasks_refused_for_their_seed_are_those_that_differ_between_processes() -> None:
+    code = (
+        "import json, sys, reasoning_gym as gym; "
+        "drawn = {task: gym.create_dataset(task, size=5, seed=1) for task in sys.argv[1:]}; "
+        "print(json.dumps({task: [made[i]['question'] for i in range(5)] for task, made in drawn.items()}))"
+    )
+    refused = sorted(task for task, reason in BROKEN.items() if reason.startswith("one seed"))
+    draws = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", code, *refused, "chain_sum"],
+                env={"PYTHONHASHSEED": str(seed)}, capture_output=True, text=True, check=True,
+            ).stdout
+        )
         for seed in (1, 2, 3)
-    }
-    assert len(drawn) > 1, "reasoning-gym was mended: take the task out of BROKEN"
+    ]  # fmt: skip
+    differ = sorted(task for task in draws[0] if any(draw[task] != draws[0][task] for draw in draws))
+    assert differ == refused, "one was mended: take it out of BROKEN"
 
 
 def test_it_passes_its_own_test(verifier: Verifier) -> None:

@@ -32,6 +32,17 @@ def sleeps(completions, answer, **columns):
         time.sleep(3600)
     return exact(completions, answer)
 
+def hangs_on_golds(completions, answer, **columns):
+    while answer[0] in completions[0]:
+        pass
+    return exact(completions, answer)
+
+def always_raises(completions, answer, **columns):
+    raise RuntimeError("no model")
+
+def other_column(completions, target, **columns):
+    return exact(completions, target)
+
 def ends(completions, answer, **columns):
     if not completions[0]:
         raise SystemExit(3)
@@ -131,6 +142,17 @@ def test_hangs_and_crashes_are_found_and_the_audit_ends(desk: Path, name: str, k
     assert kind in kinds(audited(name, deadline=0.3))
 
 
+def test_a_reward_that_hangs_on_its_golds_is_reported(desk: Path) -> None:
+    audit = audited("hangs_on_golds", deadline=0.3)
+    assert kinds(audit) == {"hangs"}
+    assert "nothing more was tried" in audit.faults[0].example.detail
+
+
+def test_a_reward_that_raises_on_golds_is_told_from_one_that_raises_on_junk(desk: Path) -> None:
+    assert "raises on the gold" in kinds(audited("always_raises"))
+    assert "raises on the gold" not in kinds(audited("ends"))
+
+
 def test_a_reward_of_one_value_is_said_to_be_so(desk: Path) -> None:
     assert kinds(audited("constant")) == {"pays 0 for everything"}
 
@@ -190,8 +212,12 @@ def test_a_page_shows_hostile_text_as_text(desk: Path) -> None:
     [
         (["nothing"], "reasoning-gym:TASK"),
         (["rewards.py:exact"], "--rows"),
-        (["rewards.py:exakt", "--rows", "rows.jsonl"], "FILE.py:function"),
-        (["rewards.py:exact", "--rows", "none.jsonl"], "JSON object"),
+        (["rewards.py", "--rows", "rows.jsonl"], "rewards.py:FUNCTION"),
+        (["none.py:exact", "--rows", "rows.jsonl"], "FILE.py:function"),
+        (["rewards.py:exakt", "--rows", "rows.jsonl"], "rewards.py:exact,"),
+        (["rewards.py:exact", "--rows", "none.jsonl"], "--rows FILE"),
+        (["rewards.py:exact", "--rows", "rewards.py"], "JSON object"),
+        (["rewards.py:other_column", "--rows", "rows.jsonl"], "there are: prompt, answer"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--gold", "anser"], "prompt, answer"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--template", "x"], "{}"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--bound", "2"], "--help"),

@@ -14,7 +14,7 @@ from agon.errors import InputError
 
 if TYPE_CHECKING:
     from agon.config import Data, Source
-    from agon.data.check import Disagreement, GoldCheck
+    from agon.data.check import Forms, GoldCheck
     from agon.data.split import Overlap, ProblemPool
     from agon.types import Problem
     from agon_judge.sandbox.settings import SandboxSettings
@@ -62,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--verifier", metavar="NAME", help="math, math-verify, code, reasoning-gym or package.module:function"
     )
+    help = "try every gold in its other forms, not a sample (for math and math-verify)"
+    check.add_argument("--all", action="store_true", help=help)
     split = actions.add_parser("split", help="print the three splits and their hashes", description=SPLIT)
     _source_arguments(split)
     for part in ("held-out", "dev", "train"):
@@ -118,15 +120,13 @@ def _check(args: argparse.Namespace) -> int:
     from agon.data.split import overlap
 
     loaded = _load(args.source, args.overrides)
-    checks, dead, differ = _gold_checks(loaded, args.verifier or loaded.verifier)
+    checks, forms = _gold_checks(loaded, args.verifier or loaded.verifier, args.all)
     by_name = {part.name: part.problems for part in loaded.parts}
     shared = overlap(by_name["train"], by_name["held_out"]) if {"train", "held_out"} <= by_name.keys() else None
     passed = all(check.passed for check in checks.values())
     if args.json:
         golds = {
-            name: asdict(check)
-            | {"share": check.share, "never_paid": dead.get(name, ())}
-            | {"math_verify_differs": asdict(differ[name]) if name in differ else None}
+            name: asdict(check) | {"share": check.share, "forms": asdict(forms[name]) if name in forms else None}
             for name, check in checks.items()
         }
         facts = {part.name: _facts(part) | {"gold": golds[part.name]} for part in loaded.parts}
@@ -135,32 +135,33 @@ def _check(args: argparse.Namespace) -> int:
         for part in loaded.parts:
             _print_facts(part.name, _facts(part))
             _print_golds(checks[part.name])
-            _print_forms(part, dead.get(part.name, ()), differ.get(part.name))
+            if part.name in forms:
+                _print_forms(part, checks[part.name], forms[part.name])
         if shared:
             _print_overlap(shared, generated=any(is_generated(part.pool.origin) for part in loaded.parts))
     return 0 if passed else 1
 
 
-def _gold_checks(
-    loaded: Loaded, verifier: str
-) -> tuple[dict[str, GoldCheck], dict[str, tuple[str, ...]], dict[str, Disagreement]]:
-    """By part: the gold check, golds that no form satisfies, and where `math` differs from plain math-verify.
+def _gold_checks(loaded: Loaded, verifier: str, all_forms: bool) -> tuple[dict[str, GoldCheck], dict[str, Forms]]:
+    """By part: the gold check and, for mathematics, what forms of the golds show.
 
     A verifier is started only when there is a gold to check.
     """
-    from agon.data.check import GoldCheck, disagreement, gold_check, never_paid, with_gold
+    from agon.data.check import SAMPLE, GoldCheck, check_forms, gold_check, with_gold
 
     if not any(with_gold(part.problems) for part in loaded.parts):
-        return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}, {}, {}
+        return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}, {}
     from agon.verify import load_verifier
 
     with closing(load_verifier(verifier, sandbox=loaded.sandbox)) as judge:
         checks = {part.name: gold_check(part.problems, judge) for part in loaded.parts}
         if verifier not in ("math", "math-verify"):
-            return checks, {}, {}
-        dead = {part.name: never_paid(part.problems, checks[part.name], judge) for part in loaded.parts}
-        with closing(load_verifier("math" if verifier == "math-verify" else "math-verify")) as plain:
-            return checks, dead, {part.name: disagreement(part.problems, judge, plain) for part in loaded.parts}
+            return checks, {}
+        most = None if all_forms else SAMPLE
+        with closing(load_verifier("math" if verifier == "math-verify" else "math-verify")) as other:
+            return checks, {
+                part.name: check_forms(part.problems, checks[part.name], judge, other, most) for part in loaded.parts
+            }
 
 
 def _split(args: argparse.Namespace) -> int:
@@ -351,16 +352,22 @@ def _print_golds(check: GoldCheck) -> None:
             print(f"            and {len(rows) - LISTED} more; --json lists all")
 
 
-def _print_forms(part: Part, dead: tuple[str, ...], differ: Disagreement | None) -> None:
+def _print_forms(part: Part, check: GoldCheck, forms: Forms) -> None:
     """Golds that no form of themselves satisfies, and what math and math-verify differ on."""
     golds = {problem.id: problem.answer for problem in part.problems}
-    if dead:
-        print(f"  dead      {len(dead)} golds that no form of themselves satisfies: no answer can be paid")
-        for name in dead[:LISTED]:
+    if forms.never_paid:
+        left = len(check.rejected) - forms.rejected
+        sampled = f" ({forms.rejected} of {len(check.rejected)} rejected golds tried; --all tries all)" if left else ""
+        count = len(forms.never_paid)
+        print(f"  dead      {count} golds that no form of themselves satisfies: no answer can be paid{sampled}")
+        for name in forms.never_paid[:LISTED]:
             print(f"            {name}  {_line(golds[name])}")
-    if differ and differ.of:
-        print(f"  differ    math and math-verify on {differ.differ} of {differ.of} golds and forms of them")
-        for gold, form, one, other in differ.examples[:EXAMPLES]:
+        if count > LISTED:
+            print(f"            and {count - LISTED} more; --json lists all")
+    if forms.golds:
+        some = f"a sample of {forms.golds} golds; --all compares all" if forms.golds < check.of else "all golds"
+        print(f"  differ    math and math-verify on {len(forms.differ)} of {forms.texts} forms of {some}")
+        for gold, form, one, other in forms.differ[:EXAMPLES]:
             print(f"            gold {_line(gold)}  written {_line(form)}  {one}, {other}")
 
 

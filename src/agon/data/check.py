@@ -8,6 +8,7 @@ no form of itself satisfies is listed apart, and `math` is compared with plain m
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ from agon_judge.auditing.probes import rewritings
 
 GOLD_SHARE = 0.95
 """At least this share of golds must be accepted. Our choice: one dead group in twenty is already worth a look."""
+
+SAMPLE = 500
+"""Golds that are tried in all their forms: a minute of one core at most."""
 
 QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
@@ -80,36 +84,53 @@ def forms(gold: str) -> list[str]:
     return list(dict.fromkeys([f"\\boxed{{{gold}}}", f"${gold}$", *(answer for _, answer in rewritings(gold))]))
 
 
-def never_paid(problems: Iterable[Problem], check: GoldCheck, verifier: Verifier) -> tuple[str, ...]:
-    """The ids of rejected golds that are rejected in every form: no answer can earn them a reward."""
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """What forms of golds show. Both parts are of a sample where there are more golds than SAMPLE."""
+
+    rejected: int
+    """Rejected golds that were tried in their other forms."""
+    never_paid: tuple[str, ...]
+    """The ids of those that were rejected in every form: no answer can earn them a reward."""
+    golds: int
+    """Golds on which the two verifiers were compared."""
+    texts: int
+    """Golds and forms of them."""
+    differ: tuple[tuple[str, str, str, str], ...]
+    """Gold, form, and the reasons that the two give where one pays and one does not; the shortest forms first."""
+
+
+def check_forms(
+    problems: Iterable[Problem], check: GoldCheck, verifier: Verifier, other: Verifier, most: int | None = SAMPLE
+) -> Forms:
+    """Try forms of golds: of the rejected ones, and of all on a second verifier; at most `most` golds each."""
+    golds = with_gold(problems)
     rejected = {gold.id for gold in check.rejected}
-    pairs = [(p, form) for p in with_gold(problems) if p.id in rejected for form in forms(p.answer)]
+    tried = _sample([problem for problem in golds if problem.id in rejected], most)
+    pairs = [(problem, form) for problem in tried for form in forms(problem.answer)]
     verdicts = verifier.verify_many([(problem, gold_completion(problem, form)) for problem, form in pairs])
     paid = {problem.id for (problem, _), verdict in zip(pairs, verdicts, strict=True) if verdict.correct}
-    return tuple(gold.id for gold in check.rejected if gold.id not in paid)
+    never_paid = tuple(problem.id for problem in tried if problem.id not in paid)
 
-
-@dataclass(frozen=True, slots=True)
-class Disagreement:
-    """Golds and forms of them on which two verifiers differ."""
-
-    differ: int
-    of: int
-    examples: tuple[tuple[str, str, str, str], ...]
-    """Gold, form, and the reasons that the two give."""
-
-
-def disagreement(problems: Iterable[Problem], one: Verifier, other: Verifier) -> Disagreement:
-    """How often two verifiers differ on golds and forms of them."""
-    pairs = [(p, form) for p in with_gold(problems) for form in (p.answer, *forms(p.answer))]
+    compared = _sample(golds, most)
+    pairs = [(problem, form) for problem in compared for form in (problem.answer, *forms(problem.answer))]
     completions = [(problem, gold_completion(problem, form)) for problem, form in pairs]
-    judged = zip(pairs, one.verify_many(completions), other.verify_many(completions), strict=True)
-    examples = [
+    judged = zip(pairs, verifier.verify_many(completions), other.verify_many(completions), strict=True)
+    differ = [
         (problem.answer, form, first.reason.value, second.reason.value)
         for (problem, form), first, second in judged
         if first.correct != second.correct
     ]
-    return Disagreement(len(examples), len(pairs), tuple(sorted(examples, key=lambda each: len(each[1]))))
+    shortest_first = tuple(sorted(differ, key=lambda each: len(each[1])))
+    return Forms(len(tried), never_paid, len(compared), len(pairs), shortest_first)
+
+
+def _sample(problems: list[Problem], most: int | None) -> list[Problem]:
+    """At most so many problems, in their order; the same ones every time."""
+    if most is None or len(problems) <= most:
+        return problems
+    chosen = sorted(random.Random("forms of golds").sample(range(len(problems)), most))
+    return [problems[index] for index in chosen]
 
 
 def cases_per_problem(problems: Iterable[Problem]) -> dict[str, int]:

@@ -5,7 +5,6 @@ There is no pool to split: each split is drawn with its own seed, and a problem 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,8 +13,10 @@ from agon.data.normalise import gold_text, make_problem, question_key, question_
 from agon.data.split import ProblemPool, unique
 from agon.data.tabletop import code_handwritten, code_templates, repair
 from agon.data.tabletop import problems as tabletop
-from agon.errors import DataError, install
+from agon.errors import DataError
 from agon.types import Problem
+from agon_judge import errors as judge
+from agon_judge.auditing.gym import open_dataset
 
 if TYPE_CHECKING:
     from agon.config import Scalar
@@ -23,18 +24,29 @@ if TYPE_CHECKING:
 GYM = "reasoning-gym:"
 TABLETOPS = ("tabletop", "tabletop-code")
 BROKEN = {
-    "coin_flip": "its scorer pays 1.0 for the answer 0 on every row",
+    "coin_flip": "its scorer pays 1.0 for the answer 0 on every row whose gold is below 1",
     "game_of_life_halting": "its scorer pays 1.0 for any text",
+    "puzzle24": "its scorer pays 1.0 for any four numbers that make 24, and runs code that an answer contains",
+    "complex_arithmetic": "its scorer pays 1.0 for the answer nan on every row",
     "game_of_life": "its scorer raises on answers that are JSON of a different shape",
     "prime_factorization": "its scorer raises on answers that are not numbers",
     "boxnet": "it gives no gold, and its scorer raises on plain numbers",
+    **dict.fromkeys(
+        (
+            *("binary_matrix", "countdown", "intermediate_integration", "n_queens", "simple_integration"),
+            *("spiral_matrix", "string_insertion"),
+        ),
+        "its scorer runs Python code that an answer contains (eval)",
+    ),
     **dict.fromkeys(
         ("isomorphic_strings", "list_functions", "polynomial_multiplication", "ransom_note"),
         "one seed gives different problems in every process, so no run could be resumed",
     ),
     "composite": "it mixes tasks: name each in a source of its own",
 }
-"""Tasks that are refused: what an audit found in reasoning-gym 0.1.25 (docs/audits.md)."""
+"""Tasks that are refused, as an audit found them in reasoning-gym 0.1.25: those whose scorer pays an answer without
+knowing the problem, raises on ordinary answers or runs code, and those that no run could resume. A scorer that is only
+lenient (a letter more, the last digit of a decimal) is not refused: an answer must be almost right to profit."""
 ROUNDS = 8
 """How often more problems are drawn to replace known ones; a task that still falls short is too small."""
 
@@ -79,40 +91,23 @@ def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int) -> 
 
 
 def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> list[Problem]:
-    try:
-        import reasoning_gym
-        from reasoning_gym.factory import DATASETS
-    except ImportError as error:
-        raise DataError("reasoning-gym is not installed", fix=install("data")) from error
-    if task not in DATASETS:
-        near = difflib.get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)
-        raise DataError(f"reasoning-gym has no task {task!r}", fix=f"use one of: {', '.join(near)}")
     if task in BROKEN:
         fix = "choose a different task; `agon audit reasoning-gym:TASK` shows what its scorer pays for"
         raise DataError(f"reasoning-gym:{task} is refused: {BROKEN[task]}", fix=fix)
-    draw = {"task": task, "options": dict(options), "seed": seed, "size": count}
     try:
-        entries = reasoning_gym.create_dataset(task, size=count, seed=seed, **options)
-        return [_gym_problem(draw | {"index": index}, entries[index]) for index in range(count)]
-    except NoGold:
+        _, entries = open_dataset(task, count, seed, options)
+    except judge.InputError as error:
+        raise DataError(error.message, fix=error.fix) from error
+    if any(entry["answer"] is None for entry in entries):
         fix = "choose a task with one"
-        raise DataError(f"reasoning-gym:{task} gives no gold, so no problem can be shown or checked", fix=fix) from None
-    except (AssertionError, TypeError, ValueError) as error:
-        fields = sorted(DATASETS[task][1].__dataclass_fields__.keys() - {"size", "seed"})
-        raise DataError(
-            f"reasoning-gym:{task} rejects these options: {error}", fix=f"its options are {', '.join(fields)}"
-        ) from error
-
-
-class NoGold(Exception):
-    """An entry of reasoning-gym whose answer is null."""
+        raise DataError(f"reasoning-gym:{task} gives no gold, so no problem can be shown or checked", fix=fix)
+    draw = {"task": task, "options": dict(options), "seed": seed, "size": count}
+    return [_gym_problem(draw | {"index": index}, entry) for index, entry in enumerate(entries)]
 
 
 def _gym_problem(draw: Mapping[str, Any], entry: Mapping[str, Any]) -> Problem:
     """`draw` is how the verifier makes the entry again. The metadata goes through JSON, so that a split's hash does not
     depend on how Python prints an object."""
-    if entry["answer"] is None:
-        raise NoGold
     metadata = json.loads(json.dumps(entry.get("metadata", {}), default=str))
     meta = {"task": draw["task"], "metadata": metadata, "draw": dict(draw)}
     return make_problem(question_text(entry["question"]), gold_text(entry["answer"]), meta)

@@ -7,9 +7,7 @@ says how much it was. A scorer that raises, and an entry that cannot be made aga
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -17,11 +15,8 @@ from agon.errors import InputError, install
 from agon.types import Completion, Problem
 from agon.verify.judged import JudgedVerifier
 from agon_judge.answers import one_answer, parse
-from agon_judge.judge import Judge
+from agon_judge.pooled import PooledJudge, Steps
 from agon_judge.verdict import Reason, Verdict
-from agon_judge.workers.messages import Limits, Outcome
-from agon_judge.workers.pool import WorkerPool
-from agon_judge.workers.system import available_cores
 
 DEADLINE = 5.0
 """CPU seconds of one score."""
@@ -55,21 +50,23 @@ def _dataset(task: str, options: str, seed: int, size: int) -> Any:
     return reasoning_gym.create_dataset(task, size=size, seed=seed, **json.loads(options))
 
 
-class GymJudge(Judge):
+class GymJudge(PooledJudge):
     """A row is how a problem was drawn, its question, and the answer or why there is none."""
 
     def __init__(self, *, workers: int | None = None) -> None:
-        limits = Limits(workers or min(8, available_cores()), DEADLINE, 4 << 30)
-        self._pool = WorkerPool("agon.verify.gym:score", limits)
-        self._rows = 0
+        super().__init__("agon.verify.gym:score", workers, DEADLINE, 4 << 30)
 
-    def judge_many(self, rows: Iterable[tuple[str, str, str | Verdict]]) -> list[Verdict]:
-        begun = [self._begin(*row) for row in rows]
-        return [one if isinstance(one, Verdict) else _verdict(one.result()) for one in begun]
-
-    async def judge_async(self, *row: Any, **named: Any) -> Verdict:
-        one = self._begin(*row, **named)
-        return one if isinstance(one, Verdict) else _verdict(await asyncio.wrap_future(one))
+    def steps(self, draw: str, question: str, answer: str | Verdict) -> Steps:
+        if isinstance(answer, Verdict):
+            return answer
+        if not draw:
+            return Verdict(Reason.BAD_GOLD, "not a problem of reasoning-gym")
+        if len(answer) > LONGEST:
+            return Verdict(Reason.UNPARSABLE, f"over {LONGEST} characters")
+        outcome = yield draw, question, answer
+        if outcome.name in ("crashed", "unparsable"):
+            return Verdict(Reason.INFRA, f"the scorer failed: {outcome.detail}")
+        return Verdict(Reason(outcome.name), outcome.detail)
 
     def self_test(self) -> list[str]:
         """Whether reasoning-gym scores one of its own problems."""
@@ -78,24 +75,6 @@ class GymJudge(Judge):
         rows = [(json.dumps(draw), entry["question"].strip(), answer) for answer in (entry["answer"], "no")]
         right, wrong = self.judge_many(rows)
         return [] if right.correct and wrong.reason is Reason.WRONG else [f"chain_sum: {right.reason}, {wrong.reason}"]
-
-    @property
-    def counters(self) -> dict[str, int]:
-        pool = self._pool.counters
-        return {"rows": self._rows, "jobs": pool.jobs, "killed": pool.killed, "restarted": pool.restarted}
-
-    def close(self) -> None:
-        self._pool.close()
-
-    def _begin(self, draw: str, question: str, answer: str | Verdict) -> Any:
-        self._rows += 1
-        if isinstance(answer, Verdict):
-            return answer
-        if not draw:
-            return Verdict(Reason.BAD_GOLD, "not a problem of reasoning-gym")
-        if len(answer) > LONGEST:
-            return Verdict(Reason.UNPARSABLE, f"over {LONGEST} characters")
-        return self._pool.submit(draw, question, answer)
 
 
 class GymVerifier(JudgedVerifier):
@@ -117,9 +96,3 @@ def open_gym(*, workers: int | None = None, **_: Any) -> GymVerifier:
     except ImportError as error:
         raise InputError("reasoning-gym is not installed", fix=install("data")) from error
     return GymVerifier(GymJudge(workers=workers))
-
-
-def _verdict(outcome: Outcome) -> Verdict:
-    if outcome.name in ("crashed", "unparsable"):
-        return Verdict(Reason.INFRA, f"the scorer failed: {outcome.detail}")
-    return Verdict(Reason(outcome.name), outcome.detail)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _opening = threading.Lock()
 GOLDS = ("answer", "solution", "ground_truth", "gold", "target", "label", "final_answer")
-"""Columns in which TRL's data sets keep the gold, in the order in which they are looked for."""
+"""Columns in which data sets keep the gold, in the order in which they are looked for."""
 
 
 class NoVerdict(JudgeError):
@@ -163,14 +163,19 @@ def _text(value: Any) -> str:
 
 
 def _golds(columns: dict[str, Any], count: int) -> list[str]:
-    """The golds, as text; of a solution in GSM8K's form, what stands behind the last ####."""
+    """The golds of the first column that holds any, as text."""
     name = next((name for name in GOLDS if name in columns), None)
     if name is None:
         fix = f"name the column of golds in your data set one of: {', '.join(GOLDS)}"
         raise InputError("there is no column of golds", fix=fix)
     if len(columns[name]) != count:
         raise InputError(f"{len(columns[name])} golds for {count} completions", fix="give one gold per completion")
-    return ["" if gold is None else str(gold).rpartition("####")[2].strip() for gold in columns[name]]
+    return ["" if gold is None else gold_text(gold) for gold in columns[name]]
+
+
+def gold_text(gold: Any) -> str:
+    """A gold as text; of a solution in GSM8K's form, what stands behind the last ####."""
+    return str(gold).rpartition("####")[2].strip()
 
 
 def _judge(kind: Any) -> Any:

@@ -90,6 +90,8 @@ def open_environment(target: Target) -> Environment:
             environment: Environment = thing
             return environment
         return RewardFunction(target, target.name)
+    if target.name.endswith(".py"):
+        raise InputError(f"{target.name} names no function", fix=f"add it: {target.name}:FUNCTION")
     raise InputError(
         f"{target.name} names nothing that can be audited",
         fix=f"FILE.py:function, reasoning-gym:TASK, verifiers:MODULE, or one of: {', '.join(OURS)}",

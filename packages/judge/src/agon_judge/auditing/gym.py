@@ -7,34 +7,43 @@ credit, which many tasks give by design.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib.metadata import version
+from typing import Any
 
 from agon_judge.auditing.environment import Row, Score, Target
 from agon_judge.errors import InputError
+
+
+def open_dataset(task: str, size: int, seed: int, options: Mapping[str, Any]) -> tuple[Any, list[dict[str, Any]]]:
+    """A data set of reasoning-gym and its entries; InputError for an unknown task or options that it rejects."""
+    try:
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
+    except ImportError as error:
+        raise InputError("reasoning-gym is not installed", fix="pip install reasoning-gym") from error
+    if task not in DATASETS:
+        near = get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)
+        raise InputError(f"reasoning-gym has no task {task!r}", fix=f"use one of: {', '.join(near)}")
+    try:
+        dataset = reasoning_gym.create_dataset(task, size=size, seed=seed, **options)
+        return dataset, [dataset[index] for index in range(size)]
+    except (AssertionError, TypeError, ValueError) as error:
+        fields = sorted(DATASETS[task][1].__dataclass_fields__.keys() - {"size", "seed"})
+        fix = f"its options are {', '.join(fields)}" if fields else "it has no options"
+        raise InputError(f"reasoning-gym:{task} rejects these options: {error}", fix=fix) from error
 
 
 class GymDataset:
     full = 1.0
 
     def __init__(self, target: Target, task: str) -> None:
-        try:
-            import reasoning_gym
-            from reasoning_gym.factory import DATASETS
-        except ImportError as error:
-            raise InputError("reasoning-gym is not installed", fix="pip install reasoning-gym") from error
-        if task not in DATASETS:
-            near = get_close_matches(task, DATASETS, n=3) or sorted(DATASETS)[:5]
-            raise InputError(f"reasoning-gym has no task {task!r}", fix=f"such as: {', '.join(near)}")
+        self._dataset, self._entries = open_dataset(task, target.take, target.seed, target.options)
         self.version = f"reasoning-gym {version('reasoning-gym')}"
-        try:
-            self._dataset = reasoning_gym.create_dataset(task, size=target.take, seed=target.seed, **target.options)
-        except (AssertionError, TypeError, ValueError) as error:
-            raise InputError(f"reasoning-gym:{task} rejects these options: {error}", fix="correct --option") from error
 
     def rows(self, split: str) -> list[Row]:
-        entries = [self._dataset[index] for index in range(len(self._dataset))]
-        return [Row(e["question"], None if e["answer"] is None else str(e["answer"]), e) for e in entries]
+        return [Row(e["question"], None if e["answer"] is None else str(e["answer"]), e) for e in self._entries]
 
     def score(self, row: Row, text: str) -> Score:
         reward = self._dataset.score_answer(text.strip(), row.payload)

@@ -239,7 +239,9 @@ class _Work:
 def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit:
     rows = work.rows
     golds = [row["gold"] for row in rows if row["gold"] is not None]
-    template = template or _template(work)
+    first = list[Call]()
+    if template is None:
+        template, first = _template(work)
     tried = [
         probe
         for index, row in enumerate(rows)
@@ -256,10 +258,11 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
         for kind, body in LONGS.items()
         for text in dict.fromkeys((body, wrap(template, body)))
     ]
-    calls = work.run(dict.fromkeys(tried)) + work.run(long)
+    # a reward that hangs on its golds ends the audit before the probes: then the first calls are all that there is
+    calls = work.run(dict.fromkeys(tried)) + work.run(long) or first
     found = _Found()
     full = _judge_payments(found, calls, work.full, form)
-    _judge_crashes(found, calls)
+    _judge_crashes(found, calls, stopped=work.hangs >= HANGS)
     if canary.exists():
         _add(found, "runs code that an answer contains", next(c for c in calls if c.probe.kind == "code in an answer"))
     _judge_differences(found, work, [call for call in calls if len(call.probe.text) <= SENT and not call.crash], full)
@@ -277,18 +280,19 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
     )
 
 
-def _template(work: _Work) -> str:
-    """The plainest way to write an answer under which golds earn most; LaTeX is put into a box."""
+def _template(work: _Work) -> tuple[str, list[Call]]:
+    """The plainest way to write an answer under which golds earn most, with the calls; LaTeX is put into a box."""
     golds = [(index, row["gold"]) for index, row in enumerate(work.rows) if row["gold"] is not None][:4]
     if not golds:
-        return TEMPLATES[0]
-    earned = []
+        return TEMPLATES[0], []
+    earned, seen = list[float](), list[Call]()
     latex = any("\\" in gold for _, gold in golds)
     ordered = sorted(TEMPLATES, key=lambda template: "boxed" not in template) if latex else TEMPLATES
     for template in ordered:
         calls = work.run(Probe(i, "gold", "right", wrap(template, gold), gold) for i, gold in golds)
         earned.append(sum(call.reward or 0.0 for call in calls))
-    return ordered[max(range(len(ordered)), key=lambda index: (earned[index], -index))]
+        seen += calls
+    return ordered[max(range(len(ordered)), key=lambda index: (earned[index], -index))], seen
 
 
 def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: bool) -> float:
@@ -332,11 +336,13 @@ def _words(kind: str) -> str:
     return {"near miss": "a near miss", "junk": "junk"}.get(kind, kind)
 
 
-def _judge_crashes(found: _Found, calls: list[Call]) -> None:
+def _judge_crashes(found: _Found, calls: list[Call], stopped: bool) -> None:
     for call in calls:
-        if call.crash:
-            hangs = call.crash.startswith("hangs")
-            _add(found, "hangs" if hangs else "raises", call)
+        if call.crash.startswith("hangs"):
+            rest = f"; after {HANGS} hangs nothing more was tried" if stopped else ""
+            _add(found, "hangs", call, call.crash + rest)
+        elif call.crash:
+            _add(found, "raises on the gold" if call.probe.kind == "gold" else "raises", call)
 
 
 def _judge_differences(found: _Found, work: _Work, calls: list[Call], full: float) -> None:

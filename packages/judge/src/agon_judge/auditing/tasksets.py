@@ -13,8 +13,8 @@ from importlib.metadata import version
 from typing import Any
 
 from agon_judge.auditing.environment import Row, Score, Target
-from agon_judge.auditing.trl import GOLDS
 from agon_judge.errors import InputError
+from agon_judge.rewards import GOLDS
 
 
 class VerifiersTaskset:

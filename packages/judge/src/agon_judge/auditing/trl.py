@@ -23,10 +23,10 @@ from typing import Any
 
 from agon_judge.auditing.environment import Row, Score, Target
 from agon_judge.errors import InputError
+from agon_judge.rewards import GOLDS, gold_text
 
-GOLDS = ("answer", "solution", "ground_truth", "gold", "target", "label", "final_answer")
 QUESTIONS = ("prompt", "question", "problem", "input", "query")
-"""Columns in which a gold and a question are looked for."""
+"""Columns in which a question is looked for; a gold is looked for in those of `rewards.GOLDS`."""
 
 
 def named(name: str) -> Any:
@@ -34,15 +34,23 @@ def named(name: str) -> Any:
     place, _, attribute = name.rpartition(":")
     try:
         module = _file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-        return getattr(module, attribute)
+    except InputError:
+        raise
     except Exception as error:
-        what = f"cannot load {name}: {type(error).__name__}: {error}"
-        raise InputError(what, fix="name a function of a file or a module: FILE.py:function") from error
+        what = f"cannot import {place}: {type(error).__name__}: {error}"
+        fix = "correct the error" if place.endswith(".py") else "install it, or add its folder to PYTHONPATH"
+        raise InputError(what, fix=fix) from error
+    if not hasattr(module, attribute):
+        own = [name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__]
+        names = ", ".join(f"{Path(place).name}:{each}" for each in own)
+        fix = f"name one of: {names}" if own else "name a file or a module that defines a reward"
+        raise InputError(f"{place} has no function {attribute!r}", fix=fix)
+    return getattr(module, attribute)
 
 
 def _file(path: Path) -> Any:
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise InputError(f"there is no file {path}", fix="name a Python file that exists: FILE.py:function")
     sys.path.insert(0, str(path.parent.absolute()))  # it may import its neighbours
     spec = spec_from_file_location(path.stem, path)
     assert spec
@@ -66,6 +74,11 @@ class RewardFunction:
             self._chat = "dict" in str(parameters["completions"].annotation).lower() or None
         names_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
         self._wanted = None if names_all else set(parameters)
+        self._required = {
+            name
+            for name, each in parameters.items()
+            if each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL)
+        }
 
     def rows(self, split: str) -> list[Row]:
         if self._target.rows is None:
@@ -79,6 +92,11 @@ class RewardFunction:
         if gold is None or gold not in records[0]:
             columns = ", ".join(map(str, records[0]))
             raise InputError(f"{self._target.rows} has no column of golds", fix=f"--gold COLUMN, one of: {columns}")
+        if missing := sorted(self._required - self._columns(records[:1], [""]).keys()):
+            raise InputError(
+                f"{self._target.name} takes {', '.join(missing)}, and {self._target.rows} has no such column",
+                fix=f"rename a column of the rows; there are: {', '.join(map(str, records[0]))}",
+            )
         return [
             Row(_content(record.get(question, "")) if question else "", _gold(record[gold]), record)
             for record in records
@@ -123,8 +141,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             records = json.loads(text)
         else:
             records = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        raise InputError(f"cannot read rows from {path}: {error}", fix="write one JSON object per line") from error
+    except OSError as error:
+        fix = "name a file that you can read: --rows FILE"
+        raise InputError(f"cannot read rows from {path}: {error.strerror}", fix=fix) from error
+    except ValueError as error:
+        raise InputError(f"cannot parse the rows of {path}: {error}", fix="write one JSON object per line") from error
     if not isinstance(records, list) or not records or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{path} has no rows", fix="write one JSON object per line")
     return records
@@ -152,10 +173,10 @@ def _content(prompt: Any) -> str:
 
 
 def _gold(value: Any) -> str | None:
-    """The gold as text: behind the last #### of GSM8K's form, and without dollar signs around it."""
+    """The gold as text, without dollar signs around it."""
     if value is None or isinstance(value, list | dict):
         return None
-    gold = str(value).rpartition("####")[2].strip()
+    gold = gold_text(value)
     return gold[1:-1] if len(gold) > 2 and gold[0] == gold[-1] == "$" and gold.count("$") == 2 else gold
 
 

@@ -8,31 +8,20 @@ known: an answer that is written like it is right, and a text without exactly on
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import re
-from collections.abc import Generator, Iterable
-from concurrent.futures import Future
 
 from agon_judge.answers import Box, boxes, without
 from agon_judge.cache import Cache
-from agon_judge.judge import Judge
 from agon_judge.math.gate import limits, refuse
 from agon_judge.math.notation import Leaf, as_words, plain_words, read
 from agon_judge.math.operators import profile
 from agon_judge.math.rationals import same_number
 from agon_judge.math.restated import expressions, ingredients, suspects
 from agon_judge.math.spelling import clean, written_alike
+from agon_judge.pooled import PooledJudge, Steps
 from agon_judge.verdict import Reason, Verdict
-from agon_judge.workers.messages import Limits, Outcome
-from agon_judge.workers.pool import WorkerPool
-from agon_judge.workers.system import available_cores
-
-Row = tuple[str, str | Verdict, str]
-"""Gold, answer (or why there is none), question."""
-Comparison = tuple[str | None, ...]
-"""Gold, answer and suspects, or a gold alone: what a worker is asked."""
-Steps = Generator[Comparison, Outcome, Verdict]
+from agon_judge.workers.messages import Outcome
 
 LONGEST, DEEPEST = 4_000, 3
 """Characters, and boxes in boxes, up to which an answer is taken out of its boxes; the gate refuses the rest."""
@@ -42,39 +31,21 @@ _AS_WRITTEN = Verdict(Reason.CORRECT, "the gold does not parse: only answers wri
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$")
 
 
-class MathJudge(Judge):
+class MathJudge(PooledJudge):
     """math-verify behind a gate and a deadline in CPU seconds; `cache` is the number of verdicts that are remembered.
 
     `workers` is the number of processes, by default one per core up to 8.
     """
 
     def __init__(self, *, workers: int | None = None, deadline: float = 2.0, cache: int = 100_000) -> None:
-        limits = Limits(workers or min(8, available_cores()), deadline)
-        self._pool = WorkerPool("agon_judge.math.equality:compare", limits)
+        super().__init__("agon_judge.math.equality:compare", workers, deadline)
         self._verdicts: Cache[Verdict] = Cache(cache)
         self._golds: Cache[Verdict] = Cache(cache)
-        self._rows = self._cached = 0
-        self._pool.start()
+        self._cached = 0
 
     def judge(self, gold: str, answer: str | Verdict, question: str = "") -> Verdict:
         """The verdict on one answer; the question says which forms repeat it, and whether percent was asked for."""
         return self.judge_many([(gold, answer, question)])[0]
-
-    async def judge_async(self, gold: str, answer: str | Verdict, question: str = "") -> Verdict:
-        row = self._row(gold, answer, question)
-        step = _advance(row, None)
-        while isinstance(step, tuple):
-            outcome = await asyncio.wrap_future(self._pool.submit(*step))
-            step = _advance(row, outcome)
-        return step
-
-    def judge_many(self, rows: Iterable[Row]) -> list[Verdict]:
-        begun = [self._row(*row) for row in rows]
-        steps = [_advance(row, None) for row in begun]
-        while futures := self._submit(steps):
-            for index, future in futures.items():
-                steps[index] = _advance(begun[index], future.result())
-        return [step for step in steps if isinstance(step, Verdict)]
 
     def self_test(self) -> list[str]:
         from agon_judge.math.probes import failures
@@ -83,29 +54,10 @@ class MathJudge(Judge):
 
     @property
     def counters(self) -> dict[str, int]:
-        pool = self._pool.counters
-        return {
-            "rows": self._rows,
-            "cached": self._cached,
-            "jobs": pool.jobs,
-            "killed": pool.killed,
-            "restarted": pool.restarted,
-            "retried": pool.retried,
-        }
+        return {**super().counters, "cached": self._cached}
 
-    def workers(self) -> tuple[int, ...]:
-        """Process ids of the fork server and the workers that are alive."""
-        return self._pool.workers()
-
-    def close(self) -> None:
-        self._pool.close()
-
-    def _submit(self, steps: list[Comparison | Verdict]) -> dict[int, Future[Outcome]]:
-        return {index: self._pool.submit(*step) for index, step in enumerate(steps) if isinstance(step, tuple)}
-
-    def _row(self, gold: str, answer: str | Verdict, question: str) -> Steps:
-        """Decide one row: yields what a worker must compare, and returns the verdict."""
-        self._rows += 1
+    def steps(self, gold: str, answer: str | Verdict, question: str = "") -> Steps:
+        """Decide one row: yields what a worker must compare, gold, answer and suspects, or a gold alone."""
         gold = " ".join(gold.split()) if isinstance(gold, str) else ""
         if isinstance(answer, str):
             answer = " ".join(answer.split())
@@ -206,15 +158,6 @@ def _states_more(text: str, inner: list[Box]) -> bool:
     """Whether there are digits or mathematics outside the boxes; words are allowed."""
     outside = _DELIMITERS.sub(" ", " ".join(without(text, [(box.start, box.end) for box in inner])))
     return bool(re.search(r"[\d\\=<>]", outside))
-
-
-def _advance(row: Steps, outcome: Outcome | None) -> Comparison | Verdict:
-    """Run a row up to its next comparison or its end."""
-    try:
-        return next(row) if outcome is None else row.send(outcome)
-    except StopIteration as end:
-        verdict: Verdict = end.value
-        return verdict
 
 
 def _verdict(outcome: Outcome) -> Verdict:

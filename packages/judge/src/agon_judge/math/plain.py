@@ -7,15 +7,9 @@ gold that does not parse is `bad_gold`.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-
 from agon_judge.answers import parse, split
-from agon_judge.judge import Judge
+from agon_judge.pooled import PooledJudge, Steps
 from agon_judge.verdict import Reason, Verdict
-from agon_judge.workers.messages import Limits, Outcome
-from agon_judge.workers.pool import WorkerPool
-from agon_judge.workers.system import available_cores
 
 LONGEST = 4_000
 """Characters of a completion that are compared: the last ones, where the answer is."""
@@ -43,24 +37,23 @@ def warm_up() -> None:
     compare(r"\frac{1}{2}", r"\boxed{0.5}")
 
 
-class PlainMathJudge(Judge):
+class PlainMathJudge(PooledJudge):
     """A row is a gold and a whole completion."""
 
     def __init__(self, *, workers: int | None = None, deadline: float = 2.0) -> None:
-        limits = Limits(workers or min(8, available_cores()), deadline)
-        self._pool = WorkerPool("agon_judge.math.plain:compare", limits)
-        self._rows = 0
-        self._pool.start()
+        super().__init__("agon_judge.math.plain:compare", workers, deadline)
 
     def judge(self, gold: str, text: str) -> Verdict:
         return self.judge_many([(gold, text)])[0]
 
-    def judge_many(self, rows: Iterable[tuple[str, str]]) -> list[Verdict]:
-        futures = [self._pool.submit(*self._row(*row)) for row in rows]
-        return [_verdict(future.result()) for future in futures]
-
-    async def judge_async(self, gold: str, text: str) -> Verdict:
-        return _verdict(await asyncio.wrap_future(self._pool.submit(*self._row(gold, text))))
+    def steps(self, gold: str, text: str) -> Steps:
+        parsed = parse(text)
+        shown = split(text)[1][-LONGEST:]
+        if parsed.answers:
+            answer = parsed.answers[-1][-LONGEST:]
+            shown = answer if "\\boxed" in answer or "$" in answer else f"\\boxed{{{answer}}}"
+        outcome = yield gold[:LONGEST], shown
+        return Verdict(_REASONS.get(outcome.name) or Reason(outcome.name), outcome.detail)
 
     def self_test(self) -> list[str]:
         """Whether the library is there and works on two rows; what else it pays is for an audit to say."""
@@ -70,24 +63,3 @@ class PlainMathJudge(Judge):
             for row, v in zip(known, self.judge_many(known), strict=True)
             if v.correct != known[row]
         ]
-
-    @property
-    def counters(self) -> dict[str, int]:
-        pool = self._pool.counters
-        return {"rows": self._rows, "jobs": pool.jobs, "killed": pool.killed, "restarted": pool.restarted}
-
-    def close(self) -> None:
-        self._pool.close()
-
-    def _row(self, gold: str, text: str) -> tuple[str, str]:
-        self._rows += 1
-        parsed = parse(text)
-        if not parsed.answers:
-            return gold[:LONGEST], split(text)[1][-LONGEST:]
-        answer = parsed.answers[-1][-LONGEST:]
-        return gold[:LONGEST], answer if "\\boxed" in answer or "$" in answer else f"\\boxed{{{answer}}}"
-
-
-def _verdict(outcome: Outcome) -> Verdict:
-    reason = _REASONS.get(outcome.name) or Reason(outcome.name)
-    return Verdict(reason, outcome.detail)

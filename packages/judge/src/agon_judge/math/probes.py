@@ -11,8 +11,7 @@ from pathlib import Path
 
 from agon_judge.answers import one_answer
 from agon_judge.judge import Judge
-from agon_judge.math.judge import Row
-from agon_judge.verdict import Reason
+from agon_judge.verdict import Reason, Verdict
 
 TABLES = Path(__file__).parent / "assets" / "probes.json"
 KINDS = ("paid", "forbidden")
@@ -30,7 +29,7 @@ def paid() -> list[Probe]:
     return _tables()["paid"]
 
 
-def row(question: str, gold: str, answer: str) -> Row:
+def row(question: str, gold: str, answer: str) -> tuple[str, str | Verdict, str]:
     """The row of a text that ends in `answer`."""
     return gold, one_answer(f"<think>so</think>\nIt follows.\n<answer>{answer}</answer>"), question
 
