@@ -1,4 +1,4 @@
-"""docs/evidence.md marks results that are older than their sources, and README shows none of those."""
+"""docs/evidence.md and the front page show when each result was measured, and no change of code makes them fail."""
 
 from __future__ import annotations
 
@@ -24,43 +24,50 @@ def pages() -> ModuleType:
     return module
 
 
-def result(name: str, *, older: bool) -> dict[str, Any]:
+def result(name: str, **more: Any) -> dict[str, Any]:
     machine = {"cores": 2, "cpu": "x", "memory_gib": 1, "gpus": []}
-    measured = {"seconds": 1.0, "commit": "0" * 40, "dirty": False, "versions": {}, "hardware": machine}
-    return {"name": name, "claim": "a", "value": 1, "goal": 1, "holds": True, "older": older, **measured}
+    measured = {"seconds": 1.0, "commit": "a" * 40, "dirty": False, "versions": {}, "hardware": machine}
+    return {"name": name, "claim": "a", "value": 1, "goal": 1, "holds": True, "date": "2026-01-31", **measured, **more}
 
 
-def front_page(pages: ModuleType, kept: list[dict[str, Any]]) -> str:
-    text: str = pages.readme((ROOT / "README.md").read_text(), kept)
-    return text.split(pages.RESULTS[0])[1].split(pages.RESULTS[1])[0]
+FRONT = """
+<!-- verdicts: written by scripts/docs --write -->
+<!-- end of verdicts -->
+<!-- results: written by scripts/docs --write -->
+<!-- end of results -->
+"""
 
 
-def test_a_result_older_than_its_sources_is_marked(pages: ModuleType) -> None:
-    page = pages.page([result("tabletop", older=True), result("trl_parity", older=False)])
-    rows = {line.split("]")[0][3:]: line for line in page.splitlines() if line.startswith("| [")}
-    assert "**older**" in rows["tabletop"]
-    assert "older" not in rows["trl_parity"]
-    assert "1 of 2 results" in page
-    assert "**older**" in page.split("### tabletop")[1].split("###")[0]
-    assert "**older**" not in page.split("### trl_parity")[1]
+def rows(page: str) -> dict[str, str]:
+    return {line.split("]")[0][3:]: line for line in page.splitlines() if line.startswith("| [")}
 
 
-def test_readme_shows_the_first_results_that_are_current(pages: ModuleType) -> None:
-    shown = front_page(pages, [result(name, older=name == "step_ratio") for name in pages.HEADLINES])
-    assert "step_ratio" not in shown
-    assert "trl_parity" in shown
-    assert shown.count("\n| [") == pages.SHOWN
+def test_every_row_shows_its_revision_and_date(pages: ModuleType) -> None:
+    kept = [result("tabletop"), result(pages.HEADLINES[0], dirty=True)]
+    page, front = pages.page(kept), pages.readme(FRONT, kept)
+    assert all("aaaaaaaaaa" in row and "2026-01-31" in row for row in rows(page).values())
+    assert "with changes" in rows(page)[pages.HEADLINES[0]]
+    assert rows(front).keys() == {pages.HEADLINES[0]}
+    assert "2026-01-31" in rows(front)[pages.HEADLINES[0]]
+    assert "2026-01-31" in front.split("end of verdicts")[0]
 
 
-def test_readme_says_so_where_no_result_is_current(pages: ModuleType) -> None:
-    assert "No result is current" in front_page(pages, [result("trl_parity", older=True)])
+def test_a_result_whose_date_was_not_kept_says_so(pages: ModuleType) -> None:
+    old = {key: value for key, value in result("tabletop").items() if key != "date"}
+    assert "date not kept" in rows(pages.page([old]))["tabletop"]
+
+
+def test_a_front_page_without_tables_stays_as_it_is(pages: ModuleType) -> None:
+    assert pages.readme("# Agon\n", [result("tabletop")]) == "# Agon\n"
+
+
+def test_pages_do_not_change_with_the_sources_of_a_result(pages: ModuleType) -> None:
+    kept = [result("tabletop", sources="one"), result(pages.HEADLINES[0], sources="one")]
+    later = [one | {"sources": "two"} for one in kept]
+    assert pages.page(kept) == pages.page(later)
+    assert pages.readme(FRONT, kept) == pages.readme(FRONT, later)
 
 
 def test_every_headline_and_every_guard_has_a_script(pages: ModuleType) -> None:
     assert all((ROOT / "evidence" / f"{name}.py").exists() for name in {*pages.HEADLINES, *_sources.GUARDS})
     assert not _sources.GUARDS & set(pages.HEADLINES)
-
-
-def test_results_are_compared_with_their_sources(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sources, "is_current", lambda result, script: script.stem == "tabletop")
-    assert {one["name"] for one in pages.results() if not one["older"]} == {"tabletop"}
