@@ -44,7 +44,8 @@ def test_no_path_of_a_machine() -> None:
 
 
 def test_no_text_advises_to_install_what_is_not_released() -> None:
-    found = matches(UNRELEASED)
+    by_place = ("src/agon/errors.py", "tests/test_errors.py", "evidence/wheel_install.py")  # outside of a clone only
+    found = [match for match in matches(UNRELEASED) if not match.startswith(by_place)]
     assert not found, "say what to type in a clone (agon.errors.install):\n" + "\n".join(found)
 
 
