@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from .tree import ROOT, tracked
@@ -58,10 +59,9 @@ def test_the_extras_that_errors_name_are_there() -> None:
     assert asked <= extras.keys()
 
 
-def python_trees() -> Iterator[tuple[Path, ast.Module]]:
-    for path, text in texts():
-        if path.suffix == ".py":
-            yield path, ast.parse(text)
+@cache
+def python_trees() -> list[tuple[Path, ast.Module]]:
+    return [(path, ast.parse(text)) for path, text in texts() if path.suffix == ".py"]
 
 
 def swallows(handler: ast.ExceptHandler) -> bool:
