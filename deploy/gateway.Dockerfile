@@ -1,4 +1,4 @@
-# The gateway: no torch, no GPU. CI lints this file (tests/architecture/test_docker.py) and does not build it. From the root of a clone:
+# The gateway: no torch, no GPU. scripts/check lints this file, and a weekly workflow builds it. From the root of a clone:
 #   docker build -f deploy/gateway.Dockerfile -t agon-gateway .
 # To pin the base by digest, look it up and write TAG@sha256:... below:
 #   docker buildx imagetools inspect python:3.11.13-slim-bookworm --format '{{.Manifest.Digest}}'

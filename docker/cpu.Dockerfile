@@ -1,5 +1,5 @@
 # Agon on a CPU: the light install, with what the demo, evaluation and reports need.
-# CI lints this file (tests/architecture/test_docker.py) and does not build it. From the root of a clone:
+# scripts/check lints it, and a weekly workflow builds it. From the root of a clone:
 #   docker build -f docker/cpu.Dockerfile -t agon:cpu .
 #   docker run --rm -v "$PWD/runs:/home/agon/runs" agon:cpu demo
 # To pin the base by digest, look it up and write TAG@sha256:... below:

@@ -1,5 +1,5 @@
 # Agon on one or several NVIDIA GPUs, with vLLM. The versions are those of constraints/gpu.lock: they resolve together and have
-# not run on a GPU yet. CI lints this file (tests/architecture/test_docker.py) and does not build it. From the root of a clone:
+# not run on a GPU yet. scripts/check lints this file, and a weekly workflow builds it. From the root of a clone:
 #   docker build -f docker/cuda.Dockerfile -t agon:cuda .
 #   docker run --rm --gpus all --ipc=host -v "$PWD/runs:/home/agon/runs" -v "$HOME/.cache/huggingface:/home/agon/.cache/huggingface" \
 #     agon:cuda doctor

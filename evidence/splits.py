@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from _lib import ROOT, arguments, data_dir, verdict
+from _pythons import interpreters
 
 SPLIT = """
 import json, sys
@@ -96,20 +95,6 @@ def real_rows() -> tuple[list[dict[str, str]], str]:
 
     made = tabletop.problems("basket", 4, 7_000, seed=0)
     return [{"question": problem.question, "answer": problem.answer} for problem in made], "tabletop basket"
-
-
-def interpreters() -> dict[str, str]:
-    """This Python and every other version from 3.11 on that is installed here."""
-    candidates = [sys.executable, *(path for minor in range(11, 20) if (path := shutil.which(f"python3.{minor}")))]
-    candidates += map(str, sorted((Path.home() / ".pyenv" / "versions").glob("3.1[1-9]*/bin/python")))
-    found: dict[str, str] = {}
-    for python in candidates:
-        asked = subprocess.run(
-            [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
-        )
-        if asked.returncode == 0:
-            found.setdefault(asked.stdout.strip(), python)
-    return found
 
 
 if __name__ == "__main__":

@@ -1,27 +1,31 @@
 """What users will install: the wheels, in an empty environment, away from the repository; judge and lens also alone.
 
-In full: the wheels are built, a new virtual environment installs them with their dependencies from the package index,
-and the commands of the light install run in an empty folder. One more for each of agon-judge and agon-lens installs it
-alone. With --quick wheels are unpacked beside the dependencies that are installed here. Programs are judged where
-bubblewrap is installed.
+In full: the wheels are built, and for each declared version of Python that is found here a new virtual environment
+installs them with their dependencies from the package index; then the commands of the light install run in an empty
+folder, without a network where bubblewrap can take it away. One more for each of agon-judge and agon-lens installs it
+alone. Versions that are not found are named. With --quick wheels are unpacked beside the dependencies that are
+installed here, for this Python alone. Programs are judged where bubblewrap is installed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-import venv
+import tomllib
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from _lib import ROOT, arguments, verdict
+from _lib import ROOT, verdict
+from _pythons import interpreters
 from agon_judge.sandbox import cgroups
 
 EXTRA_SOURCES = (
@@ -29,8 +33,8 @@ EXTRA_SOURCES = (
     "packages/judge/pyproject.toml", "packages/judge/src", "packages/lens/pyproject.toml", "packages/lens/src",
 )  # fmt: skip
 CLAIM = (
-    "the wheels install without torch in an empty environment, the light commands run, "
-    "and agon-judge and agon-lens run without agon"
+    "on every declared Python the wheels install without torch in an empty environment, the light commands run "
+    "offline, and agon-judge and agon-lens run without agon"
 )
 HEAVY = ("torch", "transformers", "vllm", "trl", "peft", "datasets", "scipy", "ray", "tinker")
 COMMANDS = (
@@ -38,7 +42,7 @@ COMMANDS = (
     "verify math --gold x+1 '<answer>1+x</answer>'", "diagnose log.jsonl", "view log.jsonl", "explain peek", "runs",
     "sandbox --help",
 )  # fmt: skip
-REFUSED = {"demo": "pip install", "eval tabletop.yaml": "fix:"}
+REFUSED = {"demo": "pip install 'agon-rl[", "eval tabletop.yaml": "fix:"}
 """Commands that need more than the light install: two lines, no traceback."""
 WRITTEN = ("tabletop.yaml", "log.html")
 MEMORY = "cgroup" if cgroups.places() else "per_process"
@@ -70,14 +74,16 @@ def build(folder: Path) -> dict[str, Path]:
     return {path.name.partition("-")[0]: path for path in folder.glob("*.whl")}
 
 
-def environment(wheels: Iterable[Path], folder: Path, quick: bool, extras: str = "") -> tuple[Path, dict[str, str]]:
+def environment(
+    wheels: Iterable[Path], folder: Path, interpreter: str, quick: bool, extras: str = ""
+) -> tuple[Path, dict[str, str]]:
     """A Python that has these wheels with these extras, and its variables."""
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     if quick:
         for wheel in wheels:
             zipfile.ZipFile(wheel).extractall(folder)
         return Path(sys.executable), {**bare, "PYTHONPATH": str(folder)}
-    venv.create(folder, with_pip=True)
+    subprocess.run([interpreter, "-m", "venv", folder], env=bare, check=True)
     python = folder / "bin" / "python"
     pip = [python, "-m", "pip", "--disable-pip-version-check", "-q"]
     subprocess.run([*pip, "install", *(f"{wheel}{extras}" for wheel in wheels)], env=bare, check=True)
@@ -85,28 +91,42 @@ def environment(wheels: Iterable[Path], folder: Path, quick: bool, extras: str =
     return python, bare
 
 
-def failures_alone(package: str, python: Path, variables: dict[str, str], desk: Path, quick: bool) -> list[str]:
+def offline() -> list[str]:
+    """The words before a command that take the network from it; none where this machine does not allow that."""
+    for words in (["unshare", "--net"], ["unshare", "--map-current-user", "--net"]):
+        if shutil.which("unshare") and not subprocess.run([*words, "true"], capture_output=True).returncode:
+            return words
+    return []
+
+
+def failures_alone(package: str, python: Path, variables: dict[str, str], desk: Path, before: list[str]) -> list[str]:
     """The commands of a package that do not answer without agon, or packages that came with it."""
     code = BLOCKED.format(package=package, heavy=", ".join(map(repr, HEAVY)))
     found = []
     for words in ALONE[package]:
-        command = [python, "-c", code, *shlex.split(words)]
+        command = [*before, python, "-c", code, *shlex.split(words)]
         done = subprocess.run(command, cwd=desk, env=variables, capture_output=True, text=True)
         if done.returncode or done.stderr:
             print(f"{package} {words}: {done.returncode}\n{done.stderr[-1000:]}", flush=True)
             found.append(f"{package} {words}")
-    for name in () if quick else ("agon", *HEAVY):
+    return found
+
+
+def brought(package: str, python: Path, variables: dict[str, str]) -> list[str]:
+    """Packages that a package must not bring, and its command, if that is not installed."""
+    script = python.parent / package.replace("_", "-")
+    found = [] if script.is_file() else [f"{script.name} is not a command"]
+    for name in ("agon", *HEAVY):
         if not subprocess.run([python, "-c", f"import {name}"], env=variables, capture_output=True).returncode:
             found.append(f"{package} brings {name}")
     return found
 
 
-def failures(python: Path, variables: dict[str, str], desk: Path) -> list[str]:
+def failures(agon: list[str | Path], variables: dict[str, str], desk: Path, commands: Iterable[str]) -> list[str]:
     """The commands that do not answer as they should."""
     found = []
-    for words in (*COMMANDS, *REFUSED):
-        command = [python, "-m", "agon", *shlex.split(words)]
-        done = subprocess.run(command, cwd=desk, env=variables, capture_output=True, text=True)
+    for words in commands:
+        done = subprocess.run([*agon, *shlex.split(words)], cwd=desk, env=variables, capture_output=True, text=True)
         wanted = REFUSED.get(words)
         fine = done.returncode == 0 if wanted is None else done.returncode == 2 and wanted in done.stderr
         if not fine or "Traceback" in done.stderr:
@@ -115,48 +135,75 @@ def failures(python: Path, variables: dict[str, str], desk: Path) -> list[str]:
     return found + [name for name in WRITTEN if not (desk / name).is_file()]
 
 
-def facts(python: Path, variables: dict[str, str], desk: Path) -> tuple[Path, list[str], int]:
-    """Where `agon` comes from, which heavy packages are beside it, and how many packages there are."""
+def facts(python: Path, variables: dict[str, str], desk: Path) -> tuple[Path, list[str], int, list[str]]:
+    """Where `agon` comes from, which heavy packages are beside it, how many packages there are, and its commands."""
     code = (
-        "import agon, importlib.metadata as m, json; "
-        "print(json.dumps([agon.__file__, sorted({d.name.lower() for d in m.distributions()})]))"
+        "import agon, importlib.metadata as m, json; from agon.cli import commands; "
+        "print(json.dumps([agon.__file__, sorted({d.name.lower() for d in m.distributions()}), "
+        "sorted(name for group in commands()[0].values() for name in group)]))"
     )
     done = subprocess.run([python, "-c", code], cwd=desk, env=variables, capture_output=True, text=True, check=True)
-    place, names = json.loads(done.stdout)
-    return Path(place), [name for name in HEAVY if name in names], len(names)
+    place, names, commands = json.loads(done.stdout)
+    return Path(place), [name for name in HEAVY if name in names], len(names), commands
+
+
+def try_wheels(wheels: dict[str, Path], folder: Path, interpreter: str, quick: bool) -> dict[str, object]:
+    """Install the wheels under one Python, run each command, and say what failed and what came along."""
+    desk = folder / "desk"
+    desk.mkdir(parents=True)
+    (desk / "log.jsonl").write_bytes((ROOT / "examples" / "grpo_log.jsonl").read_bytes())
+    for file, text in DESK.items():
+        (desk / file).write_text(text)
+    began, before = time.monotonic(), [] if quick else offline()
+    python, variables = environment(wheels.values(), folder / "all", interpreter, quick)
+    installed = time.monotonic() - began
+    place, heavy, packages, names = facts(python, variables, desk)
+    refused = [words for words in REFUSED if not (quick and words == "demo")]  # what the demo needs is installed here
+    helps = [] if quick else [f"{name} --help" for name in names]
+    agon: list[str | Path] = [python, "-m", "agon"] if quick else [*before, python.parent / "agon"]
+    failed = failures(agon, variables, desk, (*COMMANDS, *refused, *helps))
+    for package in ALONE:
+        alone_in = environment([wheels[package]], folder / package, interpreter, quick, EXTRAS.get(package, ""))
+        failed += failures_alone(package, *alone_in, desk, before)
+        failed += [] if quick else brought(package, *alone_in)
+    return {
+        "failed": failed,
+        "heavy": [] if quick else heavy,
+        "from the wheel": place.is_relative_to(folder),
+        "offline": bool(before),
+        "commands": len(COMMANDS) + len(refused) + len(helps) + sum(map(len, ALONE.values())),
+        "packages": packages,
+        "install_s": round(installed),
+    }
+
+
+def declared() -> list[str]:
+    """The versions of Python that pyproject.toml names."""
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    return re.findall(r"Python :: (3\.\d+)", "\n".join(classifiers))
 
 
 def main() -> None:
-    quick = arguments(str(__doc__)).quick
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="this Python alone, with the packages that it has")
+    parser.add_argument("--python", action="append", metavar="3.12", help="this version alone; may be repeated")
+    args = parser.parse_args()
+    here = ".".join(map(str, sys.version_info[:2]))
+    found = {here: sys.executable} if args.quick else interpreters()
+    wanted = [here] if args.quick else args.python or declared()
+    missing = [version for version in wanted if version not in found]
+    value = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        desk = folder / "desk"
-        desk.mkdir()
-        (desk / "log.jsonl").write_bytes((ROOT / "examples" / "grpo_log.jsonl").read_bytes())
-        for file, text in DESK.items():
-            (desk / file).write_text(text)
-        wheels, began = build(folder), time.monotonic()
-        python, variables = environment(wheels.values(), folder / "all", quick)
-        installed = time.monotonic() - began
-        if quick:
-            REFUSED.pop("demo")  # what it needs is installed here
-        failed = failures(python, variables, desk)
-        for package in ALONE:
-            alone_in = environment([wheels[package]], folder / package, quick, EXTRAS.get(package, ""))
-            failed += failures_alone(package, *alone_in, desk, quick)
-        place, heavy, packages = facts(python, variables, desk)
-        alone = place.is_relative_to(folder)
+        wheels = build(folder)
+        for version in wanted:
+            if version not in missing:
+                value[version] = try_wheels(wheels, folder / version, found[version], args.quick)
+                print(version, value[version], flush=True)
         size = wheels["agon_rl"].stat().st_size
-    heavy = [] if quick else heavy
-    value = {
-        "failed": failed,
-        "heavy": heavy,
-        "from the wheel": alone,
-        "commands": len(COMMANDS) + len(REFUSED) + sum(map(len, ALONE.values())),
-    }
-    goal = {**value, "failed": [], "heavy": [], "from the wheel": True}
-    more = {"wheel_mb": round(size / 1e6, 1), "packages": packages, "install_s": round(installed)}
-    verdict(CLAIM, value, goal, not failed and not heavy and alone, **({} if quick else more))
+    good = {"failed": [], "heavy": [], "from the wheel": True} | ({} if args.quick else {"offline": True})
+    holds = bool(value) and all(good.items() <= facts.items() for facts in value.values())
+    verdict(CLAIM, value, good, holds, not_found=missing, **({} if args.quick else {"wheel_mb": round(size / 1e6, 1)}))
 
 
 if __name__ == "__main__":

@@ -27,3 +27,17 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The seconds that each folder of tests took, over all workers, the slowest first."""
+    seconds = dict[str, float]()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                folder = report.nodeid.partition("::")[0].rpartition("/")[0]
+                seconds[folder] = seconds.get(folder, 0.0) + report.duration
+    if len(seconds) > 1:
+        terminalreporter.section("seconds by folder")
+        for folder, spent in sorted(seconds.items(), key=lambda pair: -pair[1]):
+            terminalreporter.line(f"{spent:8.1f}  {folder}")

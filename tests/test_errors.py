@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 
+from agon import errors
 from agon.errors import AgonError, ConfigError, InputError, naming_extras, need
 
 
@@ -23,6 +25,14 @@ def test_a_missing_package_of_an_extra_is_answered_with_what_to_install() -> Non
     assert caught.value.fix == "pip install -e '.[train,eval,plot]'"
     with pytest.raises(ModuleNotFoundError), naming_extras():
         raise ModuleNotFoundError(name="mine")
+
+
+def test_advice_names_the_package_outside_of_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert errors.upgrade() == "install a newer Agon: git pull, then pip install -e ."
+    monkeypatch.setattr(errors, "__file__", str(tmp_path / "lib" / "agon" / "errors.py"))
+    assert errors.install("train", "eval") == "pip install 'agon-rl[train,eval]'"
+    assert errors.install() == "pip install agon-rl"
+    assert errors.upgrade() == "install a newer Agon: pip install -U agon-rl"
 
 
 def test_what_is_needed_is_looked_for_without_an_import(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,15 @@ class AgonError(Exception):
 
 
 def install(*extras: str) -> str:
-    """The command that installs Agon with these extras. Nothing is released yet, so it is for a clone."""
-    return f"pip install -e '.[{','.join(extras)}]'" if extras else "pip install -e ."
+    """The command that installs Agon with these extras: from the clone that this is, else by name."""
+    options, name = ("-e ", ".") if _in_clone() else ("", "agon-rl")
+    return f"pip install {options}'{name}[{','.join(extras)}]'" if extras else f"pip install {options}{name}"
+
+
+def _in_clone() -> bool:
+    from pathlib import Path
+
+    return (Path(__file__).resolve().parents[2] / "pyproject.toml").exists()
 
 
 def need(*packages: str) -> None:
@@ -88,7 +95,7 @@ def _not_installed(package: str) -> InputError:
 
 def upgrade() -> str:
     """The commands that install a newer Agon."""
-    return f"install a newer Agon: git pull, then {install()}"
+    return f"install a newer Agon: {f'git pull, then {install()}' if _in_clone() else 'pip install -U agon-rl'}"
 
 
 def to_utf8(path: object) -> str:

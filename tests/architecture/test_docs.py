@@ -57,7 +57,8 @@ def test_the_version_is_the_same_everywhere() -> None:
 
 
 def test_the_house_is_furnished() -> None:
-    wanted = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "CITATION.cff", "SECURITY.md", ".ci/run"]
+    wanted = ["README.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "CHANGELOG.md", "LICENSE", "CITATION.cff"]
+    wanted += ["SECURITY.md", ".ci/run", ".github/PULL_REQUEST_TEMPLATE.md"]
     missing = [name for name in wanted if not (ROOT / name).exists()]
     assert not missing
 
@@ -106,7 +107,7 @@ def test_the_page_about_releases_names_the_pythons_and_extras_that_are_declared(
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     page = (ROOT / "docs" / "release.md").read_text()
     declared = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
-    assert f"**Python**: {' and '.join(declared)} are declared" in page
+    assert f"**Python**: {', '.join(declared)}" in page
     rows = "\n".join(line.split("|")[1] for line in page.partition("## Extras")[2].splitlines() if line.startswith("|"))
     missing = [extra for extra in project["optional-dependencies"] if extra != "dev" and f"`{extra}`" not in rows]
     assert not missing

@@ -50,6 +50,7 @@ def test_the_page_has_the_whole_path() -> None:
     assert [command.split()[1] for command in COMMANDS] == ["sandbox", "data", "train", "eval", "view", "report"]
 
 
+@pytest.mark.slow
 def test_at_least_half_of_the_groups_are_live_and_every_program_has_a_verdict(run: RunDir) -> None:
     streams = [stream for record in run.steps.records() for stream in record.streams]
     assert len(streams) == 6
@@ -57,16 +58,19 @@ def test_at_least_half_of_the_groups_are_live_and_every_program_has_a_verdict(ru
     assert sum(record.ungraded for record in run.steps.records()) == 0
 
 
+@pytest.mark.slow
 def test_some_programs_pass_their_tests_and_some_do_not(run: RunDir) -> None:
     rates = [stream.pass_rate or 0 for record in run.steps.records() for stream in record.streams]
     assert 0.05 < sum(rates) / len(rates) < 0.75
 
 
+@pytest.mark.slow
 def test_both_adapters_moved(run: RunDir) -> None:
     first, last = run.steps.records()[0], run.steps.records()[-1]
     assert all(first.versions[policy] != last.versions[policy] for policy in Policy)
 
 
+@pytest.mark.slow
 def test_programs_are_in_the_bouts_the_evaluation_the_viewer_and_the_report(run: RunDir) -> None:
     rows = read_bouts(run).to_pylist()
     assert sum("```python\nv = " in row["draft_text"] for row in rows) > len(rows) / 2

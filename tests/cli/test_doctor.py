@@ -91,6 +91,7 @@ def test_only_a_failure_fails_the_command(
     assert json.loads(capsys.readouterr().out) == [{"name": "it", "status": status, "detail": "so", "fix": "do this"}]
 
 
+@pytest.mark.slow
 def test_this_environment_is_sound() -> None:
     found = {check.name: check for check in doctor.checks()}
     assert {"python", "disk", "devices", "torch", "trl", "scipy", "verifier math"} <= found.keys()

@@ -64,6 +64,7 @@ def evaluated(run: Path, *words: str) -> dict[str, Any]:
     return {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
 
 
+@pytest.mark.slow
 def test_a_run_is_evaluated_as_it_deploys_and_over_a_url_alike(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from agon.engine.hf.sampler import HFSampler
 
@@ -117,6 +118,7 @@ def _point(step: int, score: float) -> Point:
     return Point(step=step, direction=Direction.AB, score=score, systems={})
 
 
+@pytest.mark.slow
 def test_an_earlier_step_is_evaluated_in_a_folder_of_its_own(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", str(trained), "--step", "best", "--limit", "2"]) == 0
     assert "run at step 2 on held_out-2@2: 2 problems" in capsys.readouterr().out

@@ -47,6 +47,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [f"data.{split}.path={file}" for split in ("train", "dev", "held_out")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arm", ["grpo", "coop", "agon"])
 def test_a_trained_row_of_the_table_trains(arm: str, rows: list[str], tmp_path: Path) -> None:
     run = agon.train(CONFIGS / f"{arm}.yaml", *SMALLER, *rows, out=tmp_path, name=arm, show="nothing")

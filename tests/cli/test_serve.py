@@ -28,6 +28,8 @@ from agon.cli import main
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.types import Problem
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 

@@ -43,6 +43,7 @@ for revision in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_everything_reads_the_revision_that_the_config_names(hub: Path) -> None:
     """In a process of its own: the libraries read where the cache is when they are imported."""
     offline = os.environ | {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}

@@ -1,4 +1,4 @@
-"""docs/evidence.md marks results that are older than their sources; README has the verdicts in words."""
+"""docs/evidence.md and the front page show when each result was measured, and no change of code makes them fail."""
 
 from __future__ import annotations
 
@@ -24,20 +24,28 @@ def pages() -> ModuleType:
     return module
 
 
-def result(name: str, *, older: bool) -> dict[str, Any]:
+def result(name: str, **more: Any) -> dict[str, Any]:
     machine = {"cores": 2, "cpu": "x", "memory_gib": 1, "gpus": []}
-    measured = {"seconds": 1.0, "commit": "0" * 40, "dirty": False, "versions": {}, "hardware": machine}
-    return {"name": name, "claim": "a", "value": 1, "goal": 1, "holds": True, "older": older, **measured}
+    measured = {"seconds": 1.0, "commit": "a" * 40, "dirty": False, "versions": {}, "hardware": machine}
+    return {"name": name, "claim": "a", "value": 1, "goal": 1, "holds": True, "date": "2026-01-31", **measured, **more}
 
 
-def test_a_result_older_than_its_sources_is_marked(pages: ModuleType) -> None:
-    page = pages.page([result("tabletop", older=True), result("trl_parity", older=False)])
-    rows = {line.split("]")[0][3:]: line for line in page.splitlines() if line.startswith("| [")}
-    assert "**older**" in rows["tabletop"]
-    assert "older" not in rows["trl_parity"]
-    assert "1 of 2 results" in page
-    assert "**older**" in page.split("### tabletop")[1].split("###")[0]
-    assert "**older**" not in page.split("### trl_parity")[1]
+FRONT = """
+<!-- verdicts: written by scripts/docs --write -->
+<!-- end of verdicts -->
+"""
+
+
+def rows(page: str) -> dict[str, str]:
+    return {line.split("]")[0][3:]: line for line in page.splitlines() if line.startswith("| [")}
+
+
+def test_every_row_shows_its_revision_and_date(pages: ModuleType) -> None:
+    kept = [result("tabletop"), result("trl_parity", dirty=True)]
+    page, front = pages.page(kept), pages.readme(FRONT, kept)
+    assert all("aaaaaaaaaa" in row and "2026-01-31" in row for row in rows(page).values())
+    assert "with changes" in rows(page)["trl_parity"]
+    assert "2026-01-31" in front.split("end of verdicts")[0]
 
 
 def test_a_verdict_is_read_from_its_interval(pages: ModuleType) -> None:
@@ -47,10 +55,17 @@ def test_a_verdict_is_read_from_its_interval(pages: ModuleType) -> None:
     )
 
 
+def test_a_result_whose_date_was_not_kept_says_so(pages: ModuleType) -> None:
+    old = {key: value for key, value in result("tabletop").items() if key != "date"}
+    assert "date not kept" in rows(pages.page([old]))["tabletop"]
+
+
+def test_pages_do_not_change_with_the_sources_of_a_result(pages: ModuleType) -> None:
+    kept = [result("tabletop", sources="one"), result("trl_parity", sources="one")]
+    later = [one | {"sources": "two"} for one in kept]
+    assert pages.page(kept) == pages.page(later)
+    assert pages.readme(FRONT, kept) == pages.readme(FRONT, later)
+
+
 def test_every_guard_has_a_script() -> None:
     assert all((ROOT / "evidence" / f"{name}.py").exists() for name in _sources.GUARDS)
-
-
-def test_results_are_compared_with_their_sources(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_sources, "is_current", lambda result, script: script.stem == "tabletop")
-    assert {one["name"] for one in pages.results() if not one["older"]} == {"tabletop"}

@@ -54,6 +54,7 @@ def taught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_lessons_gate_and_a_cell_run_end_to_end_on_a_tiny_base(
     taught: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_trained_row_of_the_table_trains(arm: str, small: list[str], tmp_path:
     assert {bout["peek"] for bout in bouts} == ({None} if arm == "grpo" else {"Read both, print the sum."})
 
 
+@pytest.mark.slow
 def test_the_recipe_trains_with_the_real_learner(small: list[str], tmp_path: Path) -> None:
     sizes = ["train.max_completion_tokens=8", "train.max_peek_tokens=8", "train.max_steps=1"]
     run = train(ROWS / "agon.yaml", *small, *sizes, "train.gradient_checkpointing=false", out=tmp_path, show="nothing")

@@ -45,6 +45,7 @@ def test_a_day_is_the_paper_with_fewer_problems_and_shorter_completions() -> Non
     assert day.data.held_out == paper.data.held_out
 
 
+@pytest.mark.slow
 def test_the_page_agrees_with_the_plan() -> None:
     done = subprocess.run([sys.executable, "scripts/generate_reproduce_docs", "--check"], cwd=ROOT, timeout=300)
     assert done.returncode == 0

@@ -66,6 +66,7 @@ def test_the_words_of_diagnose_are_explained() -> None:
     assert kinds == set(get_args(Kind)), "name every kind in the docstring of agon_lens/terms.py"
 
 
+@pytest.mark.slow
 def test_the_words_of_a_report_are_explained(paths: list[Path], tmp_path: Path) -> None:
     assert main(["report", *map(str, paths), "-o", str(tmp_path), "--no-figures"]) == 0
     assert not unexplained(set(heads((tmp_path / "report.md").read_text()))), ADVICE

@@ -29,11 +29,12 @@ def before(tmp_path: Path) -> Iterator[Path]:
 
 STRIKES = [
     pytest.param(faults.kill, id="kill"),
-    pytest.param(faults.eager, id="eager", marks=pytest.mark.slow),
-    pytest.param(faults.lazy, id="lazy", marks=pytest.mark.slow),
+    pytest.param(faults.eager, id="eager"),
+    pytest.param(faults.lazy, id="lazy"),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strike", STRIKES)
 def test_a_run_stopped_at_any_change_resumes_to_the_same_files(
     strike: Callable[[faults.Disk], None], before: Path
@@ -73,6 +74,7 @@ def test_the_first_of_its_kind_is_on_disk_when_it_is_promised(name: str, tmp_pat
     assert name != "bouts" or (run.bouts / "deep").is_dir()
 
 
+@pytest.mark.slow
 def test_a_reader_finds_the_old_or_the_new_pair_at_every_moment(before: Path) -> None:
     _, changes = undisturbed(before)
     for at in range(len(changes) - 30, len(changes)):

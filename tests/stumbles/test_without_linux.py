@@ -60,6 +60,7 @@ assert main(["verify", "math", "--gold", "x+1", "<answer>x+2</answer>"]) == 1
 """
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_light_install_work(tmp_path: Path) -> None:
     log = ROOT / "examples" / "grpo_log.jsonl"
     told = without_linux(f"LOG = {str(log)!r}\n{COMMANDS}", tmp_path)

@@ -28,5 +28,10 @@ class SandboxDown(JudgeError):
 
 
 def install(*extras: str) -> str:
-    """The command that installs the judge with these extras. Nothing is released yet, so it is for a clone."""
-    return f"pip install -e 'packages/judge[{','.join(extras)}]'"
+    """The command that installs the judge with these extras: from the clone that this is, else by name."""
+    from pathlib import Path
+
+    in_clone = (Path(__file__).resolve().parents[2] / "pyproject.toml").exists()
+    return (
+        f"pip install {'-e ' if in_clone else ''}'{'packages/judge' if in_clone else 'agon-judge'}[{','.join(extras)}]'"
+    )
