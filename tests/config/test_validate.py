@@ -139,7 +139,7 @@ def test_the_error_shows_its_list_and_says_what_to_do(minimal: Path) -> None:
     assert error.exit_code == 2
     assert str(error).splitlines()[0].endswith("run.yaml: 2 mistakes, nothing was started")
     assert [line.strip() for line in str(error).splitlines()[1:]] == list(error.faults)
-    assert "agon config explain" in error.fix
+    assert "agon explain" in error.fix
 
 
 @pytest.mark.parametrize(
