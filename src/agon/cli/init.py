@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from importlib.resources import files
 from pathlib import Path
 
+from agon.cli.parser import say_waiting
 from agon.errors import InputError
 
 NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
@@ -22,17 +25,58 @@ def recipes() -> dict[str, str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
+    data = "with custom: your problems, in JSONL, JSON, parquet or CSV; writes their path, columns, sizes and verifier"
+    parser.add_argument("--data", metavar="FILE", type=Path, help=data)
 
 
 def run(args: argparse.Namespace) -> int:
     text = _recipe(args.recipe)
+    target = Path(args.out or f"{args.recipe}.yaml")
+    if args.data and args.recipe != "custom":
+        raise InputError(f"{args.recipe} has its own problems", fix=f"agon init custom --data {args.data}")
+    if args.data:
+        text = with_data(text, args.data, Path() if args.out == "-" else target.parent)
     if args.out == "-":
         print(text, end="")
         return 0
-    target = Path(args.out or f"{args.recipe}.yaml")
     _write(target, text)
-    print(f"wrote {target}\nnext: {NEXT.get(args.recipe, 'agon plan')} {target}")
+    step = "agon data check" if args.data else NEXT.get(args.recipe, "agon plan")
+    print(f"wrote {target}\nnext: {step} {target}")
     return 0
+
+
+def with_data(recipe: str, data: Path, folder: Path) -> str:
+    """The recipe with a file of problems: its path as seen from the config's folder, columns, sizes, verifier."""
+    from agon.data.local import columns_of, guess_columns, read_file
+
+    say_waiting(f"reading {data}")
+    if not (present := columns_of(data)):
+        raise InputError(f"{data} has no rows that can be read", fix="name a file with at least ten problems")
+    columns = guess_columns(present)
+    if "..." in columns.values():
+        missing = " and ".join(ours for ours, theirs in columns.items() if theirs == "...")
+        message = f"{data} has the columns {', '.join(present)}: none is named like the {missing} of a problem"
+        raise InputError(message, fix="rename a column, or type `agon init custom` and write its columns: yourself")
+    count = len(read_file(str(data), columns).problems)
+    held_out, dev = min(300, count // 5), min(100, count // 10)
+    if not dev:
+        raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with 10 or more")
+    import yaml
+
+    def written(value: object) -> str:
+        return (
+            yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
+            .removesuffix("...\n")
+            .strip()
+        )
+
+    path = written(os.path.relpath(data, folder))
+    changes = {"path: problems.jsonl": f"path: {path}", "{question: question, answer: answer}": written(columns)}
+    changes |= {"take: 100": f"take: {dev}", "take: 300": f"take: {held_out}"}
+    changes |= {"verifier: math ": "verifier: code "} if "tests" in columns else {}
+    for old, new in changes.items():
+        recipe = recipe.replace(old, new)
+    return recipe
 
 
 def _recipe(name: str) -> str:
