@@ -91,8 +91,8 @@ save:
 eval: 4
 report_to: [wandbb]
 """
-    arms = "agon, coop, margin, fixed-roles, tiebreak, hidden-drafts, shared-opponent, mispaired"
-    arms += ", plain-pair, self-refine, grpo"
+    arms = "agon, coop, self-refine, grpo, margin, fixed-roles, tiebreak, hidden-drafts, shared-opponent, mispaired"
+    arms += ", plain-pair"
     assert faults(write(tmp_path, text), "train.epochs=many", "save.every") == [
         "run.yaml:1: schema: should be 1, not 2",
         f"run.yaml:2: arm: there is no arm 'cop'; choose one of: {arms}; did you mean coop?",
