@@ -204,6 +204,7 @@ CASES = (
         "fix: name one of: array.json, broken.parquet, empty.jsonl, problems.jsonl, table.json; or a preset: ...",
     ),
     Case(79, "view out/completions", 0, "rollouts.html  (0.1 MB; open it in a browser, it needs no network)"),
+    Case(96, "init custom --data problems.jsonl", 0, "wrote custom.yaml", "next: agon data check custom.yaml"),
     Case(
         80,
         "verify judge.py:corect --gold 42 x",
@@ -286,8 +287,17 @@ ELSEWHERE = {
     ),
     91: ("packages/lens/tests/test_written.py", "test_a_file_of_a_real_writer_is_read"),
     92: ("report/test_viewer.py", "test_what_the_header_cannot_say_stands_in_its_titles"),
+    93: ("cli/test_demo.py", "test_the_demo_says_where_the_bonus_does_not_act"),
+    94: (
+        "deploy/serve/test_request_log.py",
+        "test_a_person_reads_sentences_and_is_not_told_that_a_starting_server_is_not_there_yet",
+    ),
+    95: ("deploy/serve/test_gateway.py", "test_content_is_what_a_pair_answers_in_python"),
+    97: ("cli/test_main.py", "test_help_shows_the_dozen_commands_to_start_with"),
+    98: ("cli/test_tools.py", "test_four_arms_are_explained_before_the_ablations"),
+    99: ("examples/test_notebooks.py", "test_the_game_is_shown_as_it_is_paid_and_where_the_bonus_has_no_effect"),
 }
-LAST = 92
+LAST = 99
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",

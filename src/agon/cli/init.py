@@ -51,16 +51,16 @@ def with_data(recipe: str, data: Path, folder: Path) -> str:
 
     say_waiting(f"reading {data}")
     if not (present := columns_of(data)):
-        raise InputError(f"{data} has no rows that can be read", fix="name a file with at least ten problems")
+        raise InputError(f"{data} has no rows that can be read", fix="name a file with problems")
     columns = guess_columns(present)
     if "..." in columns.values():
         missing = " and ".join(ours for ours, theirs in columns.items() if theirs == "...")
         message = f"{data} has the columns {', '.join(present)}: none is named like the {missing} of a problem"
         raise InputError(message, fix="rename a column, or type `agon init custom` and write its columns: yourself")
     count = len(read_file(str(data), columns).problems)
-    held_out, dev = min(300, count // 5), min(100, count // 10)
-    if not dev:
-        raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with 10 or more")
+    if count < 3:
+        raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with more")
+    held_out, dev = max(1, min(300, count // 5)), max(1, min(100, count // 10))
     import yaml
 
     def written(value: object) -> str:
