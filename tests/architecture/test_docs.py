@@ -6,16 +6,17 @@ import re
 import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
+import yaml
 
-from agon.cli import commands
+from agon.cli import OLD, commands
 
 from .tree import ROOT, tracked
 
 PAGES = [path for path in tracked() if path.suffix == ".md" and path.parts[-2] != "fixtures"]
-NAMES = {name for group in commands()[0].values() for name in group}
+NAMES = {name for group in commands()[0].values() for name in group} | {old[0] for old in OLD}
 COMMAND = re.compile(r"(?:^|[`$] ?)agon ([a-z][\w-]*)", re.MULTILINE)
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)#\s]+)[^)]*\)")
 FILE = re.compile(r"`((?:evidence|scripts|configs|docs|tests|examples|src|packages|constraints)/[\w./-]*\w)`")
@@ -94,6 +95,30 @@ def site_pages() -> ModuleType:
 )
 def test_a_link_works_in_the_repository_and_on_the_site(source: str, written: str, shown: str) -> None:
     assert site_pages().with_links(f"see [it]({written}).", source) == f"see [it]({shown})."
+
+
+def test_a_link_to_a_file_that_is_no_page_becomes_its_path() -> None:
+    text = "[game](see_the_game.ipynb), [canary](../docs/canary.md), [gone](nope.py)"
+    shown = "`examples/see_the_game.ipynb`, [canary](../docs/canary.md), [gone](nope.py)"
+    assert site_pages().without_files(text, "examples/README.md") == shown
+
+
+def test_the_site_has_six_entries_and_lists_every_page_for_programs(tmp_path: Path) -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert len(nav) == 6
+    hook = site_pages()
+    hook.SENTENCES["quickstart.md"] = hook.first_sentence(
+        "# Title\n\n```\ncode\n```\n\n- list\n\nSee [it](x.md) run. More."
+    )
+    hook.on_post_build(SimpleNamespace(site_name="Agon", site_description="What it is.", nav=nav, site_dir=tmp_path))
+    lines = (tmp_path / "llms.txt").read_text().splitlines()
+    assert lines[:3] == ["# Agon", "", "> What it is."]
+    assert "- [Quickstart](quickstart/): See it run." in lines
+    assert "- [Home](./): " in lines
+    pages = {page for section in nav for pages in section.values() for _, page in hook.flat(pages)}
+    assert sum(line.startswith("- [") for line in lines) == len(pages)
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in PAGES if path.is_relative_to(ROOT / "docs")}
+    assert written - {"decisions/0000-template.md"} <= pages
 
 
 def test_files_outside_docs_are_on_the_site() -> None:

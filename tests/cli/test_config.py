@@ -71,60 +71,6 @@ def test_diff_of_equals(capsys: pytest.CaptureFixture[str]) -> None:
     assert told == "the two configs are equal\n"
 
 
-STACK = """\
-game.stack
-  The challenger's reward: correctness alone, with the conversion bonus, or with the naive margin.
-  type: `coop`, `adv` or `margin`
-  default: "adv" (from the arm)
-  rules:
-    game.stack: adv and margin pay on a rival's outcome, so they need game.opponent rival; write coop
-    rival.kind: leaves only A to learn, and A neither reads the rival's drafts nor is paid against them: \
-write game.show_draft true, or choose the arm agon
-"""
-
-SAVE = """\
-save
-  Checkpoints.
-  keys:
-    save.every
-    save.keep
-    save.pair
-"""
-
-
-@pytest.mark.parametrize(("key", "told"), [("game.stack", STACK), ("stack", STACK), ("save", SAVE)])
-def test_explain(key: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(capsys, "explain", key) == told
-
-
-def test_explain_a_word_with_several_meanings(capsys: pytest.CaptureFixture[str]) -> None:
-    told = printed(capsys, "explain", "temperature")
-    assert [line for line in told.splitlines() if not line.startswith(" ")] == [
-        "train.temperature",
-        "",
-        "eval.temperature",
-    ]
-
-
-def test_explain_lists_the_arms(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "    hidden-drafts: competition without visible exchange" in printed(capsys, "explain", "arm")
-
-
-@pytest.mark.parametrize(
-    ("key", "fix"),
-    [
-        ("game.stck", "did you mean game.stack?"),
-        ("xyzzy", "`agon config explain SECTION` lists the keys of one of: model, data, game, "),
-        ("lr", "in Agon this is train.learning_rate"),
-        ("num_generations", "in Agon this is game.group_size"),
-        ("max_completion_length", "in Agon this is train.max_completion_tokens"),
-    ],
-)
-def test_explain_what_is_not_there(key: str, fix: str, capsys: pytest.CaptureFixture[str]) -> None:
-    told = printed(capsys, "explain", key, code=2)
-    assert told.startswith(f"error: there is no config key {key!r}\nfix: {fix}")
-
-
 def test_a_bad_config_lists_its_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("arm: agon\nmodel: {name: x, sise: 3}\nverifier: math\ndata: {}\n")
@@ -134,5 +80,5 @@ def test_a_bad_config_lists_its_faults(tmp_path: Path, capsys: pytest.CaptureFix
         "  bad.yaml:4: data.dev: is required\n"
         "  bad.yaml:4: data.held_out: is required\n"
         "  bad.yaml:4: data.train: is required\n"
-        "fix: correct the lines above; `agon config explain KEY` explains a key and the values it takes\n"
+        "fix: correct the lines above; `agon explain KEY` explains a key and the values it takes\n"
     )

@@ -47,20 +47,20 @@ def agon_data(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     return call
 
 
-def test_show_prints_a_file_and_its_first_problems(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
+def test_check_prints_a_file_and_its_first_problems(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
     rows = [{"problem": f"q {n} \x1b[2J\nnew line", "answer": n} for n in range(5)]
     path = write_jsonl(tmp_path / "a.jsonl", rows)
-    code, text = agon_data("show", path, "columns.question=problem", "--rows", "2")
+    code, text = agon_data("check", path, "columns.question=problem", "--rows", "2")
     assert code == 0
     assert "5 problems" in text
     assert text.count("answer: ") == 2
     assert "\x1b" not in text
 
 
-def test_show_json_holds_counts_lengths_and_rows(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
+def test_json_holds_counts_lengths_and_rows(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(4)) + rows_of(numbered(1)))
-    _, text = agon_data("show", path, "--json")
-    (facts,) = json.loads(text).values()
+    _, text = agon_data("check", path, "--rows", "3", "--json")
+    (facts,) = json.loads(text)["parts"].values()
     assert (facts["problems"], facts["rows"], facts["duplicates"], len(facts["first"])) == (4, 5, 1, 3)
 
 
@@ -85,8 +85,8 @@ def test_check_of_a_config_covers_its_splits_and_their_overlap(
     assert code == 0
     assert {name: part["problems"] for name, part in found["parts"].items()} == {"train": 20, "dev": 5, "held_out": 10}
     assert found["overlap"] == {"of": 10, "problems": []}
-    _, text = agon_data("show", f"{config}:dev", "data.dev.take=7", "--json")
-    assert json.loads(text)["dev"]["problems"] == 7
+    _, text = agon_data("check", f"{config}:dev", "data.dev.take=7", "--json")
+    assert json.loads(text)["parts"]["dev"]["problems"] == 7
 
 
 def test_overlap_is_said_to_come_from_templates_too(tmp_path: Path, agon_data: Callable[..., tuple[int, str]]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from agon.cli import demo, find, main
 from agon.matrix import demo as arms
-from agon.report.demo_table import DemoResults, conclusion, demo_table, sign
+from agon.report.demo_table import DemoResults, bonus_note, conclusion, demo_table, sign
 from agon.rundir.results import EvalResult, Interval, RunFacts, TokenCounts
 from tests.report.helpers import result
 
@@ -136,3 +136,10 @@ def test_the_line_of_progress_fits_a_terminal_and_is_erased(
     assert drawn[1].endswith(longest)
     assert len(drawn[2]) == 79
     assert drawn[3] == ""
+
+
+@pytest.mark.parametrize(("share", "acts"), [(0.023, False), (0.4, True)])
+def test_the_demo_says_where_the_bonus_does_not_act(share: float, acts: bool) -> None:
+    told = bonus_note(share)
+    assert ("hardly acts" not in told) == acts
+    assert ("2.3% of the groups" in told) != acts

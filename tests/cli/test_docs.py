@@ -34,7 +34,7 @@ def test_a_page_that_is_not_current_is_named_and_then_written(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "words", ["## agon config", "usage: agon config explain [-h] [--json] KEY", "130 interrupted", "  doctor "]
+    "words", ["## agon config", "usage: agon explain [-h] [--json] WORD", "130 interrupted", "  doctor "]
 )
 def test_the_page_of_the_command_line_has_every_help(words: str) -> None:
     assert words in (ROOT / "docs" / "cli.md").read_text()

@@ -53,7 +53,7 @@ def test_a_command_of_another_package_is_listed_and_run(add_package, module, cap
     groups, notes = cli.commands()
     assert groups["deploy"]["greet"].help == "greet somebody"
     assert not notes
-    assert "  greet     greet somebody\n" in cli.usage()
+    assert "  greet     greet somebody\n" in cli.usage(every=True)
     assert cli.main(["greet", "Ada"]) == 3
     assert capsys.readouterr().out == "hello Ada\n"
     assert cli.main(["greet", "--help"]) == 0
@@ -87,13 +87,13 @@ def test_a_broken_command_is_a_note_and_harms_no_other(text, add_package, module
 
 def test_an_entry_point_whose_module_is_gone_is_a_note(add_package, capsys) -> None:  # type: ignore[no-untyped-def]
     add_package("greet = no_such_module")
-    assert "cannot be loaded: ModuleNotFoundError" in cli.usage()
+    assert "cannot be loaded: ModuleNotFoundError" in cli.usage(every=True)
 
 
 def test_a_command_of_ours_is_never_replaced(add_package, module) -> None:  # type: ignore[no-untyped-def]
     add_package(f"train = {module}")
     assert cli.find("train").module == "train"
-    assert "note: greeting names a command train, which is one of ours" in cli.usage()
+    assert "note: greeting names a command train, which is one of ours" in cli.usage(every=True)
 
 
 def test_commands_of_our_other_packages_come_by_entry_point() -> None:

@@ -26,12 +26,35 @@ def shell(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
-def test_help_fits_one_screen_and_names_every_command(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_shows_the_dozen_commands_to_start_with(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 100
+    named = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert named == [name for names in cli.FIRST.values() for name in names]
+    assert len(named) <= 12
+    assert lines[-1] == f"`agon --help --all` lists {len(NAMES) - len(named)} more commands."
+
+
+@pytest.mark.parametrize("words", [["--help", "--all"], ["-h", "--all"], ["--all"]])
+def test_help_of_all_fits_one_screen_and_names_every_command(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
     assert [line.split()[0] for line in lines if line.startswith("  ")] == NAMES
+
+
+@pytest.mark.parametrize("old", cli.OLD, ids=" ".join)
+def test_an_old_command_answers_and_says_its_new_name(old: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert old[0] not in NAMES or len(old) == 2
+    assert cli.main([*old, "--help"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == f"note: `agon {' '.join(old)}` is now `agon {' '.join(cli.OLD[old])}`\n"
+    assert shown.out.startswith(f"usage: agon {cli.OLD[old][0]}")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,10 +90,10 @@ def test_the_version_is_the_package_version(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("word", "fix"),
     [
-        ("confg", "did you mean `agon config`? `agon --help` lists all of them"),
-        ("resume", "did you mean `agon train RUN --resume`? `agon --help` lists all of them"),
-        ("xyzzy", "`agon --help` lists all of them"),
-        ("--verbose", "`agon --help` lists all of them"),
+        ("confg", "did you mean `agon config`? `agon --help --all` lists all of them"),
+        ("resume", "did you mean `agon train RUN --resume`? `agon --help --all` lists all of them"),
+        ("xyzzy", "`agon --help --all` lists all of them"),
+        ("--verbose", "`agon --help --all` lists all of them"),
     ],
 )
 def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,8 +212,8 @@ def test_overrides_may_follow_an_option() -> None:
 
 
 def test_json_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["config", "explain", "game.stack", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["key"] == "game.stack"
+    assert cli.main(["explain", "game.stack", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["word"] == "game.stack"
 
 
 @pytest.mark.parametrize("words", [["eval", "agon:tiny"], ["compare", "x.json", "y.json"]])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from agon.cli import data_probe, main
+from agon.config.arms import ARMS
 from agon.engine.shipped import folder_of
 from agon.eval.base_rates import count
 from agon.report.glossary import explanations
@@ -30,9 +31,50 @@ def test_a_word_is_explained(word: str, kind: str, capsys: pytest.CaptureFixture
 
 def test_a_misspelt_word_gets_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "live_gruops"]) == 2
-    assert "did you mean live-groups" in capsys.readouterr().err
-    assert main(["explain", "num_generations"]) == 2
-    assert "in Agon this is game.group_size" in capsys.readouterr().err
+    assert "did you mean live_groups" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [("lr", "train.learning_rate"), ("train.lr", "train.learning_rate"), ("num_generations", "game.group_size"),
+     ("num-generations", "game.group_size"), ("max_completion_length", "train.max_completion_tokens")],
+)  # fmt: skip
+def test_a_name_of_another_trainer_leads_to_our_key(word: str, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", word, "--json"]) == 0
+    theirs, ours = json.loads(capsys.readouterr().out)
+    assert (theirs["word"], ours["word"]) == (word, key)
+    assert key in theirs["text"]
+
+
+def test_a_setting_of_another_trainer_without_a_key_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "scale_rewards"]) == 0
+    assert "Agon has no such key" in capsys.readouterr().out
+
+
+def explained(capsys: pytest.CaptureFixture[str], word: str) -> dict[str, dict[str, object]]:
+    assert main(["explain", word, "--json"]) == 0
+    return {entry["word"]: entry["facts"] for entry in json.loads(capsys.readouterr().out) if entry["facts"]}
+
+
+def test_a_config_key_is_explained_with_its_type_default_and_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = explained(capsys, "stack")["game.stack"]
+    assert facts["type"] == "`coop`, `adv` or `margin`"
+    assert facts["default"] == '"adv" (from the arm)'
+    assert len(facts["rules"]) == 2  # type: ignore[arg-type]
+
+
+def test_a_section_lists_its_keys_and_comes_before_keys_that_end_like_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explained(capsys, "save")["save"]["keys"] == ["save.every", "save.keep", "save.pair"]
+    assert next(iter(explained(capsys, "train"))) == "train"
+    assert list(explained(capsys, "temperature")) == ["train.temperature", "eval.temperature"]
+
+
+def test_four_arms_are_explained_before_the_ablations(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = explained(capsys, "arm")["arm"]
+    first = [str(line).split(":")[0] for line in facts["values"]]  # type: ignore[attr-defined]
+    others = [str(line).split(":")[0] for line in facts["ablations"]]  # type: ignore[attr-defined]
+    assert first == ["grpo", "self-refine", "coop", "agon"]
+    assert set(first) | set(others) == set(ARMS)
 
 
 def test_nothing_is_explained_without_words() -> None:

@@ -91,8 +91,8 @@ save:
 eval: 4
 report_to: [wandbb]
 """
-    arms = "agon, coop, margin, fixed-roles, tiebreak, hidden-drafts, shared-opponent, mispaired"
-    arms += ", plain-pair, self-refine, grpo"
+    arms = "agon, coop, self-refine, grpo, margin, fixed-roles, tiebreak, hidden-drafts, shared-opponent, mispaired"
+    arms += ", plain-pair"
     assert faults(write(tmp_path, text), "train.epochs=many", "save.every") == [
         "run.yaml:1: schema: should be 1, not 2",
         f"run.yaml:2: arm: there is no arm 'cop'; choose one of: {arms}; did you mean coop?",
@@ -139,7 +139,7 @@ def test_the_error_shows_its_list_and_says_what_to_do(minimal: Path) -> None:
     assert error.exit_code == 2
     assert str(error).splitlines()[0].endswith("run.yaml: 2 mistakes, nothing was started")
     assert [line.strip() for line in str(error).splitlines()[1:]] == list(error.faults)
-    assert "agon config explain" in error.fix
+    assert "agon explain" in error.fix
 
 
 @pytest.mark.parametrize(

@@ -27,30 +27,11 @@ def test_the_game_is_played_without_a_model_in_a_few_lines() -> None:
     assert "paid 3.5  (conversion: the rival was wrong)" in printed
 
 
-def test_the_notebook_runs_as_a_script_and_shows_what_it_says() -> None:
-    printed = run("notebook")
-    seen = next(line for line in printed.splitlines() if line.startswith("B saw"))
-    assert "private reasoning" not in seen
-    assert "answer" not in seen
-    assert "A was paid  0.5  B was paid  3.5" in printed
-    changed, groups = re.search(r"an advantage in (\d+) of (\d+) groups", printed).groups()  # type: ignore[union-attr]
-    assert 0 < int(changed) < int(groups)
-    assert "`format_reward` never varies within a group" in printed
-
-
 def test_an_audit_finds_what_a_reward_pays_for_and_passes_the_mended_one() -> None:
     sloppy, mended = run("audit_reward").split("mended: ")
     assert sloppy.startswith("sloppy: failed")
     assert "pays several answers at once" in sloppy
     assert re.fullmatch(r"passed after \d+ calls\n", mended)
-
-
-def test_the_notebook_has_cells_of_text_and_code() -> None:
-    text = (ROOT / "examples" / "notebook.py").read_text()
-    cells = re.findall(r"^# %%(.*)$", text, re.MULTILINE)
-    assert cells.count(" [markdown]") >= 4
-    assert cells.count("") >= 4
-    assert "format_name: percent" in text
 
 
 def test_the_docs_diagnose_a_log_from_python() -> None:

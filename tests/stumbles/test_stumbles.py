@@ -189,10 +189,10 @@ CASES = (
     ),
     Case(
         74,
-        "config explain num_generations",
-        2,
-        "error: there is no config key 'num_generations'",
-        "fix: in Agon this is game.group_size",
+        "explain num_generations",
+        0,
+        "num_generations  (name in other trainers)",
+        "  In Agon this is game.group_size.",
     ),
     Case(75, "explain inert", 0, "inert  (word)", "  Of a reward term: it is computed and logged, ..."),
     Case(77, "data check array.json", 0, "array.json: 9 problems from array.json"),
@@ -204,6 +204,7 @@ CASES = (
         "fix: name one of: array.json, broken.parquet, empty.jsonl, latin.jsonl, problems.jsonl, table.json; or ...",
     ),
     Case(79, "view out/completions", 0, "rollouts.html  (0.1 MB; open it in a browser, it needs no network)"),
+    Case(104, "init custom --data problems.jsonl", 0, "wrote custom.yaml", "next: agon data check custom.yaml"),
     Case(
         80,
         "verify judge.py:corect --gold 42 x",
@@ -303,8 +304,17 @@ ELSEWHERE = {
     98: ("packages/lens/tests/test_diagnose_page.py", "test_values_that_never_change_are_a_line_of_text"),
     99: ("report/test_viewer.py", "test_marks_that_no_bout_has_are_no_filters"),
     100: ("rundir/test_health.py", "test_a_bonus_that_is_normalised_away_is_reported_after_a_hundred_groups"),
+    101: ("cli/test_demo.py", "test_the_demo_says_where_the_bonus_does_not_act"),
+    102: (
+        "deploy/serve/test_request_log.py",
+        "test_a_person_reads_sentences_and_is_not_told_that_a_starting_server_is_not_there_yet",
+    ),
+    103: ("deploy/serve/test_gateway.py", "test_content_is_what_a_pair_answers_in_python"),
+    105: ("cli/test_main.py", "test_help_shows_the_dozen_commands_to_start_with"),
+    106: ("cli/test_tools.py", "test_four_arms_are_explained_before_the_ablations"),
+    107: ("examples/test_notebooks.py", "test_the_game_is_shown_as_it_is_paid_and_where_the_bonus_has_no_effect"),
 }
-LAST = 100
+LAST = 107
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",

@@ -16,10 +16,19 @@ if TYPE_CHECKING:
     from agon.types import Problem
 
 
+SERVED = "http://127.0.0.1:8000/v1"
+"""Where `agon serve` listens unless told otherwise."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pair", type=Path, metavar="RUN|PAIR", help="a run directory, or a folder with a pair")
+    pair = "a run directory, or a folder with a pair; left out with --url"
+    parser.add_argument("pair", nargs="?", metavar="RUN|PAIR", help=pair)
     parser.add_argument("question", nargs="?", metavar="QUESTION", help="the question (default: read standard input)")
-    held_out = "ask the N-th held-out problem of the RUN, counted from 0, and show its gold"
+    url = f"ask a pair that `agon serve` serves (default: {SERVED}); without a question, one after the other"
+    parser.add_argument("--url", nargs="?", const=SERVED, metavar="URL", help=url)
+    parser.add_argument("--model", help="with --url: agon, agon-ab, agon-ba, a or b (default: agon)")
+    parser.add_argument("--hide-reasoning", action="store_true", help="show the answer alone")
+    held_out = "ask the N-th held-out problem of the RUN, counted from 0, and show its reference answer"
     parser.add_argument("--held-out", type=int, metavar="N", help=held_out)
     parser.add_argument("--direction", choices=("ab", "ba"), help="who drafts and who answers (default: as dev chose)")
     parser.add_argument("--engine", metavar="E", help="what draws: vllm or hf (default: vllm with a GPU, else hf)")
@@ -30,7 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the draft, what the other policy sees of it, and the challenge; the answer alone is the last line."""
-    problem = None if args.held_out is None else held_out_problem(args.pair, args.held_out)
+    if args.url:
+        return _ask_server(args)
+    if args.pair is None or args.model:
+        what = "--model is an option of --url" if args.model else "no run or pair is named"
+        raise InputError(what, fix='agon ask RUN "QUESTION", or for a served pair: agon ask --url URL "QUESTION"')
+    folder = Path(args.pair)
+    problem = None if args.held_out is None else held_out_problem(folder, args.held_out)
     question = problem.question if problem else args.question if args.question is not None else sys.stdin.read()
     if not question.strip():
         raise InputError("there is no question", fix=f'agon ask {args.pair} "QUESTION"')
@@ -38,21 +53,36 @@ def run(args: argparse.Namespace) -> int:
     from agon.deploy.ask import Pair
     from agon.formatting import show_hidden
 
+    shown = not (args.json or args.hide_reasoning)
     if problem and not args.json:
         print("\n".join(["-- problem --", *map(show_hidden, question.splitlines()), ""]))
 
     options = {"direction": args.direction, "engine": args.engine}
-    with Pair.load(args.pair, temperature=args.temperature, max_tokens=args.max_tokens, **options) as pair:
+    with Pair.load(folder, temperature=args.temperature, max_tokens=args.max_tokens, **options) as pair:
         began = time.perf_counter()
-        answer = pair.answer(question.strip(), watch=None if args.json else Screen())
+        answer = pair.answer(question.strip(), watch=Screen() if shown else None)
         seconds, rival = time.perf_counter() - began, pair.folder.info.rival
     if args.json:
         print_json(_plain(answer, seconds) | {"rival": rival})
     else:
         if rival != "policy":
             print(f"\n\ntrained against a rival that did not learn: {show_hidden(rival)}", end="")
-        print(_ending(answer, seconds) + (f"   gold: {show_hidden(problem.answer)}" if problem else ""))
+        ending = _ending(answer, seconds) + (f"   reference answer: {show_hidden(problem.answer)}" if problem else "")
+        print(ending if shown else ending.lstrip())
     return 0
+
+
+def _ask_server(args: argparse.Namespace) -> int:
+    """Ask over HTTP; what else could be set is the server's own."""
+    from agon.cli import ask_url
+
+    if args.question is not None:
+        raise InputError("with --url, the question is all that is named", fix=f'agon ask --url {args.url} "QUESTION"')
+    local = ("held_out", "direction", "engine", "temperature", "max_tokens", "json")
+    if given := [f"--{name.replace('_', '-')}" for name in local if getattr(args, name) not in (None, False)]:
+        fix = f"leave it out; --model agon-{args.direction}" if args.direction else "leave it out"
+        raise InputError(f"{', '.join(given)} does not go with --url: the server decides that", fix=fix)
+    return ask_url.run(args.url, args.pair, args.model or "agon", quiet=args.hide_reasoning)
 
 
 def held_out_problem(run: Path, number: int) -> Problem:

@@ -1,17 +1,15 @@
-"""`agon config`: show, explain and compare configs; nothing is run."""
+"""`agon config`: show and compare configs; nothing is run."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
 
 from agon.cli.parser import config_arguments, json_argument, print_json
 
 SHOW = "Print every value of a config: files and overrides merged, the arm and the defaults filled in."
 SCHEMA = "Print the JSON Schema of config files, for editors and other tools."
 DIFF = "Print the keys in which two configs differ, after arms and defaults are filled in."
-EXPLAIN = "Print what a key means, its default, the values it takes and the rules it obeys."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,13 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_argument("old", metavar="CONFIG", help="a YAML file")
     compare.add_argument("new", metavar="OTHER", help="the YAML file to compare it with")
     json_argument(compare)
-    explain = actions.add_parser("explain", help="explain a key and the values it takes", description=EXPLAIN)
-    explain.add_argument("key", metavar="KEY", help="such as game.stack, or a section such as train")
-    json_argument(explain)
 
 
 def run(args: argparse.Namespace) -> int:
-    return {"show": _show, "schema": _schema, "diff": _diff, "explain": _explain}[args.action](args)
+    return {"show": _show, "schema": _schema, "diff": _diff}[args.action](args)
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -71,43 +66,6 @@ def _diff(args: argparse.Namespace) -> int:
     else:
         _columns([("", args.old, args.new), *((key, json.dumps(a), json.dumps(b)) for key, (a, b) in changed.items())])
     return 0
-
-
-def _explain(args: argparse.Namespace) -> int:
-    from agon.config.explain import explain
-
-    entries = [explain(key) for key in _keys(args.key)]
-    if args.json:
-        print_json(entries)
-    else:
-        print("\n\n".join(map(_prose, entries)))
-    return 0
-
-
-def _keys(word: str) -> list[str]:
-    """A dotted key as it is, or every key that ends in the word."""
-    from agon.config import Config
-    from agon.config.explain import names, sections, suggest_key
-    from agon.config.trl_names import trl_hint
-    from agon.errors import InputError
-
-    known = names()
-    keys = [word] if word in known else [key for key in known if key.endswith(f".{word}")]
-    if not keys:
-        key = tuple(word.split("."))
-        hint = trl_hint(key) or suggest_key(key).removeprefix("; ")
-        listed = f"`agon config explain SECTION` lists the keys of one of: {', '.join(sections(Config))}"
-        raise InputError(f"there is no config key {word!r}", fix=hint or listed)
-    return keys
-
-
-def _prose(entry: dict[str, Any]) -> str:
-    lines = [entry["key"], f"  {entry['description']}"]
-    lines += [f"  {name}: {entry[name]}" for name in ("type", "default") if name in entry]
-    for name in ("values", "rules", "keys"):
-        if entry.get(name):
-            lines += [f"  {name}:", *(f"    {line}" for line in entry[name])]
-    return "\n".join(lines)
 
 
 def _columns(rows: list[tuple[str, ...]]) -> None:

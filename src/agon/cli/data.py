@@ -1,4 +1,4 @@
-"""`agon data`: show problems, check their golds, show the splits of a run, probe them with the base."""
+"""`agon data`: check problems and their golds, show the splits of a run, probe problems with the base."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from agon.types import Problem
     from agon_judge.sandbox.settings import SandboxSettings
 
-SHOW = "Print what a source holds: rows and what was left out, lengths, and its first problems."
-CHECK = """Answer every problem with its own gold; measure lengths, duplicates and the overlap of train with held-out.
-Exit code 1 when fewer than 95% of the golds are accepted."""
+CHECK = """Print what a source holds: rows, what was left out, lengths. Then answer every problem with its own reference
+answer (its gold), and measure the overlap of train with held-out. Exit code 1 when the verifier accepts fewer than 95%
+of the golds."""
 SPLIT = "Print the three splits, their sizes and content hashes; with -o, write them as JSONL."
 
 PARTS = ("train", "dev", "held_out")
@@ -54,11 +54,11 @@ class Loaded:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    show = actions.add_parser("show", help="print what a source holds", description=SHOW)
-    _source_arguments(show)
-    show.add_argument("--rows", metavar="N", type=int, default=3, help="problems to print (default 3)")
-    check = actions.add_parser("check", help="check golds, lengths and the overlap of splits", description=CHECK)
+    check = actions.add_parser(
+        "check", help="print what a source holds; check its reference answers, lengths and splits", description=CHECK
+    )
     _source_arguments(check)
+    check.add_argument("--rows", metavar="N", type=int, default=0, help="print the first N problems too")
     check.add_argument(
         "--verifier", metavar="NAME", help="math, math-verify, code, reasoning-gym or package.module:function"
     )
@@ -99,20 +99,7 @@ def _source_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     if args.action != "probe":
         say_waiting(f"reading {args.source}")
-    return {"show": _show, "check": _check, "split": _split, "probe": data_probe.run}[args.action](args)
-
-
-def _show(args: argparse.Namespace) -> int:
-    parts = _load(args.source, args.overrides).parts
-    facts = {part.name: _facts(part) | {"first": _first(part, args.rows)} for part in parts}
-    if args.json:
-        print_json(facts)
-        return 0
-    for name, fact in facts.items():
-        _print_facts(name, fact)
-        for row in fact["first"]:
-            print(f"  {row['id']}  {_line(row['question'])}\n{'':20}answer: {_line(row['answer'])}")
-    return 0
+    return {"check": _check, "split": _split, "probe": data_probe.run}[args.action](args)
 
 
 def _check(args: argparse.Namespace) -> int:
@@ -129,7 +116,10 @@ def _check(args: argparse.Namespace) -> int:
             name: asdict(check) | {"share": check.share, "forms": asdict(forms[name]) if name in forms else None}
             for name, check in checks.items()
         }
-        facts = {part.name: _facts(part) | {"gold": golds[part.name]} for part in loaded.parts}
+        facts = {
+            part.name: _facts(part) | {"gold": golds[part.name], "first": _first(part, args.rows)}
+            for part in loaded.parts
+        }
         print_json({"parts": facts, "overlap": asdict(shared) if shared else None, "passed": passed})
     else:
         for part in loaded.parts:
@@ -137,6 +127,8 @@ def _check(args: argparse.Namespace) -> int:
             _print_golds(checks[part.name])
             if part.name in forms:
                 _print_forms(part, checks[part.name], forms[part.name])
+            for row in _first(part, args.rows):
+                print(f"  {row['id']}  {_line(row['question'])}\n{'':20}answer: {_line(row['answer'])}")
         if shared:
             _print_overlap(shared, generated=any(is_generated(part.pool.origin) for part in loaded.parts))
     return 0 if passed else 1
@@ -247,7 +239,7 @@ def _source(name: str, overrides: list[str]) -> Source:
         return Source.model_validate(fields)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
-        raise InputError(f"{name}: {what}", fix="`agon config explain data.train` lists the keys of a source") from None
+        raise InputError(f"{name}: {what}", fix="`agon explain data.train` lists the keys of a source") from None
 
 
 def _unknown(name: str) -> InputError:

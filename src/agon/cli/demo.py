@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
 def closing(path: Path) -> list[str]:
     """The table, what follows from it, the page to open, and what to type next."""
     from agon.matrix.demo import ARMS
-    from agon.report.demo_table import DemoResults, conclusion, demo_table
+    from agon.report.collect import read_run
+    from agon.report.demo_table import DemoResults, bonus_note, conclusion, demo_table
     from agon.report.headline import read_headline
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
@@ -63,7 +64,9 @@ def closing(path: Path) -> list[str]:
     head = f"{n} held-out problems, never seen in training; tokens are those of all passes of one answer"
     deployed = read_headline(pair, "cascade")
     said = [*textwrap.wrap(f"agon as deployed: {deployed}.", 110), ""] if deployed else []
-    said += textwrap.wrap(conclusion(results), 110)
+    said += [*textwrap.wrap(conclusion(results), 110), ""]
+    if (share := read_run(pair).bonus_bites) is not None:
+        said += textwrap.wrap(bonus_note(share), 110)
     return [
         head,
         "",

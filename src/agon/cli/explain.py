@@ -9,7 +9,7 @@ from agon.cli.parser import json_argument, print_json
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    help = "such as live_groups, game.stack, dead-drafts, ConfigError, peek or pass@1"
+    help = "a word on the screen, a metric, a config key or section, an error; TRL's names lead to ours"
     parser.add_argument("word", metavar="WORD", nargs="+", help=help)
     json_argument(parser)
 

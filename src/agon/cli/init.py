@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
+import os
 from importlib.resources import files
 from pathlib import Path
 
+from agon.cli.parser import say_waiting
 from agon.errors import InputError
 
 NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
@@ -23,18 +26,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
     parser.add_argument("--from-trl", metavar="FILE", help="convert a script, YAML file or command line of TRL")
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
+    data = "with custom: your problems, in JSONL, JSON, parquet or CSV; writes their path, columns, sizes and verifier"
+    parser.add_argument("--data", metavar="FILE", type=Path, help=data)
 
 
 def run(args: argparse.Namespace) -> int:
     if args.from_trl:
         return _convert(args)
     text = _recipe(args.recipe)
+    target = Path(args.out or f"{args.recipe}.yaml")
+    if args.data and args.recipe != "custom":
+        raise InputError(f"{args.recipe} has its own problems", fix=f"agon init custom --data {args.data}")
+    if args.data:
+        text = with_data(text, args.data, Path() if args.out == "-" else target.parent)
     if args.out == "-":
         print(text, end="")
         return 0
-    target = Path(args.out or f"{args.recipe}.yaml")
     _write(target, text)
-    print(f"wrote {target}\nnext: {NEXT.get(args.recipe, 'agon plan')} {target}")
+    step = "agon data check" if args.data else NEXT.get(args.recipe, "agon plan")
+    print(f"wrote {target}\nnext: {step} {target}")
     return 0
 
 
@@ -55,6 +65,40 @@ def _convert(args: argparse.Namespace) -> int:
         print(f"  left out: {name}: {why}")
     print(f'next: change the lines marked "yours", then: agon data check {target}')
     return 0
+
+
+def with_data(recipe: str, data: Path, folder: Path) -> str:
+    """The recipe with a file of problems: its path as seen from the config's folder, columns, sizes, verifier."""
+    from agon.data.local import columns_of, guess_columns, read_file
+
+    say_waiting(f"reading {data}")
+    if not (present := columns_of(data)):
+        raise InputError(f"{data} has no rows that can be read", fix="name a file with problems")
+    columns = guess_columns(present)
+    if "..." in columns.values():
+        missing = " and ".join(ours for ours, theirs in columns.items() if theirs == "...")
+        message = f"{data} has the columns {', '.join(present)}: none is named like the {missing} of a problem"
+        raise InputError(message, fix="rename a column, or type `agon init custom` and write its columns: yourself")
+    count = len(read_file(str(data), columns).problems)
+    if count < 3:
+        raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with more")
+    held_out, dev = max(1, min(300, count // 5)), max(1, min(100, count // 10))
+    import yaml
+
+    def written(value: object) -> str:
+        return (
+            yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
+            .removesuffix("...\n")
+            .strip()
+        )
+
+    path = written(os.path.relpath(data, folder))
+    changes = {"path: problems.jsonl": f"path: {path}", "{question: question, answer: answer}": written(columns)}
+    changes |= {"take: 100": f"take: {dev}", "take: 300": f"take: {held_out}"}
+    changes |= {"verifier: math ": "verifier: code "} if "tests" in columns else {}
+    for old, new in changes.items():
+        recipe = recipe.replace(old, new)
+    return recipe
 
 
 def _recipe(name: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
+from agon.config.arms import ARMS, MAIN
 from agon.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -22,8 +23,11 @@ Launch = Callable[["list[MatrixCell]", int, Callable[[str], None]], Coroutine[An
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
-    arms = "arms with commas, zero-shot and moa among them; the first is the reference (grpo,self-refine,coop,agon)"
-    parser.add_argument("--arms", default="grpo,self-refine,coop,agon", help=arms)
+    arms = (
+        f"methods, with commas; the first is the reference (default: {','.join(MAIN)}). Untrained ones: zero-shot, moa"
+    )
+    ablations = ", ".join(name for name in ARMS if name not in MAIN)
+    parser.add_argument("--arms", default=",".join(MAIN), help=f"{arms}. Ablations: {ablations}")
     parser.add_argument("--seeds", default="0,1,2", help="seeds with commas (default: 0,1,2)")
     parser.add_argument(
         "--launcher",

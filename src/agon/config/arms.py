@@ -46,8 +46,10 @@ ROOT: Mapping[str, Any] = {
 ARMS: Mapping[str, Arm] = {
     arm.name: arm
     for arm in (
-        Arm("agon", None, {}, "competition and exchange: the paper's method"),
-        Arm("coop", "agon", {"stack": "coop"}, "exchange without competition"),
+        Arm("agon", None, {}, "coop with a bonus for solving what the draft got wrong: the paper's method"),
+        Arm("coop", "agon", {"stack": "coop"}, "two policies, each reads the other's draft; no bonus"),
+        Arm("self-refine", "coop", {"opponent": "self"}, "one policy reads its own draft"),
+        Arm("grpo", "self-refine", {"opponent": "none"}, "plain GRPO: one policy, as many rollouts as the others"),
         Arm("margin", "agon", {"stack": "margin"}, "the naive margin c(b)-c(a) instead of the conversion bonus"),
         Arm("fixed-roles", "agon", {"roles": "fixed"}, "A always drafts, B always challenges"),
         Arm("tiebreak", "agon", {"tiebreak_weight": 0.5}, "the density lever: shorter of two right answers is paid"),
@@ -65,10 +67,10 @@ ARMS: Mapping[str, Arm] = {
             "shown a_i, paid on another draft: pressure without difficulty",
         ),
         Arm("plain-pair", "coop", {"show_draft": False}, "two policies trained apart, each on plain rollouts"),
-        Arm("self-refine", "coop", {"opponent": "self"}, "one policy reads its own draft"),
-        Arm("grpo", "self-refine", {"opponent": "none"}, "plain GRPO with 2N rollouts"),
     )
 }
+MAIN = ("grpo", "self-refine", "coop", "agon")
+"""The arms to start with, from plain GRPO to the whole method, one step at a time. The others are ablations."""
 
 
 def resolve(name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from agon.config.arms import ARMS, ROOT
+from agon.config.arms import ARMS, MAIN, ROOT
 from agon.config.models import Config, json_schema
 from agon.config.rules import RULES
 from agon.doors import doors
@@ -61,7 +61,8 @@ def explain(name: str) -> dict[str, Any]:
     entry["type"] = kind(info)
     entry["default"] = json.dumps(info["default"]) if "default" in info else "none: required"
     if name == "arm":
-        entry["values"] = [f"{arm.name}: {arm.about}" for arm in ARMS.values()]
+        entry["values"] = [f"{name}: {ARMS[name].about}" for name in MAIN]
+        entry["ablations"] = [f"{arm.name}: {arm.about}" for arm in ARMS.values() if arm.name not in MAIN]
     elif name.removeprefix("game.") in ROOT:
         entry["default"] += " (from the arm)"
     brought = (rule for group in ("agon.backends", "agon.rivals") for kind in doors(group) for rule in kind.rules)

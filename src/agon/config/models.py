@@ -1,6 +1,6 @@
 """The config tree: frozen models of everything a run needs to know.
 
-The docstring under a field is its description: `agon config explain KEY` and docs/configuration.md show it. One that
+The docstring under a field is its description: `agon explain KEY` and docs/configuration.md show it. One that
 begins with "Our choice:" marks a value that the paper does not give, with the reason. Fields of `game` that are not
 written come from the arm. `read.py` and `validate.py` read files; `rules.py` has the rules across fields.
 """
@@ -297,7 +297,7 @@ class Config(Frozen):
     schema_: Literal[1] = Field(default=1, alias="schema")
     """Version of this file format."""
     arm: ArmName
-    """The row of the experiment matrix; it sets every field of `game` that is not written."""
+    """The method to train with; it sets every field of `game` that is not written."""
     model: Model
     """The frozen base and the adapters over it."""
     data: Data

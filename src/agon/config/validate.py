@@ -90,7 +90,7 @@ def _error(name: str, written: Written) -> ConfigError:
     count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
     return ConfigError(
         f"{name}: {count}, nothing was started",
-        fix="correct the lines above; `agon config explain KEY` explains a key and the values it takes",
+        fix="correct the lines above; `agon explain KEY` explains a key and the values it takes",
         faults=lines,
     )
 

@@ -76,6 +76,8 @@ class Faults:
         if bad and bad > allowed * total:
             reasons = "; ".join(f"{reason}: {_listed(rows)}" for reason, rows in list(self.rows.items())[:SHOWN])
             fix = map_columns(self.present) if len(self.rows) == 1 and self.present else "repair or remove these rows"
+            if any(reason.startswith("tests") for reason in self.rows):
+                fix = "write the tests of a row as pairs, [[input, output], ...]; or repair or remove these rows"
             if NOT_UTF8 in self.rows:
                 fix = f"{to_utf8(origin)}; or repair or remove these rows"
             raise DataError(f"{bad} of {total} rows of {origin} cannot be used: {reasons}", fix=fix)
@@ -142,13 +144,20 @@ def _readable(row: RawRow | str | MissingFieldError) -> RawRow:
     return row
 
 
-def map_columns(present: Sequence[str]) -> str:
-    """The line that maps these columns, as far as their names say what they hold. Tests make a code problem, which
-    needs no answer."""
+def guess_columns(present: Sequence[str]) -> dict[str, str]:
+    """Our names and the columns that hold them, as far as their names say so, "..." where they do not.
+
+    Tests make a code problem, which needs no answer."""
     chosen = {ours: next((name for name in names if name in present), "...") for ours, names in ALIASES.items()}
     if tests := next((name for name in TESTS if name in present), None):
         chosen = {ours: theirs for ours, theirs in chosen.items() if theirs != "..." or ours == "question"}
         chosen["tests"] = tests
+    return chosen
+
+
+def map_columns(present: Sequence[str]) -> str:
+    """The line that maps these columns."""
+    chosen = guess_columns(present)
     line = ", ".join(f"{ours}: {theirs}" for ours, theirs in chosen.items())
     words = " ".join(f"columns.{ours}={theirs}" for ours, theirs in chosen.items())
     return f"map its columns: `columns: {{{line}}}` under its path in a config, or {words} with `agon data`"
@@ -166,6 +175,19 @@ def files(path: Path, prefix: str = "") -> list[Path]:
     if not paths:
         raise DataError(f"{path} holds no {prefix}*.jsonl, .parquet or .csv file", fix="name the file itself")
     return paths
+
+
+def columns_of(path: Path) -> list[str]:
+    """The columns of a file, or of the first file of a folder; of JSON, those of its first object."""
+    first = files(path)[0]
+    if first.suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return list(pq.read_schema(first).names)
+    if first.suffix == ".csv":
+        return next(csv.reader(io.StringIO(_decoded(first), newline="")), [])
+    missing = next((row for _, row in rows([first], ["\0"]) if isinstance(row, MissingFieldError)), None)
+    return list(missing.present) if missing else []
 
 
 def rows(paths: Sequence[Path], columns: Sequence[str]) -> Numbered:

@@ -14,6 +14,7 @@ from statistics import fmean
 from agon.eval.intervals import t_interval
 from agon.eval.measures import graded_only
 from agon.formatting import UNKNOWN, count, percent, points, table
+from agon.rundir.health import BONUS
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult, Interval, passes_of, tokens_of
 
@@ -106,6 +107,17 @@ def conclusion(results: DemoResults) -> str:
         f"({points(reading)}), {second[sign(against)]} GRPO on as many rollouts, which answers "
         f"{percent(grpo, 1)} in as many passes ({points(against)}); "
         f"a pair that was trained apart and meets only now answers {percent(apart, 1)}."
+    )
+
+
+def bonus_note(share: float) -> str:
+    """What the bonus did, by the share of groups in which it changed an advantage."""
+    if share >= BONUS:
+        return f"The bonus changed what was learnt in {percent(share)} of the groups."
+    return (
+        f"The bonus hardly acts in a demo this small: it changed what was learnt in {percent(share, 1)} of the groups, "
+        "as most problems are solved always or never. So this is about reading a rival's draft, not about the bonus; "
+        "report and diagnose will say so too."
     )
 
 

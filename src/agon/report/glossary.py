@@ -12,8 +12,8 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from itertools import pairwise
@@ -91,21 +91,34 @@ class Explanation:
     kind: str
     text: str
     healthy: str = ""
+    facts: Mapping[str, str | list[str]] = field(default_factory=dict)
+    """Of a config key: type, default, values, rules across keys; of a section: its keys."""
 
     def __str__(self) -> str:
         lines = [
             f"{self.word}  ({self.kind})",
             *textwrap.wrap(self.text, 98, initial_indent="  ", subsequent_indent="  "),
         ]
-        return "\n".join([*lines, *([f"  healthy: {self.healthy}"] if self.healthy else [])])
+        lines += [f"  healthy: {self.healthy}"] if self.healthy else []
+        for name, fact in self.facts.items():
+            lines += (
+                [f"  {name}: {fact}"] if isinstance(fact, str) else [f"  {name}:", *(f"    {each}" for each in fact)]
+            )
+        return "\n".join(lines)
 
 
 def explain_word(word: str) -> list[Explanation]:
-    """Everything that a word means, or an error that names similar words."""
+    """Everything that a word means, what is written in full first; or an error that names similar words.
+
+    A name of TRL or of another trainer is explained by the key that it has here."""
     known = list(explanations())
     for wanted in _spellings(word):
-        if found := [entry for entry in known if wanted in (_plain(entry.word), _plain(entry.word.rsplit(".", 1)[-1]))]:
-            return found
+        found = [entry for entry in known if wanted in (_plain(entry.word), _plain(entry.word.rsplit(".", 1)[-1]))]
+        if found:
+            return sorted(found, key=lambda entry: _plain(entry.word) != wanted)
+    if hint := trl_hint(tuple(word.replace("-", "_").split("."))):
+        theirs = Explanation(word, "name in other trainers", f"{hint[0].upper()}{hint[1:]}.")
+        return [theirs, *(entry for entry in known if f"this is {entry.word} " in f"{hint} ")]
     raise InputError(f"{word!r} is not a metric, key, symptom, error or word of ours", fix=_hint(_plain(word), known))
 
 
@@ -117,12 +130,11 @@ def _spellings(word: str) -> Iterator[str]:
 
 
 def _hint(wanted: str, known: list[Explanation]) -> str:
-    """What the word is called here; words that are written alike, or whose explanation uses the word."""
-    if ours := trl_hint((wanted.replace("-", "_"),)):
-        return ours
-    near = get_close_matches(wanted, [_plain(entry.word) for entry in known], n=3, cutoff=0.6)
+    """Words that are written alike, or whose explanation uses the word."""
+    written = {_plain(entry.word): entry.word for entry in known}
+    near = get_close_matches(wanted, written, n=3, cutoff=0.6)
     using = [_plain(entry.word) for entry in known if wanted in re.findall(r"[\w-]+", entry.text.lower())]
-    if found := list(dict.fromkeys([*near, *using]))[:3]:
+    if found := [written[name] for name in dict.fromkeys([*near, *using])][:3]:
         return f"did you mean {' or '.join(found)}? Type: agon explain {found[0]}"
     return "explain a word as it is written on the screen, in a file of the run, or in a config"
 
@@ -136,8 +148,9 @@ def explanations() -> Iterator[Explanation]:
     yield from diagnose_labels()
     for key in config_keys():
         entry = explain_key(key)
-        default = f" Default: {entry['default']}." if "default" in entry else ""
-        yield Explanation(key, "config key", f"{entry['description']}{default}")
+        names = ("type", "default", "values", "ablations", "rules", "keys")
+        facts = {name: entry[name] for name in names if entry.get(name)}
+        yield Explanation(key, "config key", entry["description"], facts=facts)
     yield from error_kinds()
 
 

@@ -72,7 +72,7 @@ def _files(path: Path, steps: StepRange) -> list[Path]:
 
 def _facts(run: RunDir) -> tuple[str, ...]:
     config, steps, total = run.config, run.steps.records(), total_steps(run)
-    found = symptoms(steps, run.points, ended=total is not None and len(steps) >= total)
+    found = symptoms(steps, run.points, ended=total is not None and len(steps) >= total, base=config.model.name)
     result = read_headline(run.path, headline(config.rules())) or _dev(run)
     warnings = (f"warning: {one.message}" for one in found)
     return (str(result), config.row, config.model.names, f"seed {config.train.seed}", *warnings)

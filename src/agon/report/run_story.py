@@ -66,7 +66,8 @@ class RunStory:
 
     @property
     def health(self) -> list[Symptom]:
-        return symptoms(self.steps, self.measured.points, ended=self.line.state == "done")
+        base = self.measured.setting.base
+        return symptoms(self.steps, self.measured.points, ended=self.line.state == "done", base=base)
 
     def verdict(self) -> str:
         """The result in one or two sentences; or what to type to get one."""

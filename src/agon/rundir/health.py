@@ -8,7 +8,7 @@ not trigger it. The board shows symptoms while they last, and so do the last lin
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Literal
@@ -29,6 +29,7 @@ TRUNCATED, EMPTY_PEEKS, WELL_FORMED, UNGRADED = 0.5, 0.2, 0.1, 0.01
 CHEATS = 0.1
 BONUS, BONUS_GROUPS = 0.1, 100
 """The bonus is idle when it changes fewer than this share of this many groups, the newest."""
+EXPECTED = "Expected with a base this small: such a run shows what reading a draft does, not what the bonus does."
 ECHOED, LEAKED, COPIED = 0.8, 0.5, 50
 """Copying: more than these shares of failures that repeat the draft's answer, or of peeks that state it, among at least
 so many."""
@@ -56,13 +57,18 @@ class Symptom:
         return f"{self.message} {self.fix}"
 
 
-def symptoms(history: History, points: Sequence[Point] = (), *, ended: bool = False) -> list[Symptom]:
+def symptoms(history: History, points: Sequence[Point] = (), *, ended: bool = False, base: str = "") -> list[Symptom]:
     """What looks wrong with a run. `history` holds its newest records, in order; `points` its evaluations on dev.
 
-    A run that has `ended` without one right answer is reported however short it was.
+    A run that has `ended` without one right answer is reported however short it was. Of a `base` that ships with the
+    package, an idle bonus is said to be expected: that is what the demo and the tabletop recipes train.
     """
     found = [symptom for check in CHECKS.values() if (symptom := check(history))]
     never = never_right(history, fewest=1) if ended and never_right(history) is None else None
+    if base.startswith("agon:"):
+        found = [
+            replace(one, message=f"{one.message} {EXPECTED}") if one.name == "idle-bonus" else one for one in found
+        ]
     return [*filter(None, [never]), *found, *filter(None, [dev_still(points)])]
 
 

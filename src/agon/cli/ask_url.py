@@ -1,8 +1,7 @@
-"""`agon chat`: talk to a served pair in the terminal. Every question stands alone, as in training."""
+"""`agon ask --url`: put questions to a served pair. Every question stands alone, as in training."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -15,22 +14,16 @@ AGAIN = "ask again; the gateway's log has the reason"
 FAINT, PLAIN = "\033[2m", "\033[0m"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000/v1", metavar="URL", help="of `agon serve`")
-    parser.add_argument("--model", default="agon", help="agon, agon-ab, agon-ba, a or b (default: agon)")
-    parser.add_argument("--hide-reasoning", action="store_true", help="show the answer alone")
-
-
-def run(args: argparse.Namespace) -> int:
-    """Answer a pipe, or a person until Ctrl-D; the key is read from AGON_API_KEY."""
-    url = base_url(args.url)
-    if sys.stdin.isatty():
-        _talk(url, args.model, args.hide_reasoning)
+def run(url: str, question: str | None, model: str, *, quiet: bool) -> int:
+    """Answer a question, a pipe, or a person until Ctrl-D; the key is read from AGON_API_KEY."""
+    url = base_url(url)
+    if question is None and sys.stdin.isatty():
+        _talk(url, model, quiet)
         return 0
-    question = sys.stdin.read()
+    question = sys.stdin.read() if question is None else question
     if not question.strip():
-        raise InputError("there is no question on standard input", fix="echo 'What is 7 times 8?' | agon chat")
-    _show(url, args.model, question, args.hide_reasoning)
+        raise InputError("there is no question", fix=f'agon ask --url {url} "What is 7 times 8?"')
+    _show(url, model, question, quiet)
     return 0
 
 
@@ -41,7 +34,7 @@ def base_url(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 
 
-def _talk(url: str, model: str, hide_reasoning: bool) -> None:
+def _talk(url: str, model: str, quiet: bool) -> None:
     """One question after the other; one that fails or is interrupted does not end the conversation."""
     from agon.cli import tell
 
@@ -54,7 +47,7 @@ def _talk(url: str, model: str, hide_reasoning: bool) -> None:
             return
         try:
             if question.strip():
-                _show(url, model, question, hide_reasoning)
+                _show(url, model, question, quiet)
         except AgonError as error:
             print()
             tell(error)
@@ -62,7 +55,7 @@ def _talk(url: str, model: str, hide_reasoning: bool) -> None:
             print()
 
 
-def _show(url: str, model: str, question: str, hide_reasoning: bool) -> None:
+def _show(url: str, model: str, question: str, quiet: bool) -> None:
     """Print an answer as it arrives."""
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     ending, answered = "", False
@@ -70,7 +63,7 @@ def _show(url: str, model: str, question: str, hide_reasoning: bool) -> None:
         if kind == "content" and not answered:
             answered = True
             print("" if not ending else "\n" if ending == "\n" else "\n\n", end="")
-        if kind == "content" or not hide_reasoning:
+        if kind == "content" or not quiet:
             print(f"{FAINT}{text}{PLAIN}" if colour and kind == "reasoning" else text, end="", flush=True)
             ending = text[-1]
     print()

@@ -1,4 +1,4 @@
-"""`agon chat`: pieces of a stream, and streams that break off."""
+"""`agon ask --url`: pieces of a stream, and streams that break off."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from agon.cli import chat, main
-from agon.cli.chat import base_url, pieces
+from agon.cli import ask_url, main
+from agon.cli.ask_url import base_url, pieces
 from agon.errors import RunError
 
 
@@ -36,16 +36,23 @@ def test_the_address_may_leave_v1_out() -> None:
 @pytest.mark.parametrize(
     ("words", "piped", "said"),
     [
-        (["gpu:8000"], "hi", "gpu:8000 is not a URL"),
-        ([], " ", "there is no question"),
-        (["http://127.0.0.1:9"], "hi", "http://127.0.0.1:9/v1 does not answer"),
+        (["ask", "--url", "gpu:8000"], "hi", "gpu:8000 is not a URL"),
+        (["ask", "--url", "What is 7 times 8?"], "hi", "What is 7 times 8? is not a URL"),
+        (["ask", "--url"], " ", "there is no question"),
+        (["ask", "--url", "http://127.0.0.1:9"], "hi", "http://127.0.0.1:9/v1 does not answer"),
+        (["ask", "hi", "--url", "http://127.0.0.1:9"], "", "http://127.0.0.1:9/v1 does not answer"),
+        (["ask", "runs/demo", "hi", "--url"], "", "the question is all that is named"),
+        (["ask", "hi", "--url", "--temperature", "0"], "", "--temperature does not go with --url"),
+        (["ask"], "hi", "no run or pair is named"),
+        (["ask", "runs/demo", "hi", "--model", "a"], "", "--model is an option of --url"),
+        (["chat", "--model", "b", "http://127.0.0.1:9"], "hi", "http://127.0.0.1:9/v1 does not answer"),
     ],
 )
 def test_what_cannot_be_asked_is_said(
     words: list[str], piped: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(piped))
-    assert main(["chat", *words]) == 2
+    assert main(words) == 2
     assert said in capsys.readouterr().err
 
 
@@ -69,8 +76,8 @@ def test_a_question_that_fails_does_not_end_a_conversation(
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", typed)
-    monkeypatch.setattr(chat, "ask", ask)
-    assert main(["chat"]) == 0
+    monkeypatch.setattr(ask_url, "ask", ask)
+    assert main(["ask", "--url"]) == 0
     shown = capsys.readouterr()
     assert "all servers are busy" in shown.err
     assert "so \n\n4\n" in shown.out
@@ -81,8 +88,8 @@ def test_an_answer_that_is_missing_is_reported(
     hide: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("hi"))
-    monkeypatch.setattr(chat, "ask", lambda *_: [("reasoning", "so")])
-    assert main(["chat", *(["--hide-reasoning"] if hide else [])]) == 0
+    monkeypatch.setattr(ask_url, "ask", lambda *_: [("reasoning", "so")])
+    assert main(["ask", "--url", *(["--hide-reasoning"] if hide else [])]) == 0
     shown = capsys.readouterr()
     assert shown.out == ("\n" if hide else "so\n")
     assert "without an answer" in shown.err
