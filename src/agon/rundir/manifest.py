@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agon.config import Config, Rival, flat, resolved
+from agon.config import Config, RewardConfig, Rival, flat, resolved
 from agon.config.read import with_paths
 from agon.rundir import provenance
 from agon.rundir.files import to_json
@@ -153,6 +153,8 @@ def config_hash(config: Config) -> str:
         del values["model"]["b"]
     if config.model.lora.layers is None:
         del values["model"]["lora"]["layers"]
+    if config.reward == RewardConfig():
+        del values["reward"]
     kept = {key: value for key, value in flat(to_json(values)).items() if not may_change(key)}
     return hashlib.sha256(json.dumps(kept | HASHED_AS_DEFAULTS, sort_keys=True).encode()).hexdigest()
 
