@@ -2,8 +2,8 @@
 
 GRPO with TRL on the tiny base and a LoRA adapter, with vLLM's own server as `trl vllm-serve` starts it. TRL merges the
 adapter into the weights and pushes them over NCCL, which no CPU can do. The callback of examples/canary_trl.py compares
-the server's log-probs with the model's before every optimizer step. The learning rate is large, so that the trained
-model and the base are far apart: the base must be seen as different weights, or the comparison could not fail.
+the server's log-probs with the model's before every optimizer step. After each step the adapter is moved as far as a
+long training would: the bare base must then be seen as different weights, or the comparison could not fail.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from _server import await_health, free_port
 
 sys.path += [str(ROOT / "examples"), str(ROOT / "packages" / "lens" / "tests" / "writers")]
 EXTRA_SOURCES = ("examples", "packages/lens/tests/writers/trl_run.py")
-STEPS, RATE = 6, 5e-3
+STEPS, MOVE = 6, 0.1
 LIMIT = 0.05
 """Nats per token, in float32."""
 
@@ -71,11 +71,12 @@ def trainer_options(url: str) -> dict[str, Any]:
     """What GRPOConfig is given besides what every run of the test has."""
     engine = {"use_vllm": True, "vllm_mode": "server", "vllm_server_base_url": url}
     precise = {"bf16": False, "model_init_kwargs": {"dtype": "float32"}}
-    return {**engine, **precise, "learning_rate": RATE, "use_cpu": False}
+    return {**engine, **precise, "use_cpu": False}
 
 
 def train(folder: Path, url: str, steps: int) -> tuple[list[float], float]:
     """Distances of the server from the model before each optimizer step, and at the last from the bare base."""
+    import torch
     from canary_trl import EngineCanary
     from learner_scores import log_probs
     from peft import LoraConfig
@@ -94,6 +95,12 @@ def train(folder: Path, url: str, steps: int) -> tuple[list[float], float]:
             with model.disable_adapter():
                 report = check(url, {}, score=lambda _, draws: [log_probs(model, tokenizer, d) for d in draws])
             (self.untrained,) = report.gaps.values()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
+            with torch.no_grad():
+                for name, weights in more["model"].named_parameters():
+                    if "lora_B" in name:
+                        weights += MOVE * torch.randn_like(weights)
 
     canary = Both(url, every=1, limit=LIMIT)
     lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear")
