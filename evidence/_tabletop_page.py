@@ -51,7 +51,7 @@ In the tables of controls at inference: *chosen* is the direction that is better
 measured on the other half; *after the fact*, the better direction on the problems it is measured on; *A or B*, at \
 least one of two single passes, one of each; *majority*, of three single passes of A; *pass@2*, at least one of two \
 single passes of A, a ceiling for choosing between them and not for a second pass that reads the first. These are \
-in %. Tokens are of all passes that the number of the row takes, over all seeds. The bonus bites in a group of \
+in %. Tokens are of all passes that the number of the row takes, over all seeds. The bonus has an effect in a group of \
 challenges when the advantages with and without it differ."""
 
 
@@ -116,7 +116,7 @@ def verdicts(done: Done, differences: dict[str, dict[str, Difference]]) -> Itera
             seeds = len(difference.values)
             early = "" if seeds >= SEEDS else " so far"
             share = agon_bites(done, world) if key == "C1" else ""
-            beside = f"; the bonus bites in {share} of agon's groups of challenges" if share else ""
+            beside = f"; the bonus has an effect in {share} of agon's groups of challenges" if share else ""
             yield (
                 f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
                 f"{difference}, {seeds} of {SEEDS} seeds{beside}. {expectation(difference, EXPECTED[key][world])}"

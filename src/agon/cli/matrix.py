@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run here, write an array job, or run on the nodes of a Ray cluster",
     )
     parser.add_argument("--address", metavar="HOST:PORT", help="with --launcher ray: the cluster, or local")
-    parser.add_argument("--slots", type=int, default=1, metavar="N", help="cells at a time (default: 1)")
+    parser.add_argument("--slots", type=int, default=1, metavar="N", help="runs at a time (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("runs/matrix"), metavar="DIR", help="default: runs/matrix")
     json_argument(parser)
 
@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     from agon.verify import check_verifier
 
     if args.slots < 1:
-        raise InputError("--slots must be at least 1", fix="leave it out, or name the number of cells at a time")
+        raise InputError("--slots must be at least 1", fix="leave it out, or name the number of runs at a time")
     say_waiting(f"reading {args.config}")
     made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
     config = made[0].config  # verifier and sandbox are the same for every cell
@@ -90,14 +90,14 @@ def _run(args: argparse.Namespace, made: list[MatrixCell], work: Launch) -> int:
         try:
             failures = runner.run(interrupt.watching(work(made, args.slots, _say)))
         except Interrupted:
-            _say("stopped; every cell is saved, and the same command resumes")
+            _say("stopped; every run is saved, and the same command resumes")
             return 130
     cells = [CellStatus(c.name, c.arm, c.seed, c.trains, c.folder, c.result, done=not c.missing()) for c in made]
     report = write_matrix_report(cells, args.out, with_figures=find_spec("matplotlib") is not None)
     print_json(report.model_dump(mode="json")) if args.json else print(report)
     _say(f"written to {args.out / 'report.md'} and report.json")
     if failures:
-        raise RunError(f"{len(failures)} of {len(made)} cells failed", fix="see their logs, then run the same again")
+        raise RunError(f"{len(failures)} of {len(made)} runs failed", fix="see their logs, then run the same again")
     return 0
 
 
@@ -111,7 +111,7 @@ def _slurm(args: argparse.Namespace, made: list[MatrixCell]) -> int:
     path = args.out / "matrix.sbatch"
     write(path, script(made, args.slots, shlex.join(again)).encode())
     print(path)
-    _say(f"{sum(bool(cell.missing()) for cell in made)} of {len(made)} cells are left; read it, then: sbatch {path}")
+    _say(f"{sum(bool(cell.missing()) for cell in made)} of {len(made)} runs are left; read it, then: sbatch {path}")
     return 0
 
 

@@ -223,7 +223,7 @@ class SamplerConfig(Frozen):
     refused."""
     canary: Literal["stop", "warn", "off"] = "stop"
     """Our choice: what follows when an engine does not hold the learner's adapters, or is further from the learner than
-    `canary_limit`: the run stops, or goes on with a warning. `off` checks nothing."""
+    `canary_limit`: the run stops, or continues with a warning. `off` checks nothing."""
     canary_limit: Number | None = Field(default=None, gt=0, le=1)
     """Our choice: how far engine and learner may be apart on fixed prompts, in nats per token; null is 0.2 in
     bfloat16, 0.2 in float16 and 0.01 in float32."""

@@ -112,7 +112,7 @@ def dead_challenges(history: History) -> Symptom | None:
 def idle_bonus(history: History) -> Symptom | None:
     """The bonus changes hardly any advantage: the run learns as it would without it.
 
-    It bites only where right challenges of a group met both right and wrong drafts."""
+    It has an effect only in groups whose right challenges faced both right and wrong drafts."""
     counted = [(record.bonus_groups, record.competitive.groups) for record in history if record.competitive]
     bites, groups = 0, 0
     for seen, (biting, of) in enumerate(reversed(counted), 1):

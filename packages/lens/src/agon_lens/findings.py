@@ -267,7 +267,7 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[Finding]:
     where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
     usual = "This is usual with small groups and with problems that are nearly always, or nearly never, solved."
     fix = usual if share < LITTLE else ""
-    yield Finding(f"The bonus bites {where}; {what}.", share=1 - share, fix=fix, section="kinds-of-terms")
+    yield Finding(f"The bonus has an effect {where}; {what}.", share=1 - share, fix=fix, section="kinds-of-terms")
 
 
 def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:

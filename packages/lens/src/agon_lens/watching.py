@@ -1,4 +1,4 @@
-"""Reward functions that keep a log of what they paid, and say what it shows while the training goes on.
+"""Reward functions that keep a log of what they paid, and say what it shows while the training continues.
 
 `reward_funcs = watch(reward_funcs)` works in every trainer that calls reward functions as TRL does: with `prompts`,
 `completions` and the columns of the data as keywords, for a list of numbers. Nothing of the trainer is imported.
@@ -94,7 +94,7 @@ class Recorder:
                     self._record(name, values, weight, given)
             except Exception as error:  # the training is worth more than its log
                 self._broken = True
-                self.show(f"agon-lens: stopped logging, the training goes on: {type(error).__name__}: {error}")
+                self.show(f"agon-lens: stopped logging, the training continues: {type(error).__name__}: {error}")
             self.cpu_seconds += time.process_time() - begin
 
         called = func if inspect.isroutine(func) else getattr(func, "__call__", func)  # noqa: B004

@@ -50,7 +50,7 @@ NORMS = {"float32": 0.5, "float16": 0.1, "bfloat16": 0.5}
 ones overflow, and an engine that draws from what is not finite dies."""
 WEIGHTS = "adapter_model.safetensors"
 SHOWN = 3
-DESPITE = "to train on despite it, write sampler.canary=warn"
+DESPITE = "to continue despite this, write sampler.canary=warn"
 REPORT = (
     "nothing was learnt from it; resume with: agon train RUN --resume, which loads the adapters again; if it happens "
     f"again, report this with the versions of vLLM and of the base; {DESPITE}"
