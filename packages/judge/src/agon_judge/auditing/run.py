@@ -215,7 +215,8 @@ class _Work:
         if outcome.name == "crashed":
             return {"crash": "ends its process"}
         if outcome.name == "infra":
-            raise JudgeError(f"the audit cannot continue: {outcome.detail}", fix="see whether memory or processes ran out")
+            message = f"the audit cannot continue: {outcome.detail}"
+            raise JudgeError(message, fix="see whether memory or processes ran out")
         reply: dict[str, Any] = json.loads(outcome.detail)
         return reply
 
