@@ -42,6 +42,7 @@ WEEKLY = {
     **{"all_bases": 162, "engine_faults": 73, "smollm2_run": 83, "stale_adapter": 79},  # start real engines
     **{"canary_for_all": 150},  # starts a real server
     **{"demo_learns": 214, "kill_resume": 42, "matrix_budget": 64, "process_faults": 33, "two_processes": 25},  # train
+    **{"notebook_trains": 60},  # trains
     **{"learner_shape": 19, "tiny_base": 19},  # train
     **{"large_log": 40, "watch_cost": 40},  # writes and reads 100 MB; trains with TRL
     **{"game_mutations": 75, "engine_mutations": 17},  # run tests that run here anyway
