@@ -33,7 +33,7 @@ def answered(answer: str) -> Completion:
     return Completion(f"<think>\nso\n</think>\n<answer>{answer}</answer>", BASE, 0, 0)
 
 
-@pytest.mark.parametrize("task", ["chain_sum", "jugs", "sudoku", "tower_of_hanoi", "knights_knaves", "word_ladder"])
+@pytest.mark.parametrize("task", ["chain_sum", "jugs", "sudoku", "tower_of_hanoi", "knights_knaves"])
 def test_golds_are_paid_of_tasks_that_mathematics_cannot_judge(task: str, verifier: Verifier) -> None:
     problems = load(Source(preset=f"reasoning-gym:{task}", take=3))
     check = gold_check(problems, verifier)
@@ -129,7 +129,8 @@ def test_the_tasks_refused_for_their_seed_are_those_that_differ_between_processe
     code = (
         "import json, sys, reasoning_gym as gym; "
         "drawn = {task: gym.create_dataset(task, size=5, seed=1) for task in sys.argv[1:]}; "
-        "print(json.dumps({task: [made[i]['question'] for i in range(5)] for task, made in drawn.items()}))"
+        "shown = {task: [(made[i]['question'], made[i]['answer']) for i in range(5)] for task, made in drawn.items()}; "
+        "print(json.dumps(shown))"
     )
     refused = sorted(task for task, reason in BROKEN.items() if reason.startswith("one seed"))
     draws = [
