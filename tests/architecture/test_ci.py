@@ -64,3 +64,32 @@ def test_ci_runs_a_failing_test_suite_once_and_fails(tmp_path: Path) -> None:
     done = subprocess.run([tmp_path / ".ci" / "run"], capture_output=True, text=True)
     assert done.returncode == 1
     assert (tmp_path / "ran").read_text().split() == ["setup", "check", "test"]
+
+
+def test_only_the_fast_tier_leaves_tests_out_and_ci_runs_the_whole(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "test", tmp_path / "scripts" / "test")
+    (tmp_path / ".venv" / "bin" / "pytest").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    (tmp_path / ".venv" / "bin" / "pytest").chmod(0o755)
+
+    def words(*options: str) -> list[str]:
+        command = [tmp_path / "scripts" / "test", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+    assert words("--fast", "tests/game")[-3:] == ["-m", "not slow", "tests/game"]
+    assert "-m" not in words("tests/game")
+    assert "--fast" not in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_seconds_of_every_folder_are_in_the_log(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    for folder in ("one", "two"):
+        (tmp_path / folder / f"test_{folder}.py").write_text("def test_x(): pass\n")
+    settings = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path), "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *settings, "-p", "tests.conftest", str(tmp_path)]
+    alone = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=alone, capture_output=True, text=True)
+    section = done.stdout.partition("seconds by folder")[2]
+    assert {"one", "two"} <= {line.split()[-1] for line in section.splitlines() if line.strip()}

@@ -88,7 +88,15 @@ class Bench:
         self.learner.update([stream(policy, [self.draw(policy)]) for policy in Policy])
 
 
-@pytest.fixture(params=sorted(kind.name for kind in doors("agon.backends")))
+REAL = {"vllm": pytest.mark.slow}
+"""A real engine starts for it."""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=REAL.get(name, ())) for name in sorted(kind.name for kind in doors("agon.backends"))
+    ]
+)
 def bench(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> Iterator[Bench]:  # noqa: F811
     name = request.param
     if name == "ray" and not find_spec("ray"):

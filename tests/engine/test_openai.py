@@ -233,6 +233,7 @@ def here(engine: HFSampler) -> Answers:
     return result
 
 
+@pytest.mark.slow
 def test_a_url_gives_the_completions_of_the_engine_in_this_process(engine: HFSampler, here: Answers) -> None:
     assert over_http(engine, ids=True) == here
 

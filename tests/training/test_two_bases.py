@@ -22,6 +22,8 @@ from agon.rundir.files import weights_hash
 from agon.rundir.pair import read_pair
 from agon.types import Policy, Rollout, Stream
 
+pytestmark = pytest.mark.slow
+
 CONFIG = Path(__file__).parents[2] / "configs" / "tabletop" / "agon.yaml"
 BASES = {Policy.A: "agon:tiny", Policy.B: "agon:relay"}
 """One architecture, so that either base would load the other's adapter, and two tokenizers."""

@@ -73,6 +73,7 @@ Path(sys.argv[2], f"{built.learner.rank}.json").write_text(json.dumps([waits, st
 """
 
 
+@pytest.mark.slow
 def test_no_process_waits_in_a_collective_while_engines_start(tmp_path: Path) -> None:
     """On a GPU a collective is a kernel that spins, beside an engine that compiles and measures its own."""
     script = tmp_path / "start.py"

@@ -172,6 +172,7 @@ def test_the_bound_is_a_share_of_rows(desk: Path) -> None:
     assert audited("substring", bound=1.0).passed
 
 
+@pytest.mark.slow
 def test_a_broken_scorer_of_reasoning_gym_is_found() -> None:
     pytest.importorskip("reasoning_gym")
     audit = agon_judge.audit("reasoning-gym:game_of_life_halting", take=3, workers=1)
@@ -180,6 +181,7 @@ def test_a_broken_scorer_of_reasoning_gym_is_found() -> None:
     assert agon_judge.audit("reasoning-gym:chain_sum", take=3, workers=1).passed
 
 
+@pytest.mark.slow
 def test_the_reward_of_trl_is_called_as_trl_calls_it(desk: Path) -> None:
     pytest.importorskip("trl")
     Path("chats.jsonl").write_text("".join(json.dumps({**row, "solution": row["answer"]}) + "\n" for row in ROWS))

@@ -127,6 +127,7 @@ def test_the_optimizer_is_the_one_that_stock_would_make() -> None:
     assert GRPOConfig.__dataclass_fields__["weight_decay"].default == args.weight_decay == 0.0
 
 
+@pytest.mark.slow
 def test_trl_is_imported_without_vllm() -> None:
     """TRL asks `trl.import_utils.is_vllm_available` at import; when that moves, a start costs twice as long again."""
     code = "import sys, agon.engine.trl.learner, trl.import_utils as gate\n"
