@@ -3,7 +3,8 @@
 In full: the wheels are built, and for each declared version of Python that is found here a new virtual environment
 installs them with their dependencies from the package index; then the commands of the light install run in an empty
 folder, without a network where bubblewrap can take it away. One more for each of agon-judge and agon-lens installs it
-alone. Versions that are not found are named. With --quick wheels are unpacked beside the dependencies that are
+alone. Versions that are not found are named; `--python 3.12`, which may be repeated, tries that one alone. With
+--quick wheels are unpacked beside the dependencies that are
 installed here, for this Python alone. Programs are judged where bubblewrap is installed.
 """
 
@@ -24,7 +25,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from _lib import ROOT, verdict
+from _lib import ROOT, arguments, verdict
 from _pythons import interpreters
 from agon_judge.sandbox import cgroups
 
@@ -184,13 +185,13 @@ def declared() -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="this Python alone, with the packages that it has")
-    parser.add_argument("--python", action="append", metavar="3.12", help="this version alone; may be repeated")
-    args = parser.parse_args()
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--python", action="append")
+    chosen, sys.argv[1:] = parser.parse_known_args()
+    args = arguments(str(__doc__))
     here = ".".join(map(str, sys.version_info[:2]))
     found = {here: sys.executable} if args.quick else interpreters()
-    wanted = [here] if args.quick else args.python or declared()
+    wanted = [here] if args.quick else chosen.python or declared()
     missing = [version for version in wanted if version not in found]
     value = {}
     with tempfile.TemporaryDirectory() as name:
