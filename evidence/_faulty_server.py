@@ -27,6 +27,8 @@ SILENCE = 60.0
 class FaultyServer(ThreadingHTTPServer):
     """Serves as vLLM does, until `armed()` says that the fault is due."""
 
+    request_queue_size = 256  # the canary asks for many completions at once
+
     daemon_threads = True
 
     def __init__(self) -> None:
