@@ -31,7 +31,7 @@ def test_an_unknown_notebook_is_answered_with_those_that_exist() -> None:
     assert "see_the_game" in done.stderr
 
 
-@pytest.mark.parametrize("name", LIGHT)
+@pytest.mark.parametrize("name", [*LIGHT, "train_evaluate_ask"])
 def test_stored_outputs_are_whole_small_and_free_of_machine_paths(name: str) -> None:
     text = (EXAMPLES / f"{name}.ipynb").read_text()
     book = nbformat.reads(text, as_version=4)

@@ -74,7 +74,13 @@ def test_what_did_not_happen_is_null(run: RunDir) -> None:
     run.write_bouts(0, [alone, hidden], "grpo")
     first, second = read_bouts(run).to_pylist()
     nulls = {name for name, value in first.items() if value is None}
-    rewards = {"draft_reward", "draft_reward_correctness", "draft_reward_format", "draft_reward_extra", "draft_advantage"}
+    rewards = {
+        "draft_reward",
+        "draft_reward_correctness",
+        "draft_reward_format",
+        "draft_reward_extra",
+        "draft_advantage",
+    }
     others = {name for name in COLUMNS if name.startswith("challenge")} | {"rival", "peek", "peek_leak"}
     assert nulls == rewards | others
     assert (second["peek"], second["peek_leak"], second["challenge_correct"]) == (None, None, True)

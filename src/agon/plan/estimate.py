@@ -176,7 +176,9 @@ def _bonus(config: Config, counts: Counts) -> Section:
     elif game.pairing == "shared":
         what = "normalised away: one draft pays the whole group (what is left comes from malformed rows)"
     else:
-        what = "has an effect in groups whose right challenges faced both right and wrong drafts; every step counts them"
+        what = (
+            "has an effect in groups whose right challenges faced both right and wrong drafts; every step counts them"
+        )
     return Section("bonus", {"of the challenger": (what,)})
 
 

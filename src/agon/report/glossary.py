@@ -69,7 +69,7 @@ HEALTHY = {
     "empty_peeks": "below one in five",
     "leaks": "few; short numbers also occur by chance",
     "echoes": "fewer than half of the wrong drafts",
-    "bonus_weight": "1.3 to 1.8, about 2 at weight 4",
+    "bonus_weight": "1.4 to 1.5; 2.2 to 2.4 at weight 4",
     "bonus_groups": "one group in ten or more; else the bonus teaches nothing",
     "ungraded": "0",
     "grad_norm": "finite, without long rises",
