@@ -34,7 +34,7 @@ PLAN = """\
 375 steps; hours, memory and price: name a GPU, such as --gpu 4090
 
 run
-  arm       agon: competition and exchange: the paper's method
+  arm       agon: coop with a bonus for solving what the draft got wrong: the paper's method
   base      Qwen/Qwen3-0.6B, bfloat16, LoRA rank 16
   train     deepmath-hard, 3,000 problems
   dev       deepmath-hard, 300 problems

@@ -79,7 +79,8 @@ def _ask_server(args: argparse.Namespace) -> int:
     if args.question is not None:
         raise InputError("with --url, the question is all that is named", fix=f'agon ask --url {args.url} "QUESTION"')
     local = ("held_out", "direction", "engine", "temperature", "max_tokens", "json")
-    if given := [f"--{name.replace('_', '-')}" for name in local if getattr(args, name) not in (None, False)]:
+    values = {f"--{name.replace('_', '-')}": getattr(args, name) for name in local}
+    if given := [name for name, value in values.items() if value is not None and value is not False]:
         fix = f"leave it out; --model agon-{args.direction}" if args.direction else "leave it out"
         raise InputError(f"{', '.join(given)} does not go with --url: the server decides that", fix=fix)
     return ask_url.run(args.url, args.pair, args.model or "agon", quiet=args.hide_reasoning)
