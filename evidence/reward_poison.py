@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         wheels = build(folder)
-        python, variables = environment([wheels["agon_judge"]], folder / "alone", quick)
+        python, variables = environment([wheels["agon_judge"]], folder / "alone", sys.executable, quick)
         command = [python, "-c", JOB, str(QUICK if quick else ROWS)]
         done = subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
         brought = [

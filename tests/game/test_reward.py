@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,13 @@ def test_the_ladder(mine, rival, coop, adv, margin) -> None:
     assert reward.adv(mine, rival, 0.0).total == adv
     assert reward.margin(mine, rival, 0.0).total == margin
     assert reward.solo(mine, 0.0).total == coop
+
+
+@pytest.mark.parametrize("stack", list(reward.STACKS))
+def test_further_terms_are_ones_own_and_added_to_every_stack(stack) -> None:
+    mine, rival = replace(R, extra=0.25), replace(W, extra=8.0)
+    assert reward.STACKS[stack](mine, rival, 0.5).total == reward.STACKS[stack](R, W, 0.5).total + 0.25
+    assert reward.solo(mine, 0.5).total == reward.solo(R, 0.5).total + 0.25
 
 
 @pytest.mark.parametrize("stack", list(reward.STACKS))

@@ -84,7 +84,7 @@ def test_verifiers_of_a_cluster_get_the_sandbox_of_the_config(cluster: Joined) -
         verifier.verify_many([(Problem("p", "", "7"), answer)] * 2)
         for handle in cluster.handles:
             handle.shell._object._verifier.close()
-        assert cluster.made == [(VerifierHost, "math", backend.config.sandbox.settings())] * 2
+        assert cluster.made == [(VerifierHost, "math", backend.config.sandbox.settings(), 1.0)] * 2
 
 
 def test_without_actors_nothing_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
