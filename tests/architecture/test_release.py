@@ -6,14 +6,12 @@ import json
 import shutil
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from .tree import ROOT
+from .tree import ROOT, script
 
 sys.path.insert(0, str(ROOT / "evidence"))
 import _sources
@@ -32,10 +30,7 @@ COPIED = (
 
 @pytest.fixture
 def release() -> ModuleType:
-    loader = SourceFileLoader("release_check", str(ROOT / "scripts" / "release-check"))
-    module = module_from_spec(spec_from_loader("release_check", loader))  # type: ignore[arg-type]
-    loader.exec_module(module)
-    return module
+    return script("release-check")
 
 
 @pytest.fixture

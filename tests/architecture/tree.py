@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -19,6 +23,16 @@ class Import(NamedTuple):
     place: str
     module: str
     at_import: bool
+
+
+def script(name: str) -> ModuleType:
+    """A program of scripts/ as a module, loaded anew and known to Python: dataclasses look names up there."""
+    loader = SourceFileLoader(name.replace("-", "_"), str(ROOT / "scripts" / name))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    sys.modules[loader.name] = module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def modules(folder: str = "") -> list[Path]:

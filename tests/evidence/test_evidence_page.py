@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from tests.architecture.tree import ROOT
+from tests.architecture.tree import ROOT, script
 
 sys.path.insert(0, str(ROOT / "evidence"))
 import _sources
@@ -18,10 +16,7 @@ import _sources
 
 @pytest.fixture
 def pages() -> ModuleType:
-    loader = SourceFileLoader("generate_evidence_docs", str(ROOT / "scripts" / "generate_evidence_docs"))
-    module = module_from_spec(spec_from_loader("generate_evidence_docs", loader))  # type: ignore[arg-type]
-    loader.exec_module(module)
-    return module
+    return script("generate_evidence_docs")
 
 
 def result(name: str, **more: Any) -> dict[str, Any]:

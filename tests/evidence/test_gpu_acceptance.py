@@ -6,8 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,12 +17,7 @@ from tests.architecture import tree
 
 @pytest.fixture
 def kit(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    loader = SourceFileLoader("gpu_acceptance", str(tree.ROOT / "scripts" / "gpu-acceptance"))
-    spec = spec_from_loader("gpu_acceptance", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, module)  # where dataclasses look names up
-    loader.exec_module(module)
+    module = tree.script("gpu-acceptance")
     monkeypatch.setattr(module, "gpu_count", lambda: 0)
     return module
 

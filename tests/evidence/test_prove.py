@@ -7,8 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
@@ -47,10 +45,7 @@ FILES = {
 
 @pytest.fixture
 def prove() -> ModuleType:
-    loader = SourceFileLoader("prove", str(ROOT / "scripts" / "prove"))
-    module = module_from_spec(spec_from_loader("prove", loader))  # type: ignore[arg-type]
-    loader.exec_module(module)
-    return module
+    return tree.script("prove")
 
 
 @pytest.fixture

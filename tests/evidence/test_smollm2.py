@@ -5,36 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 import torch
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.tree import ROOT, script
+
 sys.path.insert(0, str(ROOT / "evidence"))
-from _competition import language_cell, language_cells  # noqa: E402
-from _shared_prefix import SharedPrefixSampler, shared_length  # noqa: E402
-from _smollm2 import FORMAT, Lessons, check_taught, deck, solution  # noqa: E402
-from agon.config import load_config  # noqa: E402
-from agon.engine.hf import sampler as hf  # noqa: E402
-from agon.engine.tiny.checkpoint import tiny_base  # noqa: E402
-from agon.game.prompts import challenge_prompt  # noqa: E402
-from agon.rundir.files import weights_hash  # noqa: E402
-from agon.types import BASE, Completion, Problem, Request, Sampling  # noqa: E402
+from _competition import language_cell, language_cells
+from _shared_prefix import SharedPrefixSampler, shared_length
+from _smollm2 import FORMAT, Lessons, check_taught, deck, solution
+from agon.config import load_config
+from agon.engine.hf import sampler as hf
+from agon.engine.tiny.checkpoint import tiny_base
+from agon.game.prompts import challenge_prompt
+from agon.rundir.files import weights_hash
+from agon.types import BASE, Completion, Problem, Request, Sampling
 
 QUICK = Lessons(drafts=2, challenges=1, frozen=1, first=1, most=2, enough=1.1)
-
-
-def script(name: str) -> ModuleType:
-    loader = SourceFileLoader(name, str(ROOT / "scripts" / name))
-    spec = spec_from_loader(name, loader)
-    assert spec
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 @pytest.fixture

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.architecture.tree import ROOT, script
+
 sys.path.insert(0, str(ROOT / "evidence"))
-from _competition import STEPS, gullible_cells, repair_cells, split_cells  # noqa: E402
-from _competition_page import (  # noqa: E402
+from _competition import STEPS, gullible_cells, repair_cells, split_cells
+from _competition_page import (
     ExpectedDifference,
     agreement,
     agreement_figure,
@@ -23,7 +22,7 @@ from _competition_page import (  # noqa: E402
     gullible_figure,
     splitting,
 )
-from _tabletop import (  # noqa: E402
+from _tabletop import (
     MAIN,
     PILOT,
     CellPlan,
@@ -35,13 +34,13 @@ from _tabletop import (  # noqa: E402
     selective_counts,
     system_result,
 )
-from _tabletop_compare import QUESTIONS, Difference, broken_cells, compared  # noqa: E402
-from _tabletop_page import page  # noqa: E402
-from agon.config import load_config  # noqa: E402
-from agon.data.tabletop.halves import KnownTo, known_to  # noqa: E402
-from agon.data.tabletop.lessons import Beliefs, truth  # noqa: E402
-from agon.data.tabletop.worlds import WORLDS  # noqa: E402
-from agon.eval import intervals  # noqa: E402
+from _tabletop_compare import QUESTIONS, Difference, broken_cells, compared
+from _tabletop_page import page
+from agon.config import load_config
+from agon.data.tabletop.halves import KnownTo, known_to
+from agon.data.tabletop.lessons import Beliefs, truth
+from agon.data.tabletop.worlds import WORLDS
+from agon.eval import intervals
 
 
 def answer(value: int) -> str:
@@ -233,11 +232,7 @@ def test_every_question_is_about_cells_of_the_matrix() -> None:
 @pytest.fixture
 def matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The runner, with results in a folder of its own and cells that cost nothing."""
-    loader = SourceFileLoader("tabletop_matrix", str(ROOT / "scripts" / "tabletop_matrix"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec
-    module = module_from_spec(spec)
-    loader.exec_module(module)
+    module = script("tabletop_matrix")
     monkeypatch.setattr("_tabletop.RAW", tmp_path)
     monkeypatch.setattr(module, "tidy", lambda folder: None)
     monkeypatch.setattr(module, "run", lambda cell, out: cell_result(cell.world, cell.arm, cell.seed, {"a": 1}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 from importlib.resources import files
 from pathlib import Path
@@ -69,6 +68,7 @@ def _convert(args: argparse.Namespace) -> int:
 
 def with_data(recipe: str, data: Path, folder: Path) -> str:
     """The recipe with a file of problems: its path as seen from the config's folder, columns, sizes, verifier."""
+    from agon.config.read import as_flow
     from agon.data.local import columns_of, guess_columns, read_file
 
     say_waiting(f"reading {data}")
@@ -83,17 +83,8 @@ def with_data(recipe: str, data: Path, folder: Path) -> str:
     if count < 3:
         raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with more")
     held_out, dev = max(1, min(300, count // 5)), max(1, min(100, count // 10))
-    import yaml
-
-    def written(value: object) -> str:
-        return (
-            yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
-            .removesuffix("...\n")
-            .strip()
-        )
-
-    path = written(os.path.relpath(data, folder))
-    changes = {"path: problems.jsonl": f"path: {path}", "{question: question, answer: answer}": written(columns)}
+    path = as_flow(os.path.relpath(data, folder))
+    changes = {"path: problems.jsonl": f"path: {path}", "{question: question, answer: answer}": as_flow(columns)}
     changes |= {"take: 100": f"take: {dev}", "take: 300": f"take: {held_out}"}
     changes |= {"verifier: math ": "verifier: code "} if "tests" in columns else {}
     for old, new in changes.items():

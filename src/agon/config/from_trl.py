@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from agon.config.read import as_flow
 from agon.config.trl_names import FIXED
 from agon.errors import InputError
 
@@ -354,13 +355,10 @@ def _tree(lines: Mapping[str, tuple[Any, str]]) -> list[str]:
                 written.append(f"{'  ' * depth}{section}:")
                 before = sections[: depth + 1]
         value, why = lines[key]
-        shown = (
-            yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=1000).removesuffix("...\n").strip()
-        )
         if not sections and written:
             written.append("")
         before = sections
-        written.append(f"{'  ' * len(sections)}{last}: {shown}" + (f"    # {why}" if why else ""))
+        written.append(f"{'  ' * len(sections)}{last}: {as_flow(value)}" + (f"    # {why}" if why else ""))
     return written
 
 

@@ -7,6 +7,7 @@ Relative paths are relative to the file that writes them.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -162,6 +163,12 @@ def _holds(values: Any, key: Key) -> bool:
         else:
             return False
     return True
+
+
+def as_flow(value: Any) -> str:
+    """A value as YAML in one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.removesuffix("...\n").strip()
 
 
 def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def check_consent(
     Only training asks a rival's endpoint and reports to trackers.
     """
     if is_own(path / CONFIG):
-        _check_unchanged(path, config, overrides, command)
+        _check_unchanged(path, config, overrides, command, trains)
         return
     wanted: dict[str, str] = {}
     if ":" in config.verifier:
@@ -76,15 +76,15 @@ def _weaker(sandbox: SandboxConfig) -> dict[str, str]:
     return {key: value for key, value in values.items() if value}
 
 
-def _check_unchanged(path: Path, config: Config, overrides: Sequence[str], command: str) -> None:
+def _check_unchanged(path: Path, config: Config, overrides: Sequence[str], command: str, trains: bool) -> None:
     """Refuse one's own functions in a file that was not run as it is now, unless they are named again."""
-    named = {"verifier": [config.verifier], "reward.terms": config.reward.terms}
-    written = {"verifier": config.verifier, "reward.terms": f"[{','.join(config.reward.terms)}]"}
-    for key, names in named.items():
+    terms = config.reward.terms if trains else []
+    named = {"verifier": ([config.verifier], config.verifier), "reward.terms": (terms, f"[{','.join(terms)}]")}
+    for key, (names, written) in named.items():
         changed = [file for file in map(file_of, names) if file and file.exists() and not is_own(file)]
         if not changed or any(word.startswith(f"{key}=") for word in overrides):
             continue
-        words = [*overrides, f"{key}={written[key]}"]
+        words = [*overrides, f"{key}={written}"]
         fix = f"if that is right, name it again: {command.format(path)} {' '.join(map(shlex.quote, words))}"
         raise InputError(f"{changed[0]} has changed since {path} was last trained: verdicts may differ", fix=fix)
 

@@ -26,7 +26,8 @@ from agon.rundir.results import EvalResult, PairResult
 from agon.rundir.step_choice import Step
 from agon.types import Policy
 from agon.verify import check_verifier
-from agon.verify.given import Function, judging_by
+from agon.verify.custom import Function
+from agon.verify.given import judging_by
 
 Note = Callable[[str], None]
 

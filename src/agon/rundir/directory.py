@@ -58,7 +58,7 @@ from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, T
 from agon.rundir.step_log import StepLog
 from agon.types import Bout
 
-CONFIG, MANIFEST = "config.yaml", "manifest.json"
+CONFIG, MANIFEST, ROWS = "config.yaml", "manifest.json", "rows"
 RESTORE = "restore the file from a copy of the run"
 
 
@@ -111,7 +111,7 @@ class RunDir:
                 manifest = manifest_of(config, data or SplitFacts(), weights or WeightHashes())
                 write_record(temporary / MANIFEST, manifest)
                 if rows:
-                    shutil.copytree(rows, temporary / "rows")
+                    shutil.copytree(rows, temporary / ROWS)
                 sync_tree(temporary)
                 temporary.rename(root / name)
             sync(root)

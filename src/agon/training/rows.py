@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from agon.config import Config, Data
-from agon.data.local import ALIASES, FIELDS, TESTS
+from agon.data.local import FIELDS, guess_columns
 from agon.errors import DataError
+from agon.rundir.directory import ROWS
 
 Rows = Iterable[Mapping[str, Any]]
-FOLDER = "rows"
-"""Where a run keeps them."""
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def staged(rows: Mapping[str, Rows | None]) -> Iterator[tuple[Path | None, list[
 def kept_in(run: Path, data: Data, folder: Path) -> Data:
     """The same data with the paths that its rows have once the run keeps them."""
     moved = {
-        split: source.model_copy(update={"path": str(run.absolute() / FOLDER / Path(source.path).name)})
+        split: source.model_copy(update={"path": str(run.absolute() / ROWS / Path(source.path).name)})
         for split in ("train", "dev", "held_out")
         if (source := getattr(data, split)).path and Path(source.path).parent == folder
     }
@@ -70,12 +69,10 @@ def _columns(row: Mapping[str, Any], split: str) -> dict[str, str]:
         raise DataError(
             f"a row of {split} is a {type(row).__name__}", fix="give dicts, or a data set whose rows are dicts"
         )
-    found = {ours: next((name for name in names if name in row), None) for ours, names in ALIASES.items()}
-    found["tests"] = next((name for name in TESTS if name in row), None)
-    if not found["question"] or not (found["answer"] or found["tests"]):
+    mapped = guess_columns(list(row))
+    if "..." in mapped.values():
         raise DataError(
             f"rows of {split} have the columns {', '.join(map(str, row))}: no question with an answer or tests",
             fix="name them question (or prompt) and answer (or solution)",
         )
-    mapped = {ours: theirs for ours, theirs in found.items() if theirs}
     return mapped | {name: name for name in row if name not in {*mapped.values(), *FIELDS}}

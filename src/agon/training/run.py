@@ -38,8 +38,8 @@ from agon.training.rows import Rows, changed_by, kept_in, staged
 from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
-from agon.verify.custom import files_of, find
-from agon.verify.given import Function, judging_by, names_of
+from agon.verify.custom import Function, files_of, find
+from agon.verify.given import judging_by, names_of
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0

@@ -124,10 +124,6 @@ class CustomVerifier(Verifier):
             self._failed += 1
             return Verdict(False, well_formed(completion), Reason.INFRA, f"{type(error).__name__}: {error}"[:200])
 
-    def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
-        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
-            return thread.submit(asyncio.run, self._gather(list(pairs))).result()
-
     def self_test(self) -> list[str]:
         """Always empty: no verdict of a user's function is known in advance."""
         return []
@@ -138,9 +134,6 @@ class CustomVerifier(Verifier):
 
     def close(self) -> None:
         self._call.close()
-
-    async def _gather(self, pairs: list[tuple[Problem, Completion]]) -> list[Verdict]:
-        return list(await asyncio.gather(*(self(*pair) for pair in pairs)))
 
     def _verdict(self, result: object, completion: Completion) -> Verdict:
         if isinstance(result, Verdict):

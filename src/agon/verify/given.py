@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from agon.errors import InputError
+from agon.verify.custom import Function
 
-Function = Callable[..., Any]
 _given: dict[str, Function] = {}
 
 

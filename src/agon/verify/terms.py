@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agon.protocols import Verifier
@@ -33,12 +33,6 @@ class WithTerms(Verifier):
         paying = asyncio.gather(*(self._value(term, problem, completion) for term, _ in self._terms))
         verdict, values = await asyncio.gather(self._verifier(problem, completion), paying)
         return self._paid(verdict, values)
-
-    def verify_many(self, pairs: Iterable[tuple[Problem, Completion]]) -> list[Verdict]:
-        async def all_of(rows: list[tuple[Problem, Completion]]) -> list[Verdict]:
-            return list(await asyncio.gather(*(self(*row) for row in rows)))
-
-        return asyncio.run(all_of(list(pairs)))
 
     def self_test(self) -> list[str]:
         return self._verifier.self_test()

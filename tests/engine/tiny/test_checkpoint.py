@@ -7,8 +7,6 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +24,10 @@ from agon.engine.tiny.checkpoint import load_tokenizer, tiny_base
 from agon.game.parse import parse, well_formed
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt, draft_prompt
 from agon.types import BASE, Completion, Request, Sampling
+from tests.architecture.tree import script
 
 from .helpers import random_checkpoint
 
-ROOT = Path(__file__).resolve().parents[3]
 RECIPE = json.loads((tiny_base() / "tiny.json").read_text())
 PROBLEMS = tabletop.problems(RECIPE["family"], RECIPE["difficulty"], 24, seed=77)
 
@@ -150,10 +148,7 @@ def test_a_random_base_is_decided_by_its_seed(tmp_path: Path) -> None:
 
 
 def test_the_script_makes_a_checkpoint_from_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    loader = SourceFileLoader("make_tiny_base", str(ROOT / "scripts" / "make_tiny_base"))
-    script = module_from_spec(spec_from_loader(loader.name, loader))  # type: ignore[arg-type]
-    loader.exec_module(script)
     monkeypatch.setattr(sys, "argv", ["make_tiny_base", str(tmp_path), "--steps", "1"])
-    script.main()
+    script("make_tiny_base").main()
     assert json.loads((tmp_path / "tiny.json").read_text())["prompts"] == PROMPTS_HASH
     assert (tmp_path / "tokenizer.json").read_bytes() == (tiny_base() / "tokenizer.json").read_bytes()
