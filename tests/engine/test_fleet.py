@@ -197,6 +197,23 @@ def test_failures_of_steps_that_a_member_finished_do_not_add_up(adapters: Path) 
     assert run(engines, scenario, patience=0.05).restarts == 3 * module.RESTARTS
 
 
+def test_a_member_that_drew_in_each_step_is_kept_though_it_is_down_when_the_next_begins(adapters: Path) -> None:
+    engines = [FakeEngine(), FakeEngine()]
+
+    async def scenario(fleet: Fleet) -> None:
+        for step in range(2 * module.RESTARTS):
+            await until(lambda: fleet.members[0].state is State.UP)
+            await fleet.draw(Draw((1, 2), BASE, 0, Sampling(max_tokens=8)), frozenset(), 100, on=0)
+            engines[0].fail_next("die")
+            with pytest.raises(WorkerDown):
+                await fleet.draw(Draw((1, 2), BASE, 0, Sampling(max_tokens=8)), frozenset(), 100, on=0)
+            assert fleet.members[0].state is State.DOWN
+            await fleet.load(Version(f"a@{step}-x"), adapters / "one")
+        assert fleet.members[0].state is not State.ASIDE
+
+    assert run(engines, scenario).restarts >= 2 * module.RESTARTS - 1
+
+
 def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:
     class Slow(FakeEngine):
         async def start(self) -> None:

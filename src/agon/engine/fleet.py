@@ -18,7 +18,7 @@ from agon.pool import Event, Pool, State, Wanted, WorkerDown
 from agon.types import Version
 
 RESTARTS = 3
-"""Failures of a member in one step after which it is put aside."""
+"""Failures of a member after which it is put aside. They are forgiven in the next step if it drew anything since."""
 PATIENCE = 120.0
 """Seconds in which an engine with work must process some tokens, and in which an adapter must load."""
 GRACE = 1.0
@@ -61,8 +61,8 @@ class Fleet(Pool[Member]):
         """Make a version live, also in restarted engines, until it is unloaded."""
         if on is None:
             for member in self.members:
-                if member.state is State.UP:  # it served to the end of a step
-                    member.failures = 0
+                if member.state is State.UP or member.done > member.forgiven:
+                    member.failures, member.forgiven = 0, member.done
             self._live[version] = folder
         try:
             await self._do(lambda member: member.load(version, folder), on)
@@ -124,6 +124,6 @@ class Fleet(Pool[Member]):
     def error(self, worker: Member, cause: Exception) -> EngineError:
         if isinstance(cause, EngineError):
             return EngineError(cause.message, fix=cause.fix)
-        often = f"the engine failed {worker.failures} times and served no step to its end; last reason: {cause}"
+        often = f"the engine failed {worker.failures} times; last reason: {cause}"
         message = often if isinstance(cause, WorkerDown) else f"the engine cannot be restarted: {cause!r}"
         return EngineError(message, fix=then_resume(worker.engine.logs))

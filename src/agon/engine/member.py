@@ -28,6 +28,8 @@ class Member(Worker):
     def __init__(self, number: int, engine: Engine, patience: float, live: Mapping[Version, Path]) -> None:
         super().__init__(number, patience=patience, least=RATE * patience)
         self.engine, self.starting, self.held = engine, False, set[Version]()
+        self.forgiven = 0
+        """Tasks that it had done when its failures were forgiven."""
         self._live, self._asleep, self._waking = live, False, asyncio.Lock()
 
     async def progress(self) -> int:
