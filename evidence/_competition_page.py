@@ -438,7 +438,7 @@ def level_table(done: Done, world: str, arms: Mapping[str, tuple[str, str]] = AR
             weights = [r.bonus_weight for r in results if r.bonus_weight is not None]
             bonus = (f"{100 * fmean(bites):.0f}%" if bites else "", f"{fmean(weights):.2f}" if weights else "")
             rows.append((label, *cells, *bonus, str(len(results))))
-    head = ("arm, means in %", *MEASURES, "bonus bites", "bonus weight", "seeds")
+    head = ("arm, means in %", *MEASURES, "bonus acts in", "bonus weight", "seeds")
     return markdown_table(head, rows)
 
 

@@ -79,7 +79,7 @@ def sections(done: Done) -> Iterator[str]:
     yield FIGURE_KEY
     yield from without_broken(done, differences)
     yield from against_majority(done)
-    yield "## Competition against where the bonus bites"
+    yield "## Competition against where the bonus acts"
     yield competition(done)
     yield "## The worlds"
     yield BEFORE
@@ -195,7 +195,7 @@ def tests(done: Done, differences: dict[str, dict[str, Difference]]) -> str:
         "p (Holm)",
         "found 4 times in 5, points",
         "seeds",
-        "bonus bites",
+        "bonus acts in",
     )
     return markdown_table(head, rows)
 
@@ -228,7 +228,7 @@ def competition(done: Done) -> str:
     for weight, variant in (("1", ""), ("2", "bonus2"), ("4", "bonus4")) if common else ():
         share, found = agon_bites(same, "soft-halves", variant), against_coop(same, "soft-halves", variant)
         rows.append(("soft-halves", weight, share, *paired(found)))
-    return markdown_table(("world", "weight", "bonus bites", "agon - coop [95%, over seeds]", "seeds"), rows)
+    return markdown_table(("world", "weight", "bonus acts in", "agon - coop [95%, over seeds]", "seeds"), rows)
 
 
 def against_coop(done: Done, world: str, variant: str = "") -> Difference:

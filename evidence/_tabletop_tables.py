@@ -100,7 +100,7 @@ def control_table(done: Done, world: str, kinds: Sequence[Kind]) -> str:
         tokens = f"{fmean(row.tokens) / max(fmean(row.numbers), 1e-9):.0f}"
         table.append((row.label, *pair, *alone, tokens, bites(row.results)))
     head = ("arm", "chosen", "after the fact", "A or B", "majority (A)", "pass@2 (A)", "tokens per right answer")
-    return markdown_table((*head, "bonus bites"), table)
+    return markdown_table((*head, "bonus acts in"), table)
 
 
 def bites(results: Sequence[CellResult]) -> str:

@@ -295,3 +295,10 @@ def test_mistakes_are_answered_in_two_lines(
 def test_a_pair_or_model_needs_a_config(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--config" in refused(capsys, str(run / "pair"))
     assert "--config" in refused(capsys, "agon:tiny")
+
+
+def test_help_names_every_system() -> None:
+    from agon.cli.eval import SYSTEM
+    from agon.eval.systems import NAMES
+
+    assert tuple(SYSTEM.split(";")[0].split(", ")) == NAMES

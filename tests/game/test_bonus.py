@@ -1,4 +1,4 @@
-"""The bonus bites where right challenges of a group met both right and wrong drafts, and nowhere else."""
+"""The bonus acts where right challenges of a group met both right and wrong drafts, and nowhere else."""
 
 from __future__ import annotations
 

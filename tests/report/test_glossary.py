@@ -92,7 +92,7 @@ def test_the_words_of_the_board_are_explained() -> None:
     view.close()
     top, *lines = [line.strip("│ ") for line in shown(file).rsplit("╭─", 1)[1].splitlines() if "│" in line]
     labels = {match[1] for line in lines if (match := re.match(r"([a-z][a-z ]*?)\s{2,}", line))}
-    assert {"kept", "converted", "echoed", "bonus bites", "bonus weight", "staleness"} < labels
+    assert {"kept", "converted", "echoed", "bonus acts", "bonus weight", "staleness"} < labels
     assert not unexplained(columns(top) | labels), ADVICE
 
 

@@ -49,11 +49,11 @@ def test_a_line_says_who_did_what_and_what_came_of_it() -> None:
 
 
 def test_a_line_and_the_board_say_where_the_bonus_bites() -> None:
-    assert step_line(record(11, bonus_groups=3), 375).endswith("empty peeks 1/64  bonus bites 3/8")
+    assert step_line(record(11, bonus_groups=3), 375).endswith("empty peeks 1/64  bonus acts 3/8")
     panel, file = board()
     panel.step(record(11, bonus_groups=3), timing(11))
     panel.close()
-    assert "bonus bites      3 of 8     38%  groups whose advantages it changes" in shown(file)
+    assert "bonus acts       3 of 8     38%  groups whose advantages it changes" in shown(file)
 
 
 def test_a_line_and_the_board_say_how_old_samples_were() -> None:

@@ -19,7 +19,7 @@ ROWS = [
     {"prompt": "How many legs have two spiders?", "answer": "16"},
 ]
 REWARDS = """
-import random, time
+import threading, time
 
 def exact(completions, answer, **columns):
     return [float(text.strip() == gold) for text, gold in zip(completions, answer)]
@@ -36,6 +36,12 @@ def hangs_on_golds(completions, answer, **columns):
     while answer[0] in completions[0]:
         pass
     return exact(completions, answer)
+
+def hangs_on_length(completions, answer, **columns):
+    while len(completions[0]) > 5000:
+        pass
+    main = threading.current_thread() is threading.main_thread()
+    return exact(completions, answer) if main else [0.0 for _ in completions]
 
 def always_raises(completions, answer, **columns):
     raise RuntimeError("no model")
@@ -145,7 +151,12 @@ def test_hangs_and_crashes_are_found_and_the_audit_ends(desk: Path, name: str, k
 def test_a_reward_that_hangs_on_its_golds_is_reported(desk: Path) -> None:
     audit = audited("hangs_on_golds", deadline=0.3)
     assert kinds(audit) == {"hangs"}
-    assert "nothing more was tried" in audit.faults[0].example.detail
+    assert "no more probes were tried" in audit.faults[0].example.detail
+
+
+def test_hangs_on_long_texts_do_not_hide_a_difference_in_a_thread(desk: Path) -> None:
+    audit = audited("hangs_on_length", deadline=0.3)
+    assert {"hangs", "gives a different reward in a thread"} <= kinds(audit)
 
 
 def test_a_reward_that_raises_on_golds_is_told_from_one_that_raises_on_junk(desk: Path) -> None:

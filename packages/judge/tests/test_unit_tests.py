@@ -1,4 +1,4 @@
-"""The tests of a program: three forms with one meaning, and a reason for what cannot judge a program."""
+"""The tests of a program: four forms with one meaning, and a reason for what cannot judge a program."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ FULL = json.loads(json.dumps(dataclasses.asdict(TESTS)))
 
 def test_pairs_an_object_and_json_text_mean_the_same() -> None:
     assert unit_tests(CASES) == unit_tests(json.dumps(CASES)) == unit_tests({"cases": CASES}) == UnitTests(TESTS.cases)
+    inputs, outputs = zip(*CASES, strict=True)
+    assert unit_tests({"inputs": list(inputs), "outputs": list(outputs), "public": 1}) == UnitTests(TESTS.cases, 1)
     assert unit_tests(FULL) == unit_tests(json.dumps(FULL)) == TESTS
 
 
@@ -33,6 +35,7 @@ def test_zero_is_no_limit() -> None:
         ([["1", ""]], "every expected output is empty"),
         ([["1"]], "not a pair of texts"),
         ([["1", 2]], "not a pair of texts"),
+        ({"inputs": ["1", "2"], "outputs": ["3"]}, "2 inputs and 1 outputs"),
         ({"cases": CASES, "memory": 1}, r"a field memory \(known: cases, public, time_limit"),
         ({"cases": CASES, "public": 3}, "3 are public, but there are 2"),
         ({"cases": CASES, "public": 0.5}, "public is not a whole number"),

@@ -13,7 +13,10 @@ from agon.errors import InputError
 if TYPE_CHECKING:
     from agon.rundir.step_choice import Step
 
-SYSTEM = "cascade, a, b, base, moa, self-cascade, self-refine; several with commas (default: as the arm deploys)"
+SYSTEM = (
+    "cascade, a, b, base, moa, self-cascade, self-cascade-b, self-refine, reading; several with commas "
+    "(default: as the arm deploys)"
+)
 DIRECTION = "which cascade is reported: the one dev chose, one or both as named, or the better one here (the paper's)"
 
 FULL = "also draw each challenger with its own draft, a shuffled one and none; print leaks, lengths, costs"

@@ -1,4 +1,4 @@
-"""Where the bonus bites, and how much: groups whose advantages would be different without it, and by which factor.
+"""Where the bonus acts, and how much: groups whose advantages would be different without it, and by which factor.
 
 The bonus is all that a stack adds to correctness and format: conversion, margin, tiebreak. Where it is the same for
 every right challenge of a group, it stretches the rewards and the standard deviation divides that out: the group learns
@@ -23,7 +23,7 @@ RIGHT, WRONG = Verdict(True, True, Reason.CORRECT), Verdict(False, True, Reason.
 
 
 def bonus_groups(groups: Iterable[Sequence[Rollout]]) -> int:
-    """In how many groups of challenges the bonus bites."""
+    """In how many groups of challenges the bonus acts."""
     return sum(
         bites(
             [None if row.reward is None else row.reward.correctness for row in group],

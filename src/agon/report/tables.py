@@ -157,7 +157,7 @@ def ablation_table(runs: Sequence[MeasuredRun], setting: Setting) -> str:
         row = [factor, f"{other}: {_short(variant)}", f"{ours}: {_short(agon)}", _difference(agon, variant)]
         row.append(bonus_share(agon.runs if agon else ()))
         rows.append([*row, *([_paper_ablation(other, ours)] if known else [])])
-    head = ["factor", "variant", "Agon", "difference, points [95%]", "Agon's bonus bites in"]
+    head = ["factor", "variant", "Agon", "difference, points [95%]", "Agon's bonus acts in"]
     return markdown_table([*head, *(["the paper"] if known else [])], rows)
 
 

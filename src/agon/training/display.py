@@ -244,7 +244,7 @@ def step_line(record: StepRecord, total: int) -> str:
         words.append(f"empty peeks {exchange.empty_peeks}/{exchange.shown}")
     if record.bonus_groups is not None and record.competitive:
         weight = "" if record.bonus_weight is None else f" weight {record.bonus_weight:.2f}"
-        words.append(f"bonus bites {record.bonus_groups}/{record.competitive.groups}{weight}")
+        words.append(f"bonus acts {record.bonus_groups}/{record.competitive.groups}{weight}")
     if record.staleness:
         words.append(f"staleness {record.staleness}")
     return "  ".join(words)
@@ -269,7 +269,7 @@ def exchange_lines(record: StepRecord) -> list[str]:
     ]
     if record.bonus_groups is not None and record.competitive:
         biting = part(record.bonus_groups, record.competitive.groups)
-        lines.append(f"bonus bites   {biting}  groups whose advantages it changes")
+        lines.append(f"bonus acts    {biting}  groups whose advantages it changes")
     if record.bonus_weight is not None:
         lines.append(f"bonus weight  {record.bonus_weight:>4.2f}           pull on wrong drafts over right ones")
     return lines

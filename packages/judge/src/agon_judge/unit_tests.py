@@ -1,6 +1,7 @@
 """The tests that judge a program, in any of the forms that a file holds them in:
 
     [["1 2", "3"], ["40 2", "42"]]      pairs of input and output
+    {"inputs": ["1 2"], "outputs": ["3"]}
     {"cases": [["1 2", "3"]], "public": 1, "time_limit": 2.0, "memory_limit": 268435456, "tolerance": 1e-6}
     '[["1 2", "3"]]'                    either as JSON text: all that a CSV file can hold
 
@@ -53,6 +54,12 @@ def unit_tests(value: object) -> UnitTests:
         except (ValueError, RecursionError) as error:
             raise ValueError("tests are text that is not JSON") from error
     row = value if isinstance(value, Mapping) else {"cases": value}
+    if {"inputs", "outputs"} <= row.keys():
+        inputs, outputs = _list(row["inputs"]), _list(row["outputs"])
+        if len(inputs) != len(outputs):
+            raise ValueError(f"tests have {len(inputs)} inputs and {len(outputs)} outputs")
+        rest = {name: row[name] for name in row if name not in ("inputs", "outputs")}
+        row = {**rest, "cases": list(zip(inputs, outputs, strict=True))}
     keys = [field.name for field in fields(UnitTests)]
     if unknown := sorted(map(str, row.keys() - set(keys))):
         raise ValueError(f"tests have a field {', '.join(unknown)} (known: {', '.join(keys)})")

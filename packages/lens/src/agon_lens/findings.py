@@ -211,7 +211,9 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
         f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing.",
         Rank.COST,
         share,
-        "" if diagnosis.cliffs or diagnosis.collapsed else f"Most of them: {worst.value}; {MEANING[worst]}.",
+        ""
+        if diagnosis.cliffs or diagnosis.collapsed
+        else CLIFF.get(worst, f"Look at those that are {worst.value} first: {MEANING[worst]}."),
         every,
         "causes-of-dead-groups",
     )

@@ -38,7 +38,7 @@ SENT = 4_000
 PATIENCE = 30
 """Deadlines that a call may take by the clock, if it uses no CPU time."""
 CHUNK, HANGS = 16, 3
-"""Calls that are submitted together, and hangs after which no more are tried: each takes its whole deadline."""
+"""Calls that are submitted together, and hangs after which no more probes are tried: each takes its whole deadline."""
 NEAR = 1e-9
 
 Severity = Literal["fault", "remark"]
@@ -340,7 +340,7 @@ def _words(kind: str) -> str:
 def _judge_crashes(found: _Found, calls: list[Call], stopped: bool) -> None:
     for call in calls:
         if call.crash.startswith("hangs"):
-            rest = f"; after {HANGS} hangs nothing more was tried" if stopped else ""
+            rest = f"; after {HANGS} hangs no more probes were tried" if stopped else ""
             _add(found, "hangs", call, call.crash + rest)
         elif call.crash:
             _add(found, "raises on the gold" if call.probe.kind == "gold" else "raises", call)
@@ -355,6 +355,7 @@ def _judge_differences(found: _Found, work: _Work, calls: list[Call], full: floa
         if call.probe.kind in kinds and counted[call.probe.row, call.probe.kind] <= 4:
             chosen.append(call)
     some = [call.probe for call in chosen]
+    work.hangs = 0  # these texts have returned once: long ones that hang do not hide a difference
     places = {
         "gives a different reward when asked again": work.run(some, turn="again"),
         "gives a different reward in a thread": work.run(some, action="thread"),
