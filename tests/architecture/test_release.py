@@ -82,6 +82,7 @@ def test_the_placeholder_stands_only_where_it_is_looked_for(release: ModuleType)
     assert held <= HOLDERS, "name the repository elsewhere, or add the file here"
 
 
+@pytest.mark.slow
 def test_a_tree_without_fault_is_ready_and_its_packages_are_built(release: ModuleType, clone: Path) -> None:
     assert problems(release, clone, "v0.1.0") == []
     built = sorted(path.name for path in (clone.parent / "dist").iterdir())

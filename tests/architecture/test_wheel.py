@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from .tree import ROOT, SOURCE, tracked
 
+pytestmark = pytest.mark.slow
 HEAVY = {"torch", "transformers", "peft", "trl", "vllm", "datasets", "scipy", "matplotlib", "huggingface_hub"}
 
 

@@ -95,10 +95,14 @@ def reachable(paths: Iterable[Path]) -> set[Path]:
     return seen
 
 
-def imports(path: Path) -> Iterator[Import]:
+def imports(path: Path) -> tuple[Import, ...]:
     """Every import of a file, also those inside functions; those for type checkers only are left out."""
-    tree = ast.parse(path.read_text())
-    yield from _walk(tree.body, path, at_import=True)
+    return _imports(path, path.read_text())
+
+
+@cache
+def _imports(path: Path, text: str) -> tuple[Import, ...]:
+    return tuple(_walk(ast.parse(text).body, path, at_import=True))
 
 
 def _walk(body: list[ast.stmt], path: Path, at_import: bool) -> Iterator[Import]:
