@@ -51,6 +51,12 @@ def test_the_light_install_is_light_and_all_is_without_ray_and_tinker(wheel: zip
     assert not of("all") & {"ray", "tinker"}
 
 
+def test_pictures_and_links_of_the_front_page_have_whole_addresses(wheel: zipfile.ZipFile) -> None:
+    targets = re.findall(r"\]\(([^)]+)\)", written(wheel, "METADATA"))
+    assert sum(target.endswith((".svg", ".png")) for target in targets) == 3
+    assert all(target.startswith(("https://", "#")) for target in targets), targets
+
+
 def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
     assert "agon = agon.cli:main" in written(wheel, "entry_points.txt")
 
