@@ -49,7 +49,7 @@ class GroupView extends TextView {
       h("span", { class: `badge ${kind === "live" ? "right" : "truncated"}` }, kind === "live" ? "live" : kind), marks);
   }
   asked(texts) {
-    const gold = texts.gold ? h("div", { class: "gold" }, "Gold  ", isProgram(texts.gold) ? program(texts.gold) : h("b", {}, bare(texts.gold, this.math))) : null;
+    const gold = texts.gold ? h("div", { class: "gold" }, "Reference answer  ", isProgram(texts.gold) ? program(texts.gold) : h("b", {}, bare(texts.gold, this.math))) : null;
     return h("section", { class: "problem" }, texts.prompt ? this.long(texts.prompt, "asked") : h("p", { class: "none-said" }, "the log has no prompts"), gold);
   }
 
