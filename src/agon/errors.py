@@ -22,7 +22,7 @@ LEARNER = ("torch", "transformers", "peft", "trl", "accelerate")
 """The packages of the learner that trains on this machine."""
 EXTRA_OF = {
     **dict.fromkeys((*LEARNER, "safetensors", "huggingface_hub", "numpy"), "train"),
-    **{"scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm"},
+    **{"scipy": "eval", "matplotlib": "plot", "datasets": "data", "vllm": "vllm", "bitsandbytes": "nf4"},
     **dict.fromkeys(("fastapi", "starlette", "uvicorn", "prometheus_client"), "serve"),
 }
 """The extra that installs a package which the light install leaves out."""

@@ -136,7 +136,8 @@ def test_the_readme_names_every_row() -> None:
 
 def test_the_package_ships_the_recipes_that_init_offers() -> None:
     assert sorted(recipes()) == [
-        *("codecontests-easy", "custom", "deepmath-day", "deepmath-hard", "gsm8k", "smoke", "tabletop"),
+        *("codecontests-easy", "custom", "deepmath-day", "deepmath-hard", "gsm8k"),
+        *("qwen3-8b-24gb", "smoke", "tabletop"),
     ]
 
 

@@ -68,7 +68,7 @@ def _merged(pair: PairDir, folder: Path) -> None:
     from agon.engine.merge import merge
 
     for policy, facts in pair.info.bases.items():
-        base = base_files(Model(name=facts.name, revision=facts.revision))
+        base = base_files(Model(name=facts.name, revision=facts.revision, quantize=pair.info.quantize))
         merge(base, pair.adapter(policy), folder / policy.value)
         _shareable(folder / policy.value)
 

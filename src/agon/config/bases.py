@@ -71,6 +71,9 @@ class Model(Frozen):
     dtype: Dtype = "bfloat16"
     """Our choice: precision of the frozen base, as it is published; adapters are trained in float32. `float16` is for
     GPUs without bfloat16 (T4): engines draw in it, and the learner computes in float32."""
+    quantize: Literal["none", "nf4"] = "none"
+    """Our choice: `nf4` holds the linear layers of the frozen base in 4 bits (bitsandbytes), where the base does not
+    fit otherwise. Learner and engines work with the same rounded weights."""
     attention: Literal["auto", "rows", "flash_attention_2", "flash_attention_3"] = "auto"
     """Our choice: the learner's attention over packed rows. `rows` is PyTorch's own, on a GPU in half
     precision one kernel for all rows; `auto` takes flash_attention_2 on a GPU where it is installed and has the head

@@ -103,7 +103,14 @@ def checked_bases(folder: PairDir, settings: Settings, *, weights: bool = True) 
     rank = max(check_adapter(folder.adapter(policy)).r for policy in Policy)
     info, b = folder.info, folder.info.base_b
     of_b = BaseOfB(name=b.name, revision=b.revision) if b else BaseOfB()
-    model = Model(name=info.base, revision=info.base_revision, dtype=settings.dtype, lora=Lora(rank=rank), b=of_b)
+    model = Model(
+        name=info.base,
+        revision=info.base_revision,
+        dtype=settings.dtype,
+        quantize=info.quantize,
+        lora=Lora(rank=rank),
+        b=of_b,
+    )
     check_pair(folder, model)
     return {policy: _base(folder, own, policy, weights) for policy, own in model.each.items()}
 

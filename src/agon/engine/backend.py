@@ -127,7 +127,7 @@ def trl_learner(config: Config, model: Model, path: str, steps: int) -> TRLLearn
     from agon.engine.trl.learner import TRLLearner
     from agon.engine.trl.setup import load_base
 
-    base = load_base(model.model_copy(update={"name": path}))
+    base = load_base(model if model.quantize == "nf4" else model.model_copy(update={"name": path}))
     return TRLLearner(model, config.train, total_steps=steps, base=base)
 
 

@@ -25,8 +25,13 @@ def base_path(model: Model) -> str:
 def base_files(model: Model, *, weights: bool = True) -> str:
     """The base at its revision, for everything that reads it: a folder, where the config names a revision on the Hub.
 
-    Tokenizer, template, learner and engine then cannot come from different revisions.
+    Tokenizer, template, learner and engine then cannot come from different revisions. Of a quantised base these are its
+    dequantised weights.
     """
+    if model.quantize != "none" and weights:
+        from agon.engine.quantize import PLAIN, quantised_files
+
+        return str(quantised_files(model) / PLAIN)
     path = base_path(model)
     if model.revision is None or Path(path).is_dir():
         return path

@@ -11,7 +11,7 @@ from typing import Any
 
 from agon.config import Model
 from agon.engine.base import base_path
-from agon.engine.published import TEXT
+from agon.engine.published import RECIPES, TEXT
 from agon.errors import ConfigError, EngineError
 
 FILE = "config.json"
@@ -19,8 +19,8 @@ COMMIT = re.compile("[0-9a-f]{40}")
 
 
 def read_base_config(model: Model) -> dict[str, Any]:
-    """What a base is published with; the bases of the paper's tables are known without a network."""
-    if known := TEXT.get(model.name):
+    """What a base is published with; the bases of the paper's tables and of recipes are known without a network."""
+    if known := (TEXT | RECIPES).get(model.name):
         return known
     try:
         folder = Path(base_path(model))

@@ -1,4 +1,4 @@
-"""The bases of the paper's scaling table: the text configs that they are published with."""
+"""The bases of the paper's scaling table and of recipes: the text configs that they are published with."""
 
 from __future__ import annotations
 
@@ -42,3 +42,9 @@ TEXT: dict[str, dict[str, Any]] = {
     },
 }
 """The text model of each base, by the name under which it is published."""
+RECIPES: dict[str, dict[str, Any]] = {
+    "Qwen/Qwen3-8B": _QWEN3
+    | {"hidden_size": 4096, "intermediate_size": 12_288, "num_hidden_layers": 36, "num_attention_heads": 32}
+    | {"tie_word_embeddings": False},
+}
+"""Likewise of bases that only recipes name."""

@@ -12,14 +12,14 @@ from agon.errors import ConfigError, EngineError
 from agon.rundir.adapter import check_adapter
 
 
-def load_model(path: str, dtype: Any, *, revision: str | None = None) -> Any:
-    """A causal language model, from safetensors, by transformers' own code."""
+def load_model(path: str, dtype: Any, *, revision: str | None = None, **more: Any) -> Any:
+    """A causal language model, from safetensors, by transformers' own code; `more` is about quantisation."""
     from transformers import AutoModelForCausalLM
 
     check_on_hub(path, revision)
     try:
         return AutoModelForCausalLM.from_pretrained(
-            path, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True
+            path, revision=revision, dtype=dtype, trust_remote_code=False, use_safetensors=True, **more
         )
     except Exception as error:  # a damaged file makes transformers raise nearly anything
         raise cannot_load(path, error) from error

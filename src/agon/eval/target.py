@@ -145,7 +145,8 @@ def _at_step(target: Target, step: Step | None) -> Target:
 def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     pair = read_pair(path)
     raw = resolved(load_config(file, overrides))
-    raw["model"] |= {"name": pair.info.base, "revision": pair.info.base_revision}
+    of_pair = {"name": pair.info.base, "revision": pair.info.base_revision, "quantize": pair.info.quantize}
+    raw["model"] |= of_pair
     raw["model"]["b"] = pair.info.base_b.model_dump(include={"name", "revision"}) if pair.info.base_b else {}
     arm = pair.info.arm
     if arm in ARMS and arm != raw["arm"]:
@@ -159,6 +160,9 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
 
 def check_pair(pair: PairDir, model: Model) -> None:
     """Refuse a pair that was trained on a different base, or with prompts that this version does not write."""
+    if pair.info.quantize != model.quantize:
+        message = f"{pair.path} was trained with model.quantize {pair.info.quantize}, the config has {model.quantize}"
+        raise RunDirError(message, fix="evaluate it with the config it was trained with")
     for policy, trained in pair.info.bases.items():
         own = model.of(policy)
         if trained.name != own.name:

@@ -20,7 +20,7 @@ from agon.eval.points import systems
 from agon.formatting import plural
 from agon.game.cascade import System
 from agon.plan.base_shapes import shape_of
-from agon.plan.footprint import learner_bytes, longest_row, most_tokens, policies_of
+from agon.plan.footprint import NF4, learner_bytes, learner_width, longest_row, most_tokens, policies_of
 from agon.plan.plan_section import Cell, Counts, Section
 from agon.plan.schedule import Schedule, idle_engines
 from agon.types import Policy, Version
@@ -58,13 +58,14 @@ def _check(config: Config, counts: Counts) -> None:
 
 def _run(config: Config, counts: Counts) -> Section:
     model, data = config.model, config.data
+    bits = "" if model.quantize == "none" else " and NF4"
     where = f", last {plural(model.lora.layers, 'layer')} only" if model.lora.layers else ""
     return Section(
         "run",
         {
             "arm": (f"{config.arm}: {ARMS[config.arm].about}",),
             **_rival(config),
-            "base": (f"{model.names}, {model.dtype}, LoRA rank {model.lora.rank}{where}",),
+            "base": (f"{model.names}, {model.dtype}{bits}, LoRA rank {model.lora.rank}{where}",),
             "train": (_source(data.train, counts.train),),
             "dev": (_source(data.dev, counts.dev),),
             "held-out": (_source(data.held_out, counts.held_out),),
@@ -268,10 +269,18 @@ def _memory(config: Config, counts: Counts) -> Section:
             "parameters of one adapter": (_each(adapters),),
             **{name: (_bytes(size),) for name, size in parts.items()},
             "together": (_bytes(sum(parts.values())),),
+            **_four_bits(config),
             "published per step": (_bytes(4 * sum(adapters) * policies),),
             **_kernels(config, any(shape.has_linear_attention for shape in shapes)),
         },
     )
+
+
+def _four_bits(config: Config) -> dict[str, tuple[Cell, ...]]:
+    if config.model.quantize == "none":
+        return {}
+    parts = f"{NF4:g} bytes per weight of a linear map, {learner_width(config.model)} per other weight"
+    return {"base in 4 bits": (f"{parts}, and the largest map once more, dequantised",)}
 
 
 def _each(numbers: Iterable[int]) -> Cell:

@@ -17,6 +17,8 @@ from agon.plan.gpus import GIB
 
 TILE = 4096 * 32_768
 """Logits that TRL's fused head computes at once: tokens x vocabulary."""
+NF4 = 0.5 + 4 / 64
+"""Bytes of a weight in 4 bits: its code, and its part of a float32 scale for 64 weights."""
 CONTEXT = GIB // 2
 """Assumption: what CUDA and its libraries take in a process before any tensor."""
 GRAPHS = 3 * GIB // 2
@@ -99,7 +101,7 @@ def learner_bytes(shape: Shape, model: Model, train: Train, policies: int) -> Le
     adapter = 4 * shape.adapter_parameters(model.lora)
     inside = [saved_per_token(layer, shape.hidden, model.lora.rank, width) for layer in shape.layers]
     return LearnerBytes(
-        base=width * shape.parameters,
+        base=base_bytes(shape, width, nf4=model.quantize == "nf4") + unpacked_bytes(shape, model),
         adapters=2 * adapter,
         gradients=policies * adapter,
         adam=2 * policies * adapter,
@@ -108,6 +110,17 @@ def learner_bytes(shape: Shape, model: Model, train: Train, policies: int) -> Le
         gradients_inside=tokens * max(gradients_per_token(layer, shape.hidden, width) for layer in shape.layers),
         head=width * TILE + tokens * shape.hidden * (4 + 2 * width),
     )
+
+
+def base_bytes(shape: Shape, width: int, *, nf4: bool) -> int:
+    """All weights in `width` bytes; with NF4, linear maps in 0.5625 and embeddings, head and norms in `width`."""
+    linear = NF4 if nf4 else width
+    return int(linear * shape.multiplied) + width * (shape.parameters - shape.multiplied)
+
+
+def unpacked_bytes(shape: Shape, model: Model) -> int:
+    """The linear map that is dequantised at the moment, at most: one is, for every product with a base in 4 bits."""
+    return learner_width(model) * max(linear.size for linear in shape.linears()) if model.quantize == "nf4" else 0
 
 
 def kept_per_token(shape: Shape, width: int) -> int:
@@ -164,7 +177,13 @@ def engine_bytes(shape: Shape, config: Config) -> EngineBytes:
     logits = 3 * 4 * sequences * shape.vocabulary
     sizes = (CAPTURED + sequences // 8) / (CAPTURED + SEQUENCES // 8)
     graphs = 0 if options.get("enforce_eager") else int(sizes * GRAPHS)
-    return EngineBytes(width * shape.text_parameters, slots, batch + logits, graphs)
+    return EngineBytes(engine_weights(shape, config), slots, batch + logits, graphs)
+
+
+def engine_weights(shape: Shape, config: Config) -> int:
+    """Weights of the text model in an engine: in 4 bits only if it loads such a checkpoint, else dequantised."""
+    nf4 = "quantization" in config.sampler.options
+    return base_bytes(shape, engine_width(config.model), nf4=nf4) - engine_width(config.model) * shape.towers
 
 
 def sequence_bytes(shape: Shape, config: Config, tokens: int) -> int:
@@ -212,20 +231,23 @@ class NodeBytes:
     pinned: int
     """Of that, weights of engines that sleep, which the system cannot swap out."""
     disk: int
-    """The base, checkpoints and bouts; neither packages nor data sets."""
+    """The base, also as it was quantised, checkpoints and bouts; neither packages nor data sets."""
 
 
 def node_bytes(
     shape: Shape, config: Config, gpus: int, sleeps: bool, steps: int, completions: int, mean: int
 ) -> NodeBytes:
     """A learner process and an engine process per GPU; `completions` of `mean` tokens are stored."""
-    loaded = gpus * learner_width(config.model) * shape.parameters
-    pinned = gpus * engine_width(config.model) * shape.text_parameters if sleeps else 0
+    width, nf4 = learner_width(config.model), config.model.quantize == "nf4"
+    base = base_bytes(shape, width, nf4=nf4)
+    quantising = (base + width * shape.parameters) if nf4 else 0  # one process does it, before the first run
+    loaded = max(gpus * base, quantising)
+    pinned = gpus * engine_weights(shape, config) if sleeps else 0
     adapters = 2 * 4 * shape.adapter_parameters(config.model.lora)
     whole = min(config.save.keep, steps // config.save.every + 1)
     saved = adapters * (3 * whole + config.eval.points + 1 + PUBLISHED)  # Adam's state is twice an adapter's size
     return NodeBytes(
         host=max(loaded, pinned) + 2 * gpus * HOST,
         pinned=pinned,
-        disk=2 * shape.parameters + saved + TEXT * mean * completions,
+        disk=2 * shape.parameters + quantising + saved + TEXT * mean * completions,
     )

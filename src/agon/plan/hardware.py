@@ -14,7 +14,19 @@ from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.estimate import count, points_of, summary, total_steps
-from agon.plan.fit import Fit, changes, dtype_refusal, fit, gib, has_server, other_base, smallest, with_value, written
+from agon.plan.fit import (
+    Fit,
+    changes,
+    dtype_refusal,
+    fit,
+    gib,
+    has_server,
+    in_four_bits,
+    other_base,
+    smallest,
+    with_value,
+    written,
+)
 from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, node_bytes, sequence_bytes
 from agon.plan.gpus import Gpu, Node
 from agon.plan.plan_section import Cell, Counts, Section
@@ -175,7 +187,9 @@ def _refusal(config: Config, shape: Shape, laid: Fit, gpus: int) -> EngineError 
     if keys := changes(config, shape, laid.gpu, gpus):
         return EngineError(message, fix=f"set {shlex.join(keys)}")
     base, larger = other_base(config, laid.gpu, gpus), smallest(config, shape)
-    ways = [f"set model.name={base}"] * bool(base) + [f"use a larger GPU: --gpu {larger}"] * bool(larger)
+    quantised = in_four_bits(config, shape, laid.gpu, gpus)
+    ways = [f"set {shlex.join(quantised)}"] * bool(quantised) + [f"set model.name={base}"] * bool(base)
+    ways += [f"use a larger GPU: --gpu {larger}"] * bool(larger)
     return EngineError(message, fix=", or ".join(ways) or "set model.name to a smaller base")
 
 

@@ -19,7 +19,7 @@ from agon.config import Config
 from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.canary import DRAWN, LENGTH, PROMPTS
 from agon.plan.base_shapes import Layer, Shape
-from agon.plan.footprint import engine_width, policies_of, sequence_bytes
+from agon.plan.footprint import NF4, engine_weights, engine_width, policies_of, sequence_bytes
 from agon.plan.gpus import Gpu
 
 STRIDE = 64
@@ -157,7 +157,7 @@ class Speed:
     def draw(self, bouts: Bouts, slots: int) -> float:
         """Seconds in which one engine draws these bouts, `slots` completions at a time."""
         adapters = policies_of(self.config) * self.shape.adapter_parameters(self.config.model.lora)
-        weights, floor = engine_width(self.config.model) * (self._drawn_parameters + adapters), self.floor
+        weights, floor = self._read_weights + engine_width(self.config.model) * adapters, self.floor
         fixed, by_token = self._cache()
         multiply = 2 * self._drawn_parameters / (self.flops * self.assumed.linear)
         reads = self.bandwidth * self.assumed.bandwidth
@@ -200,7 +200,7 @@ class Speed:
 
     def sleep(self) -> float:
         """Seconds in which an engine's weights leave the GPU and come back."""
-        return self.assumed.wake + 2 * engine_width(self.config.model) * self.shape.text_parameters / self.assumed.copy
+        return self.assumed.wake + 2 * engine_weights(self.shape, self.config) / self.assumed.copy
 
     @property
     def _head(self) -> int:
@@ -209,6 +209,13 @@ class Speed:
     @property
     def _drawn_parameters(self) -> int:
         return self.shape.multiplied + self._head
+
+    @property
+    def _read_weights(self) -> float:
+        """Bytes of weights that move for a batch; a map in 4 bits is read, written dequantised, and read again."""
+        width = engine_width(self.config.model)
+        linear = NF4 + 2 * width if "quantization" in self.config.sampler.options else width
+        return linear * self.shape.multiplied + width * self._head
 
     def _cache(self) -> tuple[float, float]:
         """Bytes of cache that a token reads: whatever its place, and for each place before it."""

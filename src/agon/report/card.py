@@ -54,6 +54,13 @@ writes reaches the other as text, each under its own tokenizer and chat template
 `agon ask FOLDER QUESTION --engine hf` plays both passes with the prompts that were measured."""
 TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
 """`agon:tiny` and its like are not on the Hub; they ship with the package."""
+FOUR_BITS = {
+    "import AutoModelForCausalLM\n": "import AutoModelForCausalLM, BitsAndBytesConfig\n",
+    "base = AutoModelForCausalLM.from_pretrained(BASE)": """\
+nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype="bfloat16")
+base = AutoModelForCausalLM.from_pretrained(BASE, quantization_config=nf4)""",
+}
+"""How the base is loaded that adapters learnt on in 4 bits."""
 OURS = "agon:"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 """What the Hub takes as `base_model`; it refuses a card that names a path there."""
@@ -85,6 +92,9 @@ def use(info: PairInfo, form: str) -> str:
     if info.base_b and form == "peft":
         return TWO_BASES.replace("BASE_A", repr(info.base)).replace("BASE_B", repr(info.base_b.name))
     direction, text = info.direction or Direction.AB, USE[form]
+    if info.quantize == "nf4" and form == "peft":
+        for old, new in FOUR_BITS.items():
+            text = text.replace(old, new)
     if info.base.startswith(OURS):
         name = info.base.removeprefix(OURS)
         text = text.replace(*TINY).replace("BASE", "tiny_base()" if name == "tiny" else f"tiny_base({name!r})")
@@ -96,7 +106,8 @@ def use(info: PairInfo, form: str) -> str:
 
 def _bases(info: PairInfo) -> list[tuple[str, object]]:
     """The base, or that of each adapter."""
-    named = {p: base.name + (f" at {base.revision}" if base.revision else "") for p, base in info.bases.items()}
+    bits = ", in 4 bits (NF4)" if info.quantize == "nf4" else ""
+    named = {p: base.name + (f" at {base.revision}" if base.revision else "") + bits for p, base in info.bases.items()}
     return [(f"base of {p.name}", name) for p, name in named.items()] if info.base_b else [("base", named[Policy.A])]
 
 

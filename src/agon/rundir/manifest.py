@@ -151,6 +151,8 @@ def config_hash(config: Config) -> str:
         del values["rival"]  # runs from before there was a choice keep their hash
     if not config.model.two_bases:
         del values["model"]["b"]
+    if config.model.quantize == "none":
+        del values["model"]["quantize"]
     if config.model.lora.layers is None:
         del values["model"]["lora"]["layers"]
     if config.reward == RewardConfig():

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from agon.config.bases import BaseName
 from agon.errors import RunDirError
@@ -47,6 +48,8 @@ class PairInfo(Record):
     """Its revision on the Hub."""
     base_hash: str | None = None
     """SHA-256 over its weights, where the base is a folder."""
+    quantize: Literal["none", "nf4"] = "none"
+    """How the base was quantised for training: the adapters belong to those weights."""
     direction: Direction | None = None
     """Who drafts and who answers, as chosen on dev; null until then."""
     prompts_hash: str

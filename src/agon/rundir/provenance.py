@@ -12,7 +12,7 @@ from agon.rundir.records import Record
 
 PACKAGES = (
     *("agon-rl", "torch", "transformers", "peft", "trl", "accelerate", "vllm", "safetensors"),
-    *("tokenizers", "datasets", "math-verify", "sympy", "pyarrow", "pydantic"),
+    *("bitsandbytes", "tokenizers", "datasets", "math-verify", "sympy", "pyarrow", "pydantic"),
 )
 
 

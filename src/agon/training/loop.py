@@ -389,6 +389,7 @@ class Training:
             base=model.name,
             base_revision=model.revision,
             base_hash=hashes.base_hash,
+            quantize=model.quantize,
             prompts_hash=PROMPTS_HASH,
             chat_template_hash=templates[Policy.A],
             base_b=_base_b(model, hashes.base_hash_b, templates[Policy.B]),

@@ -49,6 +49,12 @@ RULES = (
         "engines are on the cluster, on this machine or at sampler.urls; choose one",
     ),
     Rule(
+        ("model.quantize", "cluster.samplers"),
+        lambda quantize, samplers: quantize == "none" or not samplers,
+        "must be none with engines on a cluster, where each node would quantise a base of its own: write "
+        "cluster.samplers 0 for engines on this machine, or name servers in sampler.urls",
+    ),
+    Rule(
         ("cluster.verifiers", "verifier"),
         lambda verifiers, name: not verifiers or ":" not in name,
         "a function of yours judges on the learner's machine; write 0",

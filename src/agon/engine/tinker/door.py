@@ -42,6 +42,11 @@ RULES = (
         "must be token_truncate with engine tinker: the loss always corrects",
     ),
     Rule(
+        ("model.quantize",),
+        lambda quantize: quantize == "none",
+        "must be none with engine tinker: the service holds the base; leave it out",
+    ),
+    Rule(
         ("model.lora.targets",),
         lambda targets: targets == "all-linear",
         "must be all-linear with engine tinker: the service chooses the layers",

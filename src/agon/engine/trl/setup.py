@@ -11,6 +11,7 @@ from transformers import PreTrainedTokenizerFast, Trainer, get_scheduler
 from agon.config import Model, Train
 from agon.engine.adapters import AdapterPair, build_pair
 from agon.engine.dtypes import learner_dtype
+from agon.engine.quantize import load_nf4
 from agon.engine.safe_load import load_model
 from agon.engine.trl.compat import GRPOConfig, is_flash_attn_2_available
 from agon.engine.trl.row_attention import ROWS
@@ -62,6 +63,8 @@ def has_accelerator() -> bool:
 
 
 def load_base(model: Model) -> Any:
+    if model.quantize == "nf4":
+        return load_nf4(model)
     return load_model(model.name, getattr(torch, learner_dtype(model.dtype)), revision=model.revision)
 
 
@@ -79,6 +82,8 @@ def make_pair(base: Any, model: Model, seed: int) -> AdapterPair:
     pair = build_pair(base, model.lora, model.init, seed)
     for config in pair.model.peft_config.values():
         config.base_model_name_or_path, config.revision = model.name, model.revision
+    # PEFT has chosen its layers by it; TRL would round the adapters to bfloat16
+    base.is_loaded_in_4bit = False
     return pair
 
 

@@ -29,6 +29,11 @@ RULES = (
     ),
     Rule(("model.b.name", "model.name"), lambda name, base: name != base, "is A's base already: leave it out"),
     Rule(
+        ("model.quantize",),
+        lambda quantize: quantize == "none",
+        "must be none with two bases: leave out model.quantize or model.b",
+    ),
+    Rule(
         ("train.staleness",),
         lambda steps: not steps,
         "must be 0 with two bases: leave out train.staleness or model.b",

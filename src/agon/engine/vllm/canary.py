@@ -88,8 +88,10 @@ class Canary:
         limit: float | None = None,
         temperature: float = 1.0,
         dtype: str = "bfloat16",
+        served: str = "model.name",
     ) -> None:
-        """`dtype` is that of the learner's base, and so of the engines'."""
+        """`dtype` is that of the learner's base, and so of the engines'; `served` is what an engine has to load."""
+        self.served = served
         self.sampler, self.learner, self.slots, self.mode, self.temperature = sampler, learner, slots, mode, temperature
         self.limit, self.norm = limit or LIMITS[dtype], NORMS[dtype]
         self.lives: dict[int, int] = {}
@@ -333,7 +335,7 @@ class Canary:
             return EngineError(
                 f"{engine} and the learner are {gaps[BASE]:.2g} nats per token apart on the bare base ({limit}): the "
                 "engine has a different base, a different dtype or unprocessed log-probs",
-                fix="serve model.name in model.dtype, and start a server with --logprobs-mode processed_logprobs; "
+                fix=f"serve {self.served} in model.dtype, and start a server with --logprobs-mode processed_logprobs; "
                 + higher,
             )
         thrown = [gap for name, gap in gaps.items() if name not in (BASE, *versions.values())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from agon.config import Config, Model, SamplerConfig
@@ -14,6 +15,7 @@ from agon.engine.devices import engine_devices, learners_here, visible_devices
 from agon.engine.dtypes import check_gpus
 from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
+from agon.errors import EngineError, install
 from agon.protocols import Learner, Sampler
 
 if TYPE_CHECKING:
@@ -34,9 +36,12 @@ OPTIONS = (
     "num_gpu_blocks_override",
     "performance_mode",
     "pipeline_parallel_size",
+    "quantization",
     "tensor_parallel_size",
 )
 """What `sampler.options` may name. vLLM has others that load code, files or a different model."""
+LOADER, PLUGIN = "bitsandbytes", "vllm_bnb_plugin"
+"""How vLLM calls 4-bit checkpoints, and the package that loads them."""
 PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 
 RULES = (
@@ -49,6 +54,14 @@ RULES = (
         ("sampler.options",),
         lambda options: set(options) <= set(OPTIONS),
         f"may hold these arguments of vLLM: {', '.join(OPTIONS)}",
+    ),
+    Rule(
+        ("sampler.options", "model.quantize", "model.dtype"),
+        lambda options, quantize, dtype: (
+            "quantization" not in options or (options["quantization"], quantize, dtype) == (LOADER, "nf4", "bfloat16")
+        ),
+        f"quantization may be {LOADER}, with model.quantize nf4 and model.dtype bfloat16; leave it out otherwise: a "
+        "different quantisation than the learner's is a different base",
     ),
     Rule(
         ("sampler.options", "sampler.urls"),
@@ -108,6 +121,7 @@ class Vllm(Backend):
             servers = Fleet(*(ServerEngine(url, network=settings.network) for url in settings.urls))
             return VLLMSampler(path, servers, kept=KEPT + staleness)
         check_gpus(model.dtype, draws=True)
+        check_loader(settings)
         devices, learners = visible_devices(), learners_here()
         usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
         chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
@@ -122,6 +136,7 @@ class Vllm(Backend):
 
     def learner(self, steps: int) -> Learner:
         check_gpus(self.config.model.dtype, draws=not self.config.sampler.urls)
+        check_loader(self.config.sampler)
         learner = super().learner(steps)
         # what each learner leaves free on its GPU, buffers for collectives taken; ranks of one machine are consecutive
         free = learner.gather(GpuMemory.here())[learner.rank :][: learners_here()]
@@ -157,6 +172,7 @@ class Vllm(Backend):
             limit=settings.canary_limit,
             temperature=self.config.train.temperature,
             dtype=self.config.model.dtype,
+            served=self.base if self.config.model.quantize != "none" else "model.name",
         )
 
     def engines(self) -> int | None:
@@ -164,6 +180,16 @@ class Vllm(Backend):
 
     def contacts(self) -> dict[str, str]:
         return {"sampler.urls": f"[{','.join(self.config.sampler.urls)}]"} if self.config.sampler.urls else {}
+
+
+def check_loader(settings: SamplerConfig) -> None:
+    """Refuse 4-bit checkpoints where vLLM cannot load them, before an engine starts."""
+    if "quantization" in settings.options and find_spec(PLUGIN) is None:
+        raise EngineError(
+            "vLLM loads 4-bit checkpoints with a plugin, which is not installed",
+            fix=f"{install('nf4-vllm')}, or leave out sampler.options.quantization: engines then serve the same "
+            "weights dequantised",
+        )
 
 
 def local_engine(
@@ -178,6 +204,10 @@ def local_engine(
     from agon.engine.vllm.local import CACHED, LocalEngine
 
     place = place or placement_of(settings, None)
+    if "quantization" in settings.options:
+        from agon.engine.quantize import NF4, quantised_files
+
+        path = str(quantised_files(model) / NF4)
     return LocalEngine(
         path,
         dtype=model.dtype,
