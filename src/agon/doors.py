@@ -41,7 +41,8 @@ OURS: Mapping[str, Mapping[str, str]] = {
         "math": "agon.verify:math",
         "math-verify": "agon.verify:math_verify",
         "code": "agon.verify:code",
-        "reasoning-gym": "agon.verify.gym:open_gym",
+        "environment": "agon.verify.environment:open_environment",
+        "reasoning-gym": "agon.verify.environment:open_environment",
     },
 }
 """What comes with Agon, in the order in which a config is offered to it."""

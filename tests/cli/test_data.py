@@ -154,3 +154,20 @@ def test_a_file_that_does_not_exist_is_answered_with_those_that_do(
         agon_data("check", "nope.jsonl")
     assert caught.value.fix.startswith("name one of: mine.jsonl; or a preset: ")
     assert all(preset in caught.value.fix for preset in PRESETS)
+
+
+def test_an_audit_of_a_config_is_that_of_its_environment(tmp_path: Path) -> None:
+    from agon.cli.audit_config import words_for
+
+    config = tmp_path / "run.yaml"
+    source = '{env: "verifiers:sums", options: {terms: 3}, template: "#### {}", take: 2}'
+    config.write_text(
+        "arm: agon\nmodel: {name: x}\nverifier: environment\n"
+        f"data: {{train: {source}, dev: {source}, held_out: {source}}}\n"
+    )
+    told = ["audit", "verifiers:sums", "--option", "terms=3", "--template", "#### {}", "--take", "2"]
+    assert words_for(["audit", str(config), "--take", "2"]) == told
+    assert words_for(["audit", "math", "--rows", "x.jsonl"]) == ["audit", "math", "--rows", "x.jsonl"]
+    config.write_text(config.read_text().replace(source, "{preset: gsm8k, take: 2}").replace("environment", "math"))
+    with pytest.raises(InputError, match="no environment"):
+        words_for(["audit", str(config)])

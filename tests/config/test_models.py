@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from agon import data
-from agon.config import PRESETS, Config, GameConfig, diff, json_schema, resolved
+from agon.config import PRESETS, Config, GameConfig, Source, diff, json_schema, resolved
 from agon.config.arms import ARMS, ROOT, resolve
 from agon.config.explain import explain, names, sections
 from agon.config.rules import RULES, Rule
@@ -170,12 +170,24 @@ def with_source(split: str, **source: object) -> dict[str, object]:
 
 
 BROKEN.append(("verifier", with_source("train", preset="reasoning-gym:chain_sum", take=10)))
+BROKEN.append(("verifier", with_source("train", path="x.jsonl") | {"verifier": "environment"}))
+GYM = {"env": "reasoning-gym:chain_sum", "take": 10}
 for part in ("train", "dev", "held_out"):
     BROKEN += [
         (f"data.{part}.columns", with_source(part, preset="gsm8k", columns={"question": "q"})),
         (f"data.{part}.options", with_source(part, path="x.jsonl", options={"difficulty": 3})),
         (f"data.{part}.take", with_source(part, preset="tabletop")),
+        ("verifier", with_source(part, **GYM)),
     ]
+
+
+@pytest.mark.parametrize("source", [{"path": "x.jsonl"}, {"preset": "gsm8k"}, {"template": "#### 1"}])
+def test_an_environment_brings_its_problems_and_a_template_has_a_place_for_the_answer(source: dict[str, str]) -> None:
+    with pytest.raises(ValidationError):
+        Source.model_validate(GYM | source)
+    with pytest.raises(ValidationError, match="template"):
+        Source.model_validate({"preset": "gsm8k", "template": "{}"})
+    assert Source.model_validate(GYM | {"template": "#### {}"}).named == "reasoning-gym:chain_sum"
 
 
 @pytest.mark.parametrize(("key", "values"), BROKEN, ids=[f"{n}-{key}" for n, (key, _) in enumerate(BROKEN)])

@@ -102,10 +102,10 @@ report_to: [wandbb]
         "run.yaml:5: model.lora.rank: should be a valid integer, not '16'",
         "run.yaml:5: model.lora.targets: should be a valid string, not 3",
         "run.yaml:6: data.held_out: is required",
-        "run.yaml:7: data.train: needs a preset or a path",
+        "run.yaml:7: data.train: needs a preset, a path or an env",
         "run.yaml:8: data.dev.preset: there is no preset 'gsm8kk'; did you mean gsm8k?",
         "run.yaml:9: learning_rate: unknown key; did you mean train.learning_rate?",
-        "run.yaml:10: verifier: should be math, math-verify, code, reasoning-gym, FILE.py:function or "
+        "run.yaml:10: verifier: should be math, math-verify, code, environment, reasoning-gym, FILE.py:function or "
         "package.module:function, not 'maths'; did you mean math?",
         "run.yaml:12: game.grop_size: unknown key; did you mean game.group_size?",
         "run.yaml:13: game.show_draft: should be a valid boolean, not 'no'; write true or false",

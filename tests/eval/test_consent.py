@@ -49,6 +49,19 @@ def test_code_is_named_again() -> None:
     check(config(verifier="os:system"), "verifier=os:system")
 
 
+def test_an_environment_that_is_code_is_named_again() -> None:
+    def of(env: str) -> Config:
+        sources = {part: {"env": env, "take": 3} for part in ("train", "dev", "held_out")}
+        return config(data=sources, verifier="environment")
+
+    words = [f"data.{part}.env=verifiers:sums" for part in ("held_out", "dev", "train")]
+    with pytest.raises(InputError, match="verifiers:sums is code") as refused:
+        check(of("verifiers:sums"))
+    assert refused.value.fix.endswith(f"agon eval runs/x {' '.join(words)}")
+    check(of("verifiers:sums"), *words)
+    check(of("reasoning-gym:chain_sum"))
+
+
 def test_a_rival_is_named_again_before_it_is_asked_and_only_training_asks_it() -> None:
     url = "https://203.0.113.5/v1"
     told = config(rival={"kind": "endpoint", "url": url, "model": "m"})

@@ -34,6 +34,14 @@ def test_an_audit_finds_what_a_reward_pays_for_and_passes_the_mended_one() -> No
     assert re.fullmatch(r"passed after \d+ calls\n", mended)
 
 
+def test_an_environment_scores_answers_and_leaks_are_counted() -> None:
+    pytest.importorskip("reasoning_gym")
+    *rollouts, leaks = run("environment_problems").splitlines()
+    assert len(rollouts) == 8
+    assert {line.split()[1] for line in rollouts} <= {"correct", "wrong", "no_answer"}
+    assert re.fullmatch(r"[1-4] of 4 peeks state the answer", leaks)
+
+
 def test_the_docs_diagnose_a_log_from_python() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "diagnose.md").read_text(), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)

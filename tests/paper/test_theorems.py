@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -54,6 +55,16 @@ def rewards(
     return [
         reward.STACKS[stack](verdict(c, phi), verdict(a), FORMAT_WEIGHT).total
         for c, a, phi in zip(mine, rivals, formed, strict=True)
+    ]
+
+
+def with_terms(
+    stack: str, mine: Sequence[bool], rivals: Sequence[bool], paid: Sequence[float], weight: float = 1.0
+) -> list[float]:
+    """Rewards with a graded term, as `reward.terms` adds it."""
+    return [
+        reward.STACKS[stack](replace(verdict(c), extra=weight * each), verdict(a), FORMAT_WEIGHT).total
+        for c, a, each in zip(mine, rivals, paid, strict=True)
     ]
 
 
@@ -164,6 +175,63 @@ def test_the_margin_gives_signal_to_groups_the_challenger_cannot_influence() -> 
 )
 def test_the_resulting_reward_ladder_is_0_2_3(mine, rival, step) -> None:
     assert reward.adv(verdict(mine), verdict(rival), FORMAT_WEIGHT).total - FORMAT_WEIGHT == step
+
+
+@given(mine=outcomes, data=st.data())
+def test_without_terms_every_stack_pays_what_the_paper_pays_to_the_bit(mine, data) -> None:
+    rivals = data.draw(st.lists(st.booleans(), min_size=len(mine), max_size=len(mine)))
+    ladders = {"coop": lambda c, a: 2.0 * c, "adv": lambda c, a: 2.0 * c + (c and not a)}
+    for stack, ladder in ladders.items():
+        paper = [ladder(c, a) + FORMAT_WEIGHT for c, a in zip(mine, rivals, strict=True)]
+        assert rewards(stack, mine, rivals) == paper == with_terms(stack, mine, rivals, [0.0] * len(mine))
+
+
+@given(mine=outcomes, constant=st.floats(-3, 3), data=st.data())
+def test_a_graded_term_that_is_constant_in_a_group_cancels(mine, constant, data) -> None:
+    rivals = data.draw(st.lists(st.booleans(), min_size=len(mine), max_size=len(mine)))
+    for stack in reward.STACKS:
+        plain = rewards(stack, mine, rivals)
+        assume(max(plain) > min(plain))
+        paid = with_terms(stack, mine, rivals, [constant] * len(mine))
+        assert standardised(paid) == pytest.approx(standardised(plain))
+
+
+@given(mine=outcomes, slope=st.floats(0.1, 3), constant=st.floats(-3, 3))
+def test_a_graded_term_that_follows_right_and_wrong_cancels_where_no_bonus_is_paid(mine, slope, constant) -> None:
+    assume(len(set(mine)) > 1)
+    rivals = [True] * len(mine)
+    paid = [slope * c + constant for c in mine]
+    coop, adv = (standardised(with_terms(stack, mine, rivals, paid)) for stack in ("coop", "adv"))
+    assert coop == adv == pytest.approx(standardised(rewards("coop", mine, rivals)))
+
+
+def test_where_it_stops_a_term_that_follows_right_and_wrong_dilutes_the_bonus() -> None:
+    mine, rivals, paid = [True, True, False, False], [True, False, True, False], [4.0, 4.0, 0.0, 0.0]
+    plain, diluted = standardised(rewards("adv", mine, rivals)), standardised(with_terms("adv", mine, rivals, paid))
+    assert plain[1] - plain[0] > diluted[1] - diluted[0] > 0
+
+
+@given(paid=st.lists(st.integers(-5, 5), min_size=2, max_size=6), weight=st.floats(0.01, 100), right=st.booleans())
+def test_where_only_a_graded_term_varies_it_decides_alone_and_its_weight_cancels(paid, weight, right) -> None:
+    assume(len(set(paid)) > 1)
+    mine, rivals = [right] * len(paid), [True] * len(paid)
+    assert standardised(rewards("adv", mine, rivals)) == [None] * len(paid)
+    assert standardised(with_terms("adv", mine, rivals, paid, weight)) == pytest.approx(standardised(paid), abs=1e-6)
+
+
+def test_where_it_stops_a_shared_opponent_is_not_inert_when_a_graded_term_varies() -> None:
+    mine, shared, paid = [True, False, True, False], [False] * 4, [0.3, 0.1, 0.0, 0.2]
+    adv, coop = (standardised(with_terms(stack, mine, shared, paid)) for stack in ("adv", "coop"))
+    assert adv != pytest.approx(coop)
+
+
+@given(mine=outcomes, data=st.data())
+def test_a_graded_term_leaves_the_bonus_as_it_is_before_normalisation(mine, data) -> None:
+    size = {"min_size": len(mine), "max_size": len(mine)}
+    rivals, paid = data.draw(st.lists(st.booleans(), **size)), data.draw(st.lists(st.integers(-5, 5), **size))
+    adv, coop = (with_terms(stack, mine, rivals, paid) for stack in ("adv", "coop"))
+    bonus = [float(c and not a) for c, a in zip(mine, rivals, strict=True)]
+    assert [one - other for one, other in zip(adv, coop, strict=True)] == bonus
 
 
 def test_two_completions_with_the_same_answer_receive_the_same_advantage_regardless_of_how_they_reasoned() -> None:

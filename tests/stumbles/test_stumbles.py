@@ -313,8 +313,15 @@ ELSEWHERE = {
     105: ("cli/test_main.py", "test_help_shows_the_dozen_commands_to_start_with"),
     106: ("cli/test_tools.py", "test_four_arms_are_explained_before_the_ablations"),
     107: ("examples/test_notebooks.py", "test_the_game_is_shown_as_it_is_paid_and_where_the_bonus_has_no_effect"),
+    108: ("config/test_from_trl.py", "test_a_converted_run_plans_and_starts"),
+    109: ("config/test_from_trl.py", "test_the_page_names_fields_of_trl_and_keys_of_ours"),
+    110: ("verify/test_terms.py", "test_terms_are_added_with_their_weights"),
+    111: ("training/test_given.py", "test_rows_and_a_reward_train_resume_and_evaluate"),
+    112: ("stumbles/test_stumbles.py", "test_a_terminal_gets_a_line_before_anything_is_loaded"),
+    113: ("deploy/test_ask.py", "test_a_pair_is_loaded_from_what_train_returns"),
+    114: ("examples/test_free_gpu.py", "test_the_cells_run_without_a_gpu_and_leave_a_report"),
 }
-LAST = 107
+LAST = 114
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",

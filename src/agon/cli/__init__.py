@@ -128,6 +128,10 @@ def _run(words: list[str]) -> int:
     # pydantic looks through every installed package for plugins, which takes longer than reading a config
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     words = _renamed(words)
+    if words[0] == "audit":
+        from agon.cli.audit_config import words_for
+
+        words = words_for(words)
     try:
         args = parser_of(words[0]).parse(words[1:])
     except SystemExit as end:  # --help

@@ -93,8 +93,10 @@ def held_out_problem(run: Path, number: int) -> Problem:
     from agon.rundir.own import is_own
 
     config = RunDir.open(run).config
-    if config.data.held_out.path and not is_own(run / "config.yaml"):
-        raise InputError(f"{run} names a file of problems and may come from somebody else", fix="paste the question")
+    sources = (config.data.train, config.data.dev, config.data.held_out)
+    if any(source.path or source.env for source in sources) and not is_own(run / "config.yaml"):
+        what = f"{run} names a file or an environment of problems and may come from somebody else"
+        raise InputError(what, fix="paste the question")
     problems = splits(config.data).held_out
     if not 0 <= number < len(problems):
         raise InputError(f"{run} has {len(problems)} held-out problems", fix=f"--held-out 0 to {len(problems) - 1}")

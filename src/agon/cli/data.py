@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ of the golds."""
 SPLIT = "Print the three splits, their sizes and content hashes; with -o, write them as JSONL."
 
 PARTS = ("train", "dev", "held_out")
+ENVIRONMENTS = ("reasoning-gym:", "verifiers:")
 SAMPLE = 200
 """Problems drawn of a generated preset when no take is given."""
 LISTED = 20
@@ -50,6 +52,7 @@ class Loaded:
     parts: list[Part]
     verifier: str
     sandbox: SandboxSettings | None = None
+    right: float = 1.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _source_arguments(check)
     check.add_argument("--rows", metavar="N", type=int, default=0, help="print the first N problems too")
     check.add_argument(
-        "--verifier", metavar="NAME", help="math, math-verify, code, reasoning-gym or package.module:function"
+        "--verifier", metavar="NAME", help="math, math-verify, code, environment or package.module:function"
     )
     help = "try every gold in its other forms, not a sample (for math and math-verify)"
     check.add_argument("--all", action="store_true", help=help)
@@ -86,7 +89,8 @@ def _positive(text: str) -> int:
 
 
 def _source_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="SOURCE", help="a preset, a file, or a config (CONFIG.yaml, CONFIG.yaml:dev)")
+    help = "a preset, a file, an environment, or a config (CONFIG.yaml, CONFIG.yaml:dev)"
+    parser.add_argument("source", metavar="SOURCE", help=help)
     parser.add_argument(
         "overrides",
         metavar="key=value",
@@ -139,14 +143,18 @@ def _gold_checks(loaded: Loaded, verifier: str, all_forms: bool) -> tuple[dict[s
 
     A verifier is started only when there is a gold to check.
     """
-    from agon.data.check import SAMPLE, GoldCheck, check_forms, gold_check, with_gold
+    from agon.data.check import SAMPLE, GoldCheck, accepted_template, check_forms, gold_check, with_gold
 
     if not any(with_gold(part.problems) for part in loaded.parts):
         return {part.name: GoldCheck(0, 0, ()) for part in loaded.parts}, {}
     from agon.verify import load_verifier
 
-    with closing(load_verifier(verifier, sandbox=loaded.sandbox)) as judge:
+    with closing(load_verifier(verifier, sandbox=loaded.sandbox, right=loaded.right)) as judge:
         checks = {part.name: gold_check(part.problems, judge) for part in loaded.parts}
+        for part in loaded.parts:
+            if not checks[part.name].passed and (template := accepted_template(part.problems, judge)):
+                said = f"{part.name} accepts golds that are written as {template}: set template in its source"
+                print(f"note: {said}", file=sys.stderr)
         if verifier not in ("math", "math-verify"):
             return checks, {}
         most = None if all_forms else SAMPLE
@@ -189,12 +197,12 @@ def _load(name: str, overrides: list[str]) -> Loaded:
         made = splits(config.data)
         names = [wanted] if wanted else list(PARTS)
         parts = [Part(part, made.parts[part], made.pools[part]) for part in names]
-        return Loaded(parts, config.verifier, config.sandbox.settings())
+        return Loaded(parts, config.verifier, config.sandbox.settings(), config.reward.right)
     source = _source(name, overrides)
     pool = read(source)
     verifier = "code" if any(problem.is_code for problem in pool.problems) else "math"
-    if name.startswith("reasoning-gym:"):
-        verifier = "reasoning-gym"
+    if name.startswith(ENVIRONMENTS):
+        verifier = "environment"
     return Loaded([Part(name, tuple(taken(source, pool)), pool)], verifier)
 
 
@@ -229,10 +237,10 @@ def _source(name: str, overrides: list[str]) -> Source:
     from agon.config import Source
     from agon.data.generated import is_generated
 
-    known = _is_preset(name)
-    if not known and not Path(name).exists():
+    kind = "preset" if _is_preset(name) else "env" if name.startswith(ENVIRONMENTS) else "path"
+    if kind == "path" and not Path(name).exists():
         raise _unknown(name)
-    fields: dict[str, Any] = {"preset" if known else "path": name, "take": SAMPLE if is_generated(name) else None}
+    fields: dict[str, Any] = {kind: name, "take": SAMPLE if is_generated(name) else None}
     for word in overrides:
         _set(fields, word)
     try:
@@ -252,7 +260,7 @@ def _unknown(name: str) -> InputError:
         sorted(str(path) for path in folder.glob("[!.]*") if path.suffix in READERS)[:LISTED] if folder.is_dir() else []
     )
     files = f"name one of: {', '.join(here)}; or a preset" if here else "name a file, or a preset"
-    fix = f"{files}: {', '.join([*PRESETS, 'reasoning-gym:TASK'])}"
+    fix = f"{files}: {', '.join([*PRESETS, 'reasoning-gym:TASK', 'verifiers:MODULE'])}"
     return InputError(f"{name} is neither a preset nor a file", fix=fix)
 
 
@@ -333,7 +341,7 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
 
 def _print_golds(check: GoldCheck) -> None:
     if check.share is None:
-        print("  golds     none to check: these problems are judged by tests")
+        print("  golds     none to check: these problems are judged by tests, or by an environment that gives none")
         return
     remarks = f", {len(check.remarks)} with a remark" if check.remarks else ""
     print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%}){remarks}")

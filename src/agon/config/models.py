@@ -27,6 +27,8 @@ from agon_judge.sandbox.settings import SandboxSettings
 PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""
 
+ENVIRONMENTS = ("reasoning-gym", "verifiers")
+"""What gives problems and scores answers; `agon_judge.auditing.environment` has one file for each."""
 FUNCTION = r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*"
 
 
@@ -62,32 +64,55 @@ def _known_verifier(name: str) -> str:
     return name
 
 
+def _known_environment(name: str) -> str:
+    kind, _, rest = name.partition(":")
+    if kind not in ENVIRONMENTS or not rest:
+        raise ValueError(f"should be reasoning-gym:TASK or verifiers:MODULE, not {name!r}")
+    return name
+
+
 EngineName = Annotated[str, AfterValidator(_known_engine)]
 ArmName = Annotated[str, AfterValidator(_known_arm), WithJsonSchema({"type": "string", "enum": list(ARMS)})]
 VerifierName = Annotated[str, AfterValidator(_known_verifier)]
+EnvironmentName = Annotated[str, AfterValidator(_known_environment)]
 TermName = Annotated[str, AfterValidator(_function)]
 
 
 class Source(Frozen):
-    """Where problems come from: a preset, a file, or a local copy of a preset."""
+    """Where problems come from: a preset, a file, a local copy of a preset, or an environment."""
 
     preset: str | None = None
     """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop`, `tabletop-code` or
     `reasoning-gym:TASK`. With `path`: that preset's rules on a local copy."""
     path: str | None = None
     """A local JSONL, parquet or CSV file; relative to the config."""
+    env: EnvironmentName | None = None
+    """An environment that gives problems and scores answers: `reasoning-gym:TASK`, or `verifiers:MODULE` for the v1
+    taskset in a module. Needs `verifier: environment`."""
+    template: str | None = None
+    """For environments: how the content of the answer block is written before it is scored, such as `#### {}`; null is
+    `{}`, the content itself."""
     columns: dict[str, str] = Field(default={})
     """For files: which column is which, such as `{question: problem, answer: solution}`."""
     take: Positive | None = None
     """How many problems; null takes all that the other splits leave."""
     options: dict[str, Scalar] = Field(default={})
-    """Options of the preset, such as `{family: chain, difficulty: 2}` for `tabletop`."""
+    """Options of the preset, such as `{family: chain, difficulty: 2}` for `tabletop`, or of the environment."""
 
     @model_validator(mode="after")
     def _names_something(self) -> Source:
-        if self.preset is None and self.path is None:
-            raise ValueError("needs a preset or a path")
+        if self.preset is None and self.path is None and self.env is None:
+            raise ValueError("needs a preset, a path or an env")
+        if self.env is not None and (self.preset or self.path):
+            raise ValueError("an environment brings its own problems: leave out preset and path")
+        if self.template is not None and (self.env is None or "{}" not in self.template):
+            raise ValueError("a template needs an env to write answers for, and {} where the answer goes")
         return self
+
+    @property
+    def named(self) -> str | None:
+        """The preset or the environment, whichever is given."""
+        return self.preset or self.env
 
 
 class Data(Frozen):
@@ -138,8 +163,8 @@ class RewardConfig(Frozen):
     """What is paid beside the game: nothing, unless you have reward functions of your own."""
 
     right: Number = Field(default=1.0)
-    """Our choice: the least number that a verifier of yours returns for a right answer. The conversion bonus is paid by
-    right and wrong."""
+    """Our choice: the least number that a verifier of yours or an environment returns for a right answer. The
+    conversion bonus is paid by right and wrong."""
     terms: list[TermName] = Field(default=[])
     """Our choice: further functions in TRL's signature, such as [rewards.py:brevity]. What they return is added to the
     reward of drafts and challenges."""
@@ -303,8 +328,9 @@ class Config(Frozen):
     data: Data
     """Three splits that never share a problem."""
     verifier: VerifierName
-    """What decides correctness: `math`, `code` (a program that passes its tests), or your own function as
-    `FILE.py:function` (relative to the config) or `package.module:function`."""
+    """What decides correctness: `math`, `code` (a program that passes its tests), `environment` (the environment that
+    the problems come from), or your own function as `FILE.py:function` (relative to the config) or
+    `package.module:function`."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
     reward: RewardConfig = RewardConfig()

@@ -33,33 +33,38 @@ def _is_network(text: str) -> bool:
 
 CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
+OF_ENVIRONMENTS = ("environment", "reasoning-gym")
+"""The verifier of environments, and its name in older configs."""
 
 
 def _judges_of(preset: str) -> set[str]:
     """The verifiers of ours that can judge a preset."""
     if preset in CODE_PRESETS:
         return {"code"}
-    return {"reasoning-gym"} if preset.startswith("reasoning-gym:") else {"math", "math-verify"}
+    return set(OF_ENVIRONMENTS) if preset.startswith("reasoning-gym:") else {"math", "math-verify"}
 
 
 def _source_rules(split: str) -> tuple[Rule, ...]:
     """Rules between the fields of one source."""
-    columns, options, take, preset = (f"data.{split}.{field}" for field in ("columns", "options", "take", "preset"))
+    fields = ("columns", "options", "take", "preset", "env")
+    columns, options, take, preset, env = (f"data.{split}.{field}" for field in fields)
     return (
         Rule(
-            (columns, preset),
-            lambda columns, preset: not columns or preset is None,
-            "a preset brings its own columns; remove one of the two",
+            (columns, preset, env),
+            lambda columns, preset, env: not columns or (preset is None and env is None),
+            "presets and environments bring their own columns; remove one of the two",
         ),
         Rule(
-            (options, preset),
-            lambda options, preset: not options or preset is not None,
-            "options belong to presets; a file has none",
+            (options, preset, env),
+            lambda options, preset, env: not options or preset is not None or env is not None,
+            "options belong to presets and environments; a file has none",
         ),
         Rule(
-            (take, preset),
-            lambda take, preset: take is not None or not str(preset).startswith(("tabletop", "reasoning-gym:")),
-            "a generated preset makes any number of problems: set take",
+            (take, preset, env),
+            lambda take, preset, env: (
+                take is not None or not str(preset or env).startswith(("tabletop", "reasoning-gym:"))
+            ),
+            "a generated source makes any number of problems: set take",
         ),
     )
 
@@ -127,14 +132,24 @@ RULES = (
         "belongs to backend http, which needs it",
     ),
     Rule(
+        ("verifier", *(f"data.{split}.env" for split in SPLITS)),
+        lambda name, *envs: not any(envs) or ":" in name or name in OF_ENVIRONMENTS,
+        "problems of an environment are scored by it: write environment",
+    ),
+    Rule(
+        ("verifier", "data.train.path", "data.train.preset"),
+        lambda name, path, preset: path is None or preset is not None or name not in OF_ENVIRONMENTS,
+        "environment scores problems of data.train.env; a file is judged by math, code or a function of yours",
+    ),
+    Rule(
         ("verifier", "data.train.preset"),
         lambda name, preset: (
             preset is None
-            or name not in {"math", "math-verify", "code", "reasoning-gym"}
+            or name not in {"math", "math-verify", "code", *OF_ENVIRONMENTS}
             or preset in places("agon.presets")
             or name in _judges_of(preset)
         ),
-        "programs are judged by code, problems of reasoning-gym by reasoning-gym, all others by math or math-verify; "
+        "programs are judged by code, problems of reasoning-gym by environment, all others by math or math-verify; "
         "a mismatch would reject right answers",
     ),
     *(rule for split in SPLITS for rule in _source_rules(split)),

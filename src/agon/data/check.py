@@ -10,17 +10,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from agon.protocols import Verifier
 from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Problem
-from agon_judge.auditing.probes import rewritings
+from agon_judge.auditing.probes import TEMPLATES, rewritings
 
 GOLD_SHARE = 0.95
 """At least this share of golds must be accepted. Our choice: one dead group in twenty is already worth a look."""
 
 SAMPLE = 500
 """Golds that are tried in all their forms: a minute of one core at most."""
+
+TRIED = 8
+"""Golds that are written in other ways where an environment rejects them."""
 
 QUANTILES = {"min": 0.0, "median": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
 
@@ -77,6 +81,18 @@ def gold_completion(problem: Problem, answer: str | None = None) -> Completion:
     shown = problem.answer if answer is None else answer
     text = f"{THINK_OPEN}\nThe answer is known.\n{THINK_CLOSE}\n<answer>{shown}</answer>"
     return Completion(text, version=BASE, prompt_tokens=0, generated_tokens=0)
+
+
+def accepted_template(problems: Iterable[Problem], verifier: Verifier) -> str | None:
+    """The plainest way to write a gold that its environment accepts in most of a few problems; None without one."""
+    asked = [problem for problem in with_gold(problems) if "draw" in problem.meta][:TRIED]
+    draws: list[Any] = [problem.meta["draw"] for problem in asked]
+    for template in TEMPLATES:
+        metas = [{"draw": {**draw, "template": template}} for draw in draws]
+        written = [replace(problem, meta=meta) for problem, meta in zip(asked, metas, strict=True)]
+        if asked and gold_check(written, verifier).passed:
+            return template
+    return None
 
 
 def forms(gold: str) -> list[str]:

@@ -59,13 +59,19 @@ def is_generated(preset: str | None) -> bool:
 
 
 def generate(
-    preset: str, options: Mapping[str, Scalar], count: int, seed: int, known: Sequence[Problem] = ()
+    preset: str,
+    options: Mapping[str, Scalar],
+    count: int,
+    seed: int,
+    known: Sequence[Problem] = (),
+    *,
+    template: str | None = None,
 ) -> ProblemPool:
-    """`count` problems that are not among the known ones, in the order they were drawn."""
+    """`count` problems that are not among the known ones, in the order they were drawn; `template` is the source's."""
     taken = {question_key(problem.question) for problem in known}
     size = count
     for _ in range(ROUNDS):
-        drawn = _draw(preset, options, size, seed)
+        drawn = _draw(preset, options, size, seed, template)
         distinct, duplicates, conflicts = unique(drawn)
         fresh = [problem for problem in distinct if question_key(problem.question) not in taken]
         if len(fresh) >= count:
@@ -78,9 +84,9 @@ def generate(
     )
 
 
-def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int) -> list[Problem]:
+def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int, template: str | None) -> list[Problem]:
     if preset.startswith(GYM):
-        return _gym(preset.removeprefix(GYM), options, count, seed)
+        return _gym(preset.removeprefix(GYM), options, count, seed, template)
     if unknown := sorted(set(options) - {"family", "difficulty"}):
         raise DataError(f"{preset} has no option {', '.join(unknown)}", fix="its options are family and difficulty")
     family, difficulty = options.get("family"), int(options.get("difficulty", 3))
@@ -93,7 +99,7 @@ def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int) -> 
     return code_templates.problems(str(family or code_templates.ANY), difficulty, count, seed)
 
 
-def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> list[Problem]:
+def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int, template: str | None = None) -> list[Problem]:
     if task in BROKEN:
         fix = "choose a different task; `agon audit reasoning-gym:TASK` shows what its scorer pays for"
         raise DataError(f"reasoning-gym:{task} is refused: {BROKEN[task]}", fix=fix)
@@ -104,7 +110,8 @@ def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int) -> lis
     if any(entry["answer"] is None for entry in entries):
         fix = "choose a task with one"
         raise DataError(f"reasoning-gym:{task} gives no gold, so no problem can be shown or checked", fix=fix)
-    draw = {"task": task, "options": dict(options), "seed": seed, "size": count}
+    draw: dict[str, Any] = {"task": task, "options": dict(options), "seed": seed, "size": count}
+    draw |= {"template": template} if template else {}
     return [_gym_problem(draw | {"index": index}, entry) for index, entry in enumerate(entries)]
 
 

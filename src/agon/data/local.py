@@ -30,6 +30,8 @@ Numbered = Iterator[tuple[str, "RawRow | str | MissingFieldError"]]
 """Row numbers with rows; where a row cannot be read, the reason as text."""
 FIELDS = ("question", "answer", "tests")
 """What a problem is made of; every other mapped column is meta."""
+RESERVED = "draw"
+"""How an environment finds a row again: it names code, so no file may say it."""
 ALIASES = {
     "question": ("question", "problem", "prompt", "input", "query", "instruction", "text"),
     "answer": ("answer", "solution", "final_answer", "ground_truth", "gold", "target", "label", "expected", "output"),
@@ -94,6 +96,10 @@ def read_file(path: str, columns: Mapping[str, str]) -> ProblemPool:
     Problems with tests need no answer: theirs, if mapped, is a program that passes.
     """
     names = {"question": "question", **({} if "tests" in columns else {"answer": "answer"}), **columns}
+    if RESERVED in names:
+        raise DataError(
+            f"columns: the name {RESERVED} belongs to problems of environments", fix="map it to another name"
+        )
     chats = 0
 
     def problem(row: RawRow) -> Problem:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agon.data.environments import read_environment
 from agon.data.generated import generate, is_generated
 from agon.data.local import read_file
 from agon.data.presets import read_preset
@@ -48,7 +49,7 @@ def load(source: Source, *, seed: int = 0) -> list[Problem]:
 
 def taken(source: Source, pool: ProblemPool, *, seed: int = 0) -> list[Problem]:
     """The problems that a source takes of its own pool."""
-    problems = list(pool.problems) if is_generated(source.preset) else shuffled(pool.problems, seed)
+    problems = list(pool.problems) if is_generated(source.named) else shuffled(pool.problems, seed)
     if source.take is not None and source.take > len(problems):
         raise DataError(
             f"{pool.origin} has {len(problems)} problems, not {source.take} ({pool.account()})",
@@ -59,16 +60,20 @@ def taken(source: Source, pool: ProblemPool, *, seed: int = 0) -> list[Problem]:
 
 def read(source: Source, *, seed: int = 0) -> ProblemPool:
     """All problems of a source, each question once; a generated source makes as many as its `take`."""
-    if source.preset is not None and source.columns:
-        raise DataError(f"preset {source.preset} has its own columns", fix="remove columns, or remove preset")
-    if source.preset is not None and is_generated(source.preset):
-        return generate(source.preset, source.options, _required_take(source), seed)
+    if source.named is not None and source.columns:
+        raise DataError(f"{source.named} has its own columns", fix="remove columns")
+    if is_generated(source.named):
+        return _generated(source, seed)
+    if source.env is not None:
+        return read_environment(source.env, source.options, source.template)
     if source.preset is not None:
         return read_preset(source.preset, source.path, source.options)
     if source.path is None:
-        raise DataError("a source needs a preset or a path", fix="name one of them")
+        raise DataError("a source needs a preset, a path or an env", fix="name one of them")
     if source.options:
-        raise DataError(f"a file has no option {', '.join(source.options)}", fix="options belong to presets")
+        raise DataError(
+            f"a file has no option {', '.join(source.options)}", fix="options belong to presets and environments"
+        )
     return read_file(source.path, source.columns)
 
 
@@ -81,7 +86,7 @@ def splits(data: Data) -> Splits:
 
 
 def check_files(data: Data) -> None:
-    """Refuse the files that `splits` would refuse; what is generated or on the Hub is left alone."""
+    """Refuse the files that `splits` would refuse; environments and what is generated or on the Hub are left alone."""
     files = {part: source for part in PARTS if (source := getattr(data, part)).path}
     pools = _read_pools(files)
     _filled({part: files[part] for part in pools}, pools, data.split_seed)
@@ -105,18 +110,19 @@ def _read_pools(sources: Mapping[str, Source]) -> dict[str, ProblemPool]:
     once: dict[str, ProblemPool] = {}
     pools = {}
     for part, source in sources.items():
-        if not is_generated(source.preset):
-            name = repr((source.preset, source.path, sorted(source.columns.items()), sorted(source.options.items())))
+        if not is_generated(source.named):
+            fields = (source.named, source.path, source.template)
+            name = repr((*fields, sorted(source.columns.items()), sorted(source.options.items())))
             once[name] = pools[part] = once[name] if name in once else read(source)
     return pools
 
 
 def _drawn(source: Source, part: str, seed: int, filled: Mapping[str, Sequence[Problem]]) -> ProblemPool:
     known = [problem for problems in filled.values() for problem in problems]
-    return generate(str(source.preset), source.options, _required_take(source), seed_for(seed, part), known)
+    return _generated(source, seed_for(seed, part), known)
 
 
-def _required_take(source: Source) -> int:
+def _generated(source: Source, seed: int, known: Sequence[Problem] = ()) -> ProblemPool:
     if source.take is None:
-        raise DataError(f"{source.preset} can make any number of problems", fix="set how many: take: 300")
-    return source.take
+        raise DataError(f"{source.named} can make any number of problems", fix="set how many: take: 300")
+    return generate(str(source.named), source.options, source.take, seed, known, template=source.template)

@@ -57,6 +57,7 @@ def check_consent(
     if data is None:
         sources = {part: getattr(config.data, part) for part in PARTS}
         wanted |= {f"data.{part}.path": s.path for part, s in sources.items() if s.path and part not in hashes}
+        wanted |= {f"data.{part}.env": s.env for part, s in sources.items() if s.env and s.env.startswith("verifiers:")}
     unnamed = {key: value for key, value in wanted.items() if not any(word.startswith(f"{key}=") for word in overrides)}
     if not unnamed:
         return
@@ -94,6 +95,8 @@ def _what(key: str, value: str) -> str:
         return f"the run's config names a server, {value}, and programs and tests would be sent to it"
     if key.startswith("sandbox."):
         return f"the run's config has {key}: {value}, and programs would run with less protection"
+    if key.endswith(".env"):
+        return f"the run's environment {value} is code, and would be imported"
     if key == "reward.terms":
         return f"the run's reward functions {value} are code, and would be imported"
     if key == "verifier":

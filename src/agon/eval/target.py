@@ -236,7 +236,7 @@ def _source(target: Target, data: str, limit: int | None) -> Source:
         return Source(path=data)
     held_out = target.config.data.held_out
     if is_generated(preset):
-        options = held_out.options if held_out.preset == preset else {}
+        options = held_out.options if held_out.named == preset else {}
         return Source(preset=preset, take=limit or held_out.take or 300, options=options)
     return Source(preset=preset, path=path or None)
 

@@ -161,9 +161,9 @@ def read_run(path: Path) -> MeasuredRun:
 
 
 def _problems(source: Source) -> str:
-    """A name for the training problems: preset or file, and its options."""
+    """A name for the training problems: preset, environment or file, and its options."""
     options = (f"{key} {value}" for key, value in sorted(source.options.items()))
-    return " ".join([source.preset or Path(str(source.path)).name, *options])
+    return " ".join([source.named or Path(str(source.path)).name, *options])
 
 
 def _results(folder: Path, notes: list[str]) -> dict[tuple[str, str], EvalResult]:

@@ -1,6 +1,6 @@
 """Verifiers: c(y) and phi(y) of a completion, with a reason and without a float.
 
-`math`, `math-verify`, `code` and `reasoning-gym` are built in; `load_verifier("package.module:function")` is yours. A
+`math`, `math-verify`, `code` and `environment` are built in; `load_verifier("package.module:function")` is yours. A
 package adds one by name with an entry point of the group `agon.verifiers`.
 See docs/verifiers.md.
 """
@@ -12,6 +12,10 @@ from agon.protocols import Verifier
 from agon_judge.sandbox.settings import SandboxSettings
 
 __all__ = ["Verifier", "check_verifier", "load_verifier"]
+
+
+GRADED = ("environment", "reasoning-gym")
+"""Verifiers of ours whose scores are numbers: what is right is a threshold."""
 
 
 def check_verifier(name: str, sandbox: SandboxSettings | None = None) -> None:
@@ -33,13 +37,14 @@ def load_verifier(
     `workers` is the number of processes (math, default one per core up to 8) or threads (a function, default 1).
     `boxed_answers` lets the math verifier read `\\boxed{}` where there is no answer block. `sandbox` is where the code
     verifier runs programs; it is opened, probed, and refused if a probe leaks. `right` is the least number that a
-    function of yours returns for a right answer.
+    function of yours or an environment returns for a right answer.
     """
     if ":" in name:
         from agon.verify.custom import CustomVerifier, find
 
         return CustomVerifier(find(name), workers=workers, right=right)
-    opened: Verifier = door("agon.verifiers", name)(workers=workers, boxed_answers=boxed_answers, sandbox=sandbox)
+    settings = {"workers": workers, "boxed_answers": boxed_answers, "sandbox": sandbox}
+    opened: Verifier = door("agon.verifiers", name)(**settings, **({"right": right} if name in GRADED else {}))
     return opened
 
 

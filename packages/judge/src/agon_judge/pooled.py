@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -21,10 +21,22 @@ Steps = Generator[Question, Outcome, Verdict]
 
 
 class PooledJudge(Judge):
-    """`function` runs in the workers: `workers` of them, by default one per core up to 8."""
+    """`function` runs in the workers: `workers` of them, by default one per core up to 8. `setup` and `environ` are
+    those of the pool."""
 
-    def __init__(self, function: str, workers: int | None, deadline: float, memory: int = 2 << 30) -> None:
-        self._pool = WorkerPool(function, Limits(workers or min(8, available_cores()), deadline, memory))
+    def __init__(
+        self,
+        function: str,
+        workers: int | None,
+        deadline: float,
+        memory: int = 2 << 30,
+        *,
+        stall: float = 15,
+        setup: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        limits = Limits(workers or min(8, available_cores()), deadline, memory, stall)
+        self._pool = WorkerPool(function, limits, setup=setup, environ=environ)
         self._rows = 0
         self._pool.start()
 

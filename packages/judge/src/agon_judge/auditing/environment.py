@@ -42,7 +42,7 @@ class Environment(Protocol):
     """Rows of a split, and the score of a text. `version` names the package that scores.
 
     It may also have `full`, the reward of a right answer, else the most that a gold earns; and `score_many(rows,
-    texts)` for rewards that see a batch.
+    texts)` for rewards that see a batch; and `needs(row)`, which says what scoring takes besides a text.
     """
 
     version: str

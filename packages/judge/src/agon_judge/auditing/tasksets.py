@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import inspect
 import itertools
 from importlib.metadata import version
 from typing import Any
@@ -40,14 +41,27 @@ class VerifiersTaskset:
         self._taskset = kinds[0](_config_of(kinds[0], vf)(id=module, **target.options))
 
     def rows(self, split: str) -> list[Row]:
-        tasks = list(itertools.islice(self._taskset.load(), self._target.take))
-        return [Row(str(task.data.prompt_text), self._gold(task.data), task) for task in tasks]
+        return [
+            Row(_question(task.data), self._gold(task.data), task)
+            for task in itertools.islice(self._taskset, self._target.take)
+        ]
 
     def score(self, row: Row, text: str) -> Score:
         trace = self._trace(row.payload, text)
         asyncio.run(row.payload.score(trace))
-        terms = {name: float(reward.score) for name, reward in trace.rewards.items()}
-        return Score(None if trace.reward is None else float(trace.reward), terms)
+        terms = {name: float(reward.score) for name, reward in trace.rewards.items() if reward is not None}
+        return Score(float(trace.reward) if terms else None, terms)
+
+    def needs(self, row: Row) -> str:
+        """What scoring a task takes besides a reply; empty when nothing. Without it, verifiers skips such rewards."""
+        task = row.payload
+        if task.NEEDS_CONTAINER:
+            return "a container"
+        if self._taskset.toolsets(self._taskset.config) or task.toolsets(task.config):
+            return "tools"
+        scores = [*task.hooks("reward"), *(judge.score for judge in task.plugged_judges())]
+        wanted = (inspect.signature(score).parameters.get("runtime") for score in scores)
+        return "a runtime" if any(each and each.default is each.empty for each in wanted) else ""
 
     def _gold(self, data: Any) -> str | None:
         names = [self._target.gold] if self._target.gold else GOLDS
@@ -65,6 +79,11 @@ class VerifiersTaskset:
         nodes.append(vf.MessageNode(parent=len(nodes) - 1, sampled=True, message=reply))
         who = vf.AgentInfo(name="audited", config=vf.AgentConfig(model="none"))
         return vf.Trace(task=vf.TraceTask(type=type(task).__name__, data=task.data), agent=who, nodes=nodes)
+
+
+def _question(data: Any) -> str:
+    """What a model is asked: the system prompt, where there is one, often says how to answer."""
+    return "\n\n".join(text for text in (data.system_prompt, data.prompt_text) if text)
 
 
 def _config_of(kind: Any, vf: Any) -> Any:

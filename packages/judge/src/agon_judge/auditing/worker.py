@@ -1,7 +1,11 @@
-"""The worker's side of an audit: the reward runs here, in a process that can be killed. Replies are JSON."""
+"""The worker's side of an environment: it scores here, in a process that can be killed. Replies are JSON.
+
+An audit asks it, and so does a trainer that is paid by an environment.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -27,7 +31,8 @@ def warm_up(setup: str) -> None:
     try:
         target = Target(**_settings["target"])
         environment = open_environment(target)
-        _opened.append((environment, list(environment.rows(_settings["split"]))[: target.take]))
+        rows = environment.rows(_settings["split"])
+        _opened.append((environment, rows if isinstance(rows, Sequence) else list(rows)))
     except JudgeError as error:
         _failure.append({"message": error.message, "fix": error.fix})
     except Exception as error:
@@ -35,14 +40,22 @@ def warm_up(setup: str) -> None:
         _failure.append({"message": what[:500], "fix": "correct what it does when it is loaded"})
 
 
-def call(action: str, index: str, text: str, turn: str) -> tuple[str, str]:
-    """Describe the environment or a row, or score a text; `turn` tells repeated calls apart."""
+def question_hash(question: str) -> str:
+    """What names the question of a row to a worker."""
+    return hashlib.sha256(question.strip().encode(errors="backslashreplace")).hexdigest()
+
+
+def call(action: str, index: str, text: str, turn: str, asked: str = "") -> tuple[str, str]:
+    """Describe the environment or a row, or score a text; `turn` tells repeated calls apart.
+
+    `asked` is the hash of the question that the caller has: where the row has a different one, nothing is scored.
+    """
     if _failure:
         return "refused", json.dumps(_failure[0])
     environment, rows = _opened[0]
     if action == "about":
         full = getattr(environment, "full", None)
-        about = {"rows": len(rows), "version": environment.version, "full": full}
+        about = {"rows": min(len(rows), _settings["target"]["take"]), "version": environment.version, "full": full}
         return "about", json.dumps(about | {"batch": hasattr(environment, "score_many")})
     if action == "row":
         row = rows[int(index)]
@@ -53,6 +66,8 @@ def call(action: str, index: str, text: str, turn: str) -> tuple[str, str]:
     watchdog.start()
     began = time.perf_counter()
     try:
+        if asked and (int(index) >= len(rows) or question_hash(rows[int(index)].question) != asked):
+            return "changed", environment.version
         return "scored", json.dumps(_scored(environment, rows, action, index, text) | {"seconds": _since(began)})
     except Exception as error:
         crash = {"crash": f"{type(error).__name__}: {error}"[:300], "seconds": _since(began)}

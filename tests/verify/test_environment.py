@@ -1,4 +1,7 @@
-"""reasoning-gym's problems are judged by their own scorers, in processes that can be killed."""
+"""Problems of environments are judged by their own scorers, in processes that can be killed.
+
+reasoning-gym is asked here; evidence/verifiers_rewards.py does the same with real verifiers.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,18 @@ pytest.importorskip("reasoning_gym")
 
 from agon.config import Source
 from agon.data import load
-from agon.data.check import gold_check, gold_completion
+from agon.data.check import accepted_template, gold_check, gold_completion
 from agon.data.generated import BROKEN
 from agon.errors import DataError
 from agon.protocols import Verifier
 from agon.types import BASE, Completion, Problem, Reason
 from agon.verify import load_verifier
+from agon.verify.environment import EnvironmentVerifier
 
 
 @pytest.fixture(scope="module")
 def verifier() -> Iterator[Verifier]:
-    with load_verifier("reasoning-gym", workers=2) as opened:
+    with load_verifier("environment", workers=2) as opened:
         yield opened
 
 
@@ -33,7 +37,7 @@ def answered(answer: str) -> Completion:
     return Completion(f"<think>\nso\n</think>\n<answer>{answer}</answer>", BASE, 0, 0)
 
 
-@pytest.mark.parametrize("task", ["chain_sum", "jugs", "sudoku", "tower_of_hanoi", "knights_knaves"])
+@pytest.mark.parametrize("task", ["chain_sum", "jugs", "sudoku", "tower_of_hanoi"])
 def test_golds_are_paid_of_tasks_that_mathematics_cannot_judge(task: str, verifier: Verifier) -> None:
     problems = load(Source(preset=f"reasoning-gym:{task}", take=3))
     check = gold_check(problems, verifier)
@@ -68,6 +72,60 @@ def test_a_scorer_that_raises_gives_no_verdict(verifier: Verifier) -> None:
     assert right.correct
     assert (raises.reason, raises.graded) == (Reason.INFRA, False)
     assert "ValueError" in raises.detail
+
+
+def test_verdicts_follow_the_scores_of_the_framework_itself(verifier: Verifier) -> None:
+    import reasoning_gym
+
+    problems = load(Source(env="reasoning-gym:time_intervals", take=3))
+    texts = ["0", "1 day", "00:00", "no", *(problem.answer for problem in problems)]
+    pairs = [(problem, text) for problem in problems for text in texts]
+    drawn = [problem.meta["draw"] for problem, _ in pairs]
+    dataset = reasoning_gym.create_dataset("time_intervals", size=drawn[0]["size"], seed=drawn[0]["seed"])
+    scores = [dataset.score_answer(text, dataset[draw["index"]]) for draw, (_, text) in zip(drawn, pairs, strict=True)]
+    verdicts = verifier.verify_many([(problem, answered(text)) for problem, text in pairs])
+    assert [verdict.correct for verdict in verdicts] == [score >= 1.0 for score in scores]
+    partial = [f"partial credit {score:.3g}" if 0 < score < 1 else "" for score in scores]
+    assert [verdict.detail for verdict in verdicts] == partial
+    assert any(partial)
+    with load_verifier("environment", workers=1, right=0.01) as lenient:
+        verdicts = lenient.verify_many([(problem, answered(text)) for problem, text in pairs])
+    assert [verdict.correct for verdict in verdicts] == [score >= 0.01 for score in scores]
+
+
+def test_an_environment_is_given_the_answer_block_alone_as_the_template_writes_it(verifier: Verifier) -> None:
+    (plain,) = load(Source(env="reasoning-gym:chain_sum", take=1))
+    (written,) = load(Source(env="reasoning-gym:chain_sum", template="the sum is {}", take=1))
+    around = Completion(f"<think>\nso\n</think>\nIt is 1.\n<answer>{plain.answer}</answer>", BASE, 0, 0)
+    none = Completion(f"<think>\nso\n</think>\nThe answer is {plain.answer}", BASE, 0, 0)
+    verdicts = verifier.verify_many([(plain, around), (plain, none), (written, around)])
+    assert [verdict.reason for verdict in verdicts] == [Reason.CORRECT, Reason.NO_ANSWER, Reason.WRONG]
+
+
+def test_a_scorer_that_hangs_gives_no_verdict_and_the_next_answer_is_judged() -> None:
+    import reasoning_gym
+
+    dataset = reasoning_gym.create_dataset("countdown", size=1, seed=0)
+    draw = {"task": "countdown", "options": {}, "seed": 0, "size": 1, "index": 0}
+    problem = Problem("x", dataset[0]["question"].strip(), dataset[0]["answer"], {"draw": draw})
+    with EnvironmentVerifier(workers=1, deadline=2) as opened:
+        hangs, right = opened.verify_many([(problem, answered("9**9**9**9")), (problem, gold_completion(problem))])
+    assert (hangs.reason, hangs.graded) == (Reason.INFRA, False)
+    assert "in time" in hangs.detail
+    assert right.correct
+
+
+def test_golds_that_need_a_different_form_are_answered_with_the_template(verifier: Verifier) -> None:
+    problems = load(Source(env="reasoning-gym:chain_sum", template="it is {}", take=2))
+    assert not gold_check(problems, verifier).passed
+    assert accepted_template(problems, verifier) == "{}"
+
+
+def test_a_file_cannot_name_an_environment(tmp_path: Path) -> None:
+    row = {"question": "1 + 1?", "answer": "2", "draw": {"env": "verifiers:os", "options": {}, "size": 1, "index": 0}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    with pytest.raises(DataError, match="environments"):
+        load(Source(path=str(tmp_path / "rows.jsonl"), columns={"draw": "draw"}))
 
 
 def test_a_problem_of_elsewhere_or_of_another_version_has_no_verdict(verifier: Verifier) -> None:
