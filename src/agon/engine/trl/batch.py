@@ -149,7 +149,7 @@ def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
         counted[n, : len(row.completion)] = row.advantage is not None
         if row.logprobs is not None:
             logprobs[n, : len(row.logprobs)] = row.logprobs
-    arrays = {
+    arrays: dict[str, NDArray[np.generic]] = {
         "prompt_ids": ids,
         "prompt_mask": mask,
         "completion_ids": completions,
@@ -159,10 +159,10 @@ def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
     }
     if any(row.sampled is not None for row in rows):
         # TRL's own name: such tokens are attended to, and are in no loss and in no denominator
-        arrays["tool_mask"] = np.ones((size, width), np.int64)
+        arrays["tool_mask"] = drawn = np.ones((size, width), np.int64)
         for n, row in enumerate(rows):
             if row.sampled is not None:
-                arrays["tool_mask"][n, : len(row.sampled)] = row.sampled
+                drawn[n, : len(row.sampled)] = row.sampled
     return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
