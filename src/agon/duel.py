@@ -23,7 +23,7 @@ from agon.errors import DataError, EngineError, RunError
 from agon.game.rules import Game
 from agon.game.turns import verdict_of
 from agon.protocols import Learner, Tokens, Update
-from agon.types import Bout, Completion, Played, Policy, Problem, Prompt, Rollout, Stream, Version, content_id
+from agon.types import Bout, Completion, Finish, Played, Policy, Problem, Prompt, Rollout, Stream, Version, content_id
 
 CONVERSION = "conversion"
 """The reward that `agon_duel` adds to the task's own."""
@@ -166,6 +166,8 @@ def _rollout(trace: Mapping[str, Any], problem: Problem, index: int) -> Rollout 
     sampled = [n for n, node in enumerate(nodes) if node["sampled"]]
     path = [sampled[-1]]
     while (parent := nodes[path[0]].get("parent")) is not None:
+        if not 0 <= parent < path[0]:
+            raise ValueError(f"message {path[0]} follows message {parent}")
         path.insert(0, parent)
     if not set(sampled) <= set(path):
         return "a harness rewrote its history: not every turn is a prefix of the last"
@@ -179,8 +181,8 @@ def _rollout(trace: Mapping[str, Any], problem: Problem, index: int) -> Rollout 
     thought = last.get("reasoning_content")
     text = (f"<think>{thought}</think>" if thought else "") + (last.get("content") or "")
     drawn = sum(tokens.sampled or ())
-    finish = "length" if cut else "stop"
-    completion = Completion(text, version, tokens.size - drawn, drawn, finish=finish, tokens=tokens)  # type: ignore[arg-type]
+    finish: Finish = "length" if cut else "stop"
+    completion = Completion(text, version, tokens.size - drawn, drawn, finish=finish, tokens=tokens)
     return Rollout(problem, index, version.policy, Prompt(()), completion, verdict)
 
 
@@ -188,10 +190,11 @@ def tokens_of(nodes: Sequence[Mapping[str, Any]]) -> Tokens:
     """The tokens of a conversation, message by message: what the policy did not draw is marked, and has no log-prob."""
     ids = [token for node in nodes for token in node["token_ids"]]
     marks = [bool(mark) for node in nodes for mark in node["mask"]]
-    known = iter([value for node in nodes for value in node["logprobs"]])
-    logprobs = [next(known) if mark else math.nan for mark in marks]
-    if not any(marks) or len(marks) != len(ids):
-        raise ValueError("its turns carry no token ids: set client.type to train")
+    known = [value for node in nodes for value in node["logprobs"]]
+    if not any(marks) or len(marks) != len(ids) or len(known) != sum(marks):
+        raise ValueError("its turns carry no token ids and log-probs: set client.type to train")
+    drawn = iter(known)
+    logprobs = [next(drawn) if mark else math.nan for mark in marks]
     first = marks.index(True)
     return Tokens(tuple(ids[:first]), tuple(ids[first:]), tuple(logprobs[first:]), tuple(marks[first:]))
 
