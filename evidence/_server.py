@@ -22,7 +22,7 @@ class Server:
     """A server on a port of its own, which can be started again there.
 
     It serves its base under `name`, by default the base's path, holds `loras` adapters at once, and runs on one core
-    if one is named. `extension` is what its worker loads.
+    if one is named. `extension` is what its worker loads; `more` are further options.
     """
 
     def __init__(
@@ -35,13 +35,14 @@ class Server:
         loras: int = 4,
         core: int | None = None,
         extension: str = "agon.engine.vllm.cpu_lora.GroupedLora",
+        more: tuple[str, ...] = (),
     ) -> None:
         self._port, self._core = free_port(), core
         options = ["--enable-lora", "--max-loras", str(loras), "--max-cpu-loras", str(2 * loras)]
         options += ["--max-lora-rank", str(rank)]
         options += ["--logprobs-mode", "processed_logprobs", "--dtype", "float32", "--max-model-len", str(context)]
         options += ["--enforce-eager", "--no-enable-chunked-prefill", "--max-num-batched-tokens", "4096"]
-        options += ["--worker-extension-cls", extension]
+        options += ["--worker-extension-cls", extension, *more]
         options += ["--served-model-name", name or str(base), "--host", "127.0.0.1", "--port", str(self._port)]
         settings = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
         settings |= {"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}

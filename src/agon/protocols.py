@@ -17,11 +17,16 @@ from agon.types import Completion, Policy, Problem, Request, Stream, Verdict, Ve
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a learner needs of a completion: exact ids as they were sampled, and the sampler's log-probabilities."""
+    """What a learner needs of a completion: exact ids as they were sampled, and the sampler's log-probabilities.
+
+    A completion of several turns holds tool results and turns of an environment too: `sampled` is False there. The
+    policy reads these tokens and does not learn them. None: it drew them all.
+    """
 
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None = None
+    sampled: tuple[bool, ...] | None = None
 
     @property
     def size(self) -> int:

@@ -125,6 +125,12 @@ def test_heavy_packages_are_imported_under_engine_only() -> None:
     assert not found, "torch and its kin belong under engine/; call an engine instead:\n" + "\n".join(found)
 
 
+def test_what_runs_inside_verifiers_imports_the_game_and_nothing_else_of_agon() -> None:
+    path = SOURCE.parent / "agon_duel" / "__init__.py"
+    found = {imported.module for imported in imports(path) if not within(imported.module, "agon.game")}
+    assert {name.split(".")[0] for name in found} == {"__future__", "verifiers", "pydantic"}
+
+
 def test_ray_is_imported_in_one_function() -> None:
     found = uses(modules(), "ray")
     assert len(found) == 1, found

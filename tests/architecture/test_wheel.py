@@ -64,9 +64,10 @@ def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
 def test_the_wheel_holds_every_file_of_the_package(names: set[str]) -> None:
     wanted = {str(path.relative_to(SOURCE.parent)) for path in tracked() if path.is_relative_to(SOURCE)}
     assert "agon/py.typed" in wanted
+    assert "agon_duel/__init__.py" in names
     assert wanted <= names, f"missing from the wheel: {sorted(wanted - names)}"
 
 
 def test_the_wheel_holds_nothing_else(names: set[str]) -> None:
-    strangers = {name for name in names if not name.startswith(("agon/", "agon_rl-"))}
+    strangers = {name for name in names if not name.startswith(("agon/", "agon_duel/", "agon_rl-"))}
     assert not strangers

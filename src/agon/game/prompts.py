@@ -51,6 +51,11 @@ def moa_prompt(problem: Problem, own: str, other: str) -> Prompt:
     return _prompt(problem, _MOA, own, other)
 
 
+def with_attempt(question: str, peek: str) -> str:
+    """The question of a task that itself says how to answer, and the rival's peek: no format of ours is asked for."""
+    return f"{question}{_CHALLENGE}\n\n<attempt>\n{peek or _EMPTY}\n</attempt>"
+
+
 def _prompt(problem: Problem, instruction: str, *peeks: str) -> Prompt:
     parts: list[str | Quote] = [_SOLVE, Quote(problem.question), instruction]
     for peek in peeks:

@@ -51,6 +51,12 @@ def test_a_row_without_log_probs_is_refused() -> None:
         rows_by_policy([stream(Policy.A, [[row]])], train(), SUM)
 
 
+def test_a_row_with_tool_results_is_refused() -> None:
+    row = rollout(Policy.A, 0, Tokens((1,), (2, 3), (-1.0, -1.0), (True, False)), 1.0)
+    with pytest.raises(EngineError, match="several turns"):
+        rows_by_policy([stream(Policy.A, [[row]])], train(), SUM)
+
+
 def test_metrics_compare_sampler_and_learner_token_by_token() -> None:
     batch = rows_by_policy([stream(Policy.A, [ROWS[:1]])], train(), SUM)[Policy.A]
     values = PassMetrics.of(batch, [[-1.0, -0.5]]).values()

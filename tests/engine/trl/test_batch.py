@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Sequence
 from itertools import pairwise
@@ -139,6 +140,17 @@ def test_prompts_are_padded_on_the_left_and_completions_on_the_right() -> None:
     assert torch.isnan(logps).sum() == 5
 
 
+def test_tool_results_are_attended_to_and_not_counted() -> None:
+    turns = BatchRow.of(Tokens((5,), (7, 8, 9), (-0.5, math.nan, -0.1), (True, False, True)), 1.0)
+    plain = BatchRow.of(Tokens((5,), (7,), (-0.5,)), 1.0)
+    made = tensors([turns, plain], pad=0)
+    assert turns.live_tokens == 2
+    assert made["completion_mask"].tolist() == [[1, 1, 1], [1, 0, 0]]
+    assert made["tool_mask"].tolist() == [[1, 0, 1], [1, 1, 1]]
+    assert torch.isnan(made["sampling_per_token_logps"][0]).tolist() == [False, True, False]
+    assert "tool_mask" not in tensors([plain], pad=0)
+
+
 def test_no_micro_batch_is_one_column_wide() -> None:
     masked_row = BatchRow.of(Tokens((0,), (0,)), advantage=None)
     assert tensors([masked_row], pad=0)["completion_mask"].tolist() == [[0, 0]]
@@ -154,4 +166,10 @@ def test_completions_without_tokens_are_refused() -> None:
 def test_log_probabilities_that_do_not_match_their_tokens_are_refused() -> None:
     group = [rollout(Policy.A, 0, Tokens((1,), (2, 3), (-1.0,)), 1.0)]
     with pytest.raises(EngineError, match="1 log-probabilities for 2 tokens"):
+        rows_of([stream(Policy.A, [group])])
+
+
+def test_marks_of_sampled_tokens_that_do_not_match_them_are_refused() -> None:
+    group = [rollout(Policy.A, 0, Tokens((1,), (2, 3), None, (True,)), 1.0)]
+    with pytest.raises(EngineError, match="1 marks of sampled tokens for 2 tokens"):
         rows_of([stream(Policy.A, [group])])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
 
-from agon.engine.synthetic import random_tokens
+from agon.engine.synthetic import random_tokens, rollout, stream
 from agon.engine.trl.learner import TRLLearner
 from agon.protocols import Tokens
 from agon.types import Policy
@@ -79,6 +80,35 @@ def test_scoring_between_steps_changes_nothing_that_is_learnt() -> None:
         assert equal(weights(quiet, policy), weights(scored, policy))
         assert equal(moments(quiet, policy), moments(scored, policy))
         assert all(p.requires_grad and p.grad is None for p in scored.pair.parameters(policy))
+
+
+@pytest.mark.parametrize("loss", ["grpo", "dapo", "dr_grpo"])
+def test_turns_in_one_row_teach_what_a_loss_written_out_by_hand_teaches(loss: str) -> None:
+    """Also that a token of a tool result has no influence but through what it is read for."""
+    rng = random.Random("turns")
+    drawn = [random_tokens(rng, VOCABULARY, 4, length) for length in (12, 9)]
+    marks = [tuple(i % 5 < 3 for i in range(len(row.completion_ids))) for row in drawn]
+    turns = [replace(row, sampled=mark) for row, mark in zip(drawn, marks, strict=True)]
+    learner = make_learner(loss=loss, clip_norm=None)
+    values = (1.5, -0.5)
+    group = [rollout(Policy.A, i, row, value) for i, (row, value) in enumerate(zip(turns, values, strict=True))]
+    learner.trainer.accumulate(0, [stream(Policy.A, [group])])
+    found = [p.grad.clone() for p in learner.pair.parameters(Policy.A)]
+    learner.pair.model.zero_grad()
+    learner.pair.activate(Policy.A)
+    total = torch.zeros(())
+    by_row, by_token = [1 / (2 * sum(mark)) for mark in marks], [1 / sum(map(sum, marks))] * 2
+    shares = {"grpo": by_row, "dapo": by_token, "dr_grpo": [1 / (2 * learner.train_config.max_completion_tokens)] * 2}
+    for row, mark, value, share in zip(turns, marks, values, shares[loss], strict=True):
+        ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
+        logps = learner.pair.model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+        chosen = logps[len(row.prompt_ids) - 1 :][torch.tensor(mark)]
+        total = total - value * share * torch.exp(chosen - chosen.detach()).sum()
+    total.backward()
+    assert learner.trainer.step_values()[Policy.A]["loss"] == pytest.approx(total.item(), abs=1e-6)
+    expected = [p.grad for p in learner.pair.parameters(Policy.A)]
+    assert max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True)) < 1e-6
+    assert max(float(a.abs().max()) for a in found) > 1e-3
 
 
 def test_no_rows_have_no_scores() -> None:

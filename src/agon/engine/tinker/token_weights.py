@@ -73,6 +73,11 @@ def _share(train: Train, length: int, lengths: Sequence[int]) -> float:
 def _tokens(tokens: object) -> Tokens:
     if not isinstance(tokens, Tokens) or tokens.logprobs is None or not tokens.prompt_ids:
         raise EngineError("a completion carries no log-probs", fix="train with sampler.engine=tinker")
+    if tokens.sampled is not None:
+        raise EngineError(
+            "a completion of several turns cannot be trained on Tinker: its tool results would be learnt too",
+            fix="train it with agon.engine.trl.learner.TRLLearner",
+        )
     return tokens
 
 

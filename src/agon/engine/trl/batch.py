@@ -29,13 +29,15 @@ class BatchRow:
     completion: NDArray[np.int64]
     logprobs: NDArray[np.float32] | None
     advantage: float | None
+    sampled: NDArray[np.bool_] | None = None
+    """Which completion tokens the policy drew, where it did not draw all."""
 
     @classmethod
     def of(cls, tokens: Tokens, advantage: float | None) -> BatchRow:
         logprobs = None if tokens.logprobs is None else np.array(tokens.logprobs, np.float32)
-        return cls(
-            np.array(tokens.prompt_ids, np.int64), np.array(tokens.completion_ids, np.int64), logprobs, advantage
-        )
+        sampled = None if tokens.sampled is None else np.array(tokens.sampled, np.bool_)
+        prompt, completion = np.array(tokens.prompt_ids, np.int64), np.array(tokens.completion_ids, np.int64)
+        return cls(prompt, completion, logprobs, advantage, sampled)
 
     @property
     def size(self) -> int:
@@ -45,7 +47,9 @@ class BatchRow:
     @property
     def live_tokens(self) -> int:
         """Completion tokens that the loss counts."""
-        return len(self.completion) if self.advantage is not None else 0
+        if self.advantage is None:
+            return 0
+        return len(self.completion) if self.sampled is None else int(self.sampled.sum())
 
 
 WIDTH = 2
@@ -141,10 +145,11 @@ def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
     logprobs = np.full((size, width), math.nan, np.float32)  # NaN where the sampler gave none: it is not corrected
     for n, row in enumerate(rows):
         ids[n, prompt - len(row.prompt) :], mask[n, prompt - len(row.prompt) :] = row.prompt, 1
-        completions[n, : len(row.completion)], counted[n, : row.live_tokens] = row.completion, 1
+        completions[n, : len(row.completion)] = row.completion
+        counted[n, : len(row.completion)] = row.advantage is not None
         if row.logprobs is not None:
             logprobs[n, : len(row.logprobs)] = row.logprobs
-    arrays = {
+    arrays: dict[str, NDArray[np.generic]] = {
         "prompt_ids": ids,
         "prompt_mask": mask,
         "completion_ids": completions,
@@ -152,6 +157,12 @@ def tensors(rows: Sequence[BatchRow], pad: int) -> dict[str, torch.Tensor]:
         "advantages": np.array([row.advantage or 0.0 for row in rows], np.float32),
         "sampling_per_token_logps": logprobs,
     }
+    if any(row.sampled is not None for row in rows):
+        # TRL's own name: such tokens are attended to, and are in no loss and in no denominator
+        arrays["tool_mask"] = drawn = np.ones((size, width), np.int64)
+        for n, row in enumerate(rows):
+            if row.sampled is not None:
+                drawn[n, : len(row.sampled)] = row.sampled
     return {name: torch.from_numpy(values) for name, values in arrays.items()}
 
 
@@ -162,10 +173,11 @@ def _row(rollout: Rollout) -> BatchRow:
             f"a completion of {rollout.completion.version} carries no token ids",
             fix="train with a sampler that returns Tokens: vllm or hf",
         )
-    if tokens.logprobs is not None and len(tokens.logprobs) != len(tokens.completion_ids):
-        counts = f"{len(tokens.logprobs)} log-probabilities for {len(tokens.completion_ids)} tokens"
-        raise EngineError(
-            f"{counts} of a completion of {rollout.completion.version}",
-            fix="the sampler must score every token it returns; report this with its name and version",
-        )
+    for name, values in (("log-probabilities", tokens.logprobs), ("marks of sampled tokens", tokens.sampled)):
+        if values is not None and len(values) != len(tokens.completion_ids):
+            counts = f"{len(values)} {name} for {len(tokens.completion_ids)} tokens"
+            raise EngineError(
+                f"{counts} of a completion of {rollout.completion.version}",
+                fix="the sampler must score every token it returns; report this with its name and version",
+            )
     return BatchRow.of(tokens, rollout.advantage)
