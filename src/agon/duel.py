@@ -56,7 +56,7 @@ class Arena:
         """Play a group of duels for each problem of a step, by verifiers' own command; the traces that it wrote."""
         sampling = {"temperature": game.sampling.temperature, "top_p": game.sampling.top_p}
         agents = {name: {**self.env.get(name, {}), "model": model} for name, model in seats.items()}
-        client = {"type": "train", "base_url": f"{self.url}/v1", "api_key_var": "AGON_API_KEY"}
+        client: dict[str, Any] = {"type": "train", "base_url": f"{self.url}/v1", "api_key_var": "AGON_API_KEY"}
         client |= {"renderer_model_name": self.base} | ({"renderer": dict(self.renderer)} if self.renderer else {})
         config = {
             "env": {**self.env, "id": "agon_duel", "taskset": dict(self.taskset), **agents},
