@@ -146,7 +146,9 @@ def _bout(episode: Mapping[str, Any], index: int) -> Bout | str:
     seats = {trace["agent"]["name"]: trace for trace in episode["traces"]}
     for said in (*episode["errors"], *(error for trace in seats.values() for error in trace["errors"])):
         if not episode["ok"]:
-            return f"{said['type']}: {said['message']}"[:300]
+            return f"{said['type']}: {(said['message'].strip().splitlines() or [''])[-1]}"[
+                :300
+            ]  # the last line has the cause
     if not episode["ok"] or seats.keys() != {"draft", "challenge"}:
         return "a seat has no trace"
     data = episode["task"]["data"]
