@@ -155,15 +155,14 @@ def fleet_of(dtype: Dtype) -> dict[str, Any]:
 
 
 def told_apart(found: dict[str, Any]) -> bool:
-    for dtype, fleet in found.items():
-        wrong = fleet.pop("published")
-        good = wrong["put aside"] is not None and "on the bare base" in wrong["put aside"]
-        good = good and wrong["distance"]["base"] > LIMITS[dtype]
-        good = good and all(one["put aside"] is None for one in fleet.values())
-        if not good or max(max(one["distance"].values()) for one in fleet.values()) > LIMITS[dtype]:
-            return False
-        fleet["published"] = wrong
-    return True
+    """Whether every engine with the learner's weights is within the canary's limit, and the other was put aside."""
+    return all(_right(dtype, name, one) for dtype, fleet in found.items() for name, one in fleet.items())
+
+
+def _right(dtype: str, name: str, engine: dict[str, Any]) -> bool:
+    if name == "published":
+        return engine["distance"]["base"] > LIMITS[dtype] and "on the bare base" in (engine["put aside"] or "")
+    return engine["put aside"] is None and max(engine["distance"].values()) <= LIMITS[dtype]
 
 
 PARTS: dict[str, Part] = {

@@ -162,6 +162,13 @@ def content(run: RunDir) -> Any:
     return read_bouts(run).to_pylist(), (run.path / "steps.jsonl").read_bytes(), adapters
 
 
+def test_what_a_dead_process_left_is_removed(nf4: Model) -> None:
+    left = quantised_files(nf4).with_name(".tmp-left")
+    left.mkdir()
+    quantised_files(nf4.model_copy(update={"name": "agon:halves"}))
+    assert not left.exists()
+
+
 @pytest.mark.parametrize("key", ["text_config", "quantization_config"])
 def test_composites_and_quantised_bases_are_refused(nf4: Model, key: str, tmp_path: Path) -> None:
     other = shutil.copytree(base_files(unquantised(nf4)), tmp_path / "other")
@@ -219,6 +226,7 @@ def test_the_recipe_fits_on_24_gb_and_only_with_4_bits_in_both() -> None:
     assert plan_on(load_config(RECIPE), gpu).refusal is None
     dequantised = plan_on(load_config(RECIPE, ["sampler.options={}"]), gpu).refusal
     assert dequantised is not None
+    assert "quantization: bitsandbytes" in dequantised.fix
     whole = plan_on(load_config(RECIPE, ["model.quantize=none", "sampler.options={}"]), gpu).refusal
     assert whole is not None
     assert "model.quantize=nf4" in whole.fix

@@ -43,7 +43,8 @@ def quantised_files(model: Model) -> Path:
         _check(model)
         with files.disk_errors_as(f"{folder} was not written"):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with FileLock(f"{folder}.lock"):
+            with FileLock(folder.parent / "lock"):
+                files.clean_up(folder.parent)  # of a process that died while it wrote
                 if not folder.is_dir():
                     _write(folder, source, dtype)
     return folder
@@ -82,8 +83,9 @@ def _write(folder: Path, source: str, dtype: str) -> None:
 def _check(model: Model) -> None:
     need("bitsandbytes")
     published = read_base_config(model)
-    if "text_config" in published or "quantization_config" in published:
-        kind = "a composite checkpoint" if "text_config" in published else "quantised already"
+    composite = "text_config" in published or str(published.get("model_type")).endswith("_text")
+    if composite or "quantization_config" in published:
+        kind = "a composite checkpoint" if composite else "quantised already"
         raise ConfigError(
             f"model.quantize nf4 is for a text model in 16 or 32 bits, and {model.name} is {kind}",
             fix="leave out model.quantize, or name a different base",

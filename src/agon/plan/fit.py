@@ -142,7 +142,12 @@ def other_base(config: Config, gpu: Gpu, gpus: int = 1) -> str | None:
 def in_four_bits(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[str]:
     """The `key=value` with which the base fits in 4 bits, in learner and engine; empty if it does not."""
     options = {**config.sampler.options, **SMALL_ENGINE, "quantization": "bitsandbytes"}
-    if config.model.dtype != "bfloat16" or shape.towers or config.cluster.engine != "none" or has_server(config):
+    if (
+        config.model.dtype != "bfloat16"
+        or shape.kind in ("qwen3_5", "gemma4")
+        or config.cluster.engine != "none"
+        or has_server(config)
+    ):
         return []
     smaller = with_value(with_value(config, "model.quantize", "nf4"), "sampler.options", options)
     keys = ["model.quantize=nf4", f"sampler.options={written(options)}"]
