@@ -183,7 +183,9 @@ def main() -> None:
         checked = Checked(learner_over(base, steps), AutoTokenizer.from_pretrained(base))
         before = {policy: checked.hash(policy) for policy in Policy}
         rewards, seconds, failed = [], [], 0
-        with vllm_server(base, context=CONTEXT, rank=RANK, more=("--enable-scale-out",)) as url:
+        with vllm_server(
+            base, context=CONTEXT, rank=RANK, more=("--enable-scale-out", "--return-tokens-as-token-ids")
+        ) as url:
             turns = {"max_turns": 4}
             arena = duel.Arena(
                 python=python,

@@ -36,7 +36,7 @@ class Arena:
     python: Path
     """Of an environment with verifiers and agon-rl."""
     url: str
-    """A vLLM server on this machine, started with --enable-lora and --enable-scale-out."""
+    """A vLLM server on this machine, started as docs/duel.md says."""
     base: str
     """The folder or name of the base: its tokenizer renders the messages."""
     taskset: Mapping[str, Any]
@@ -213,7 +213,7 @@ def _ask(url: str, action: str, name: Version, **more: str) -> None:
         if not reply.ok:
             raise EngineError(
                 f"{reply.url} answered {reply.status}: {reply.text[:200]}",
-                fix="start vllm serve with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 --enable-lora --enable-scale-out",
+                fix="start vllm serve with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 --enable-lora, as docs/duel.md says",
             )
 
     asyncio.run(ask())
