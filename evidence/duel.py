@@ -46,6 +46,7 @@ STEPS, QUICK, GROUP = 10, 2, 4
 CONTEXT, RANK, ANSWER, AT_ONCE = 1024, 8, 160, 2
 """Tokens of a conversation, rank of the adapters, tokens of a turn, duels at the same time."""
 DIFFICULTY, PROBLEMS = 3, 32
+SERVER = ("--enable-scale-out", "--return-tokens-as-token-ids", "--middleware", duel.MIDDLEWARE)
 CLIP = 3.0
 """TRL's bound of an importance weight."""
 BETWEEN = "\n<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
@@ -183,9 +184,7 @@ def main() -> None:
         checked = Checked(learner_over(base, steps), AutoTokenizer.from_pretrained(base))
         before = {policy: checked.hash(policy) for policy in Policy}
         rewards, seconds, failed = [], [], 0
-        with vllm_server(
-            base, context=CONTEXT, rank=RANK, more=("--enable-scale-out", "--return-tokens-as-token-ids")
-        ) as url:
+        with vllm_server(base, context=CONTEXT, rank=RANK, more=SERVER) as url:
             turns = {"max_turns": 4}
             arena = duel.Arena(
                 python=python,

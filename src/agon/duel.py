@@ -25,6 +25,8 @@ from agon.game.turns import verdict_of
 from agon.protocols import Learner, Tokens, Update
 from agon.types import Bout, Completion, Finish, Played, Policy, Problem, Prompt, Rollout, Stream, Version, content_id
 
+MIDDLEWARE = "agon.engine.vllm.token_names.TokenNames"
+"""What the server is started with, so that verifiers finds token ids beside log-probs."""
 CONVERSION = "conversion"
 """The reward that `agon_duel` adds to the task's own."""
 
