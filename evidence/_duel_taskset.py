@@ -1,7 +1,8 @@
 """A taskset of verifiers with a tool, for evidence/duel.py, and how the tiny base calls it; verifiers imports it.
 
-The tool notes a number and says so. The tiny base knows no syntax for calls: its first answer block is the call, and
-the answer of its next turn is what counts. As a program this file is the tool's server, which verifiers starts.
+The tool notes a number and says so; the first number that was noted is what counts, since the tiny base was never
+taught to go on after a tool. It knows no syntax for calls either: its first answer block is the call. As a program this
+file is the tool's server, which verifiers starts.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from renderers.default import DefaultRenderer
 
 __all__ = ["Problems"]
 
+NOTED = "Noted {}."
 ANSWER = re.compile(r"<answer>\s*(-?\d+)\s*</answer>")
 
 
@@ -27,7 +29,7 @@ class Book(vf.Toolset[vf.SharedToolsetConfig]):
     @vf.tool
     async def note(self, value: str) -> str:
         """Write a number down."""
-        return f"Noted {value}."
+        return NOTED.format(value)
 
 
 class Data(vf.TaskData):
@@ -37,7 +39,8 @@ class Data(vf.TaskData):
 class Task(vf.Task[Data]):
     @vf.reward
     async def exact(self, trace: vf.Trace) -> float:
-        return float(ANSWER.findall(trace.last_reply) == [self.data.answer])
+        noted = [str(message.content) for message in trace.tool_messages]
+        return float(noted[:1] == [NOTED.format(self.data.answer)])
 
     @vf.reward(weight=0.1)
     async def noted(self, trace: vf.Trace) -> float:

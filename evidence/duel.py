@@ -122,7 +122,7 @@ class Checked:
         self.learner, self.tokenizer = learner, tokenizer
         self.folder = Path()
         self.loss = self.gradient = self.gap = 0.0
-        self.rows = self.rows_of_turns = self.wrong_masks = self.wrong_bonus = self.live = 0
+        self.rows = self.rows_of_turns = self.wrong_masks = self.wrong_bonus = self.bonuses = self.live = 0
         self.harness: list[float] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -167,6 +167,7 @@ class Checked:
                 self.rows += 1
                 self.rows_of_turns += bool(said)
                 self.wrong_masks += self.tokenizer.decode(hidden) != between
+                self.bonuses += reward.conversion > 0
                 self.wrong_bonus += reward.conversion != trace["rewards"].get("conversion", {"score": 0.0})["score"]
 
 
@@ -221,7 +222,7 @@ def main() -> None:
             and all(value[name] <= most for name, most in GOALS.items())
             and value["rows of several turns"] >= 0.5
             and checked.live >= 1
-            and (args.quick or len(moved) == 2)
+            and (args.quick or (len(moved) == 2 and checked.bonuses))
         )
         verdict(
             "duels with a tool, played by verifiers on vLLM, train both adapters; rows, loss and bonus are the game's",
@@ -230,6 +231,7 @@ def main() -> None:
             holds,
             rows=checked.rows,
             streams_with_signal=checked.live,
+            bonuses=checked.bonuses,
             adapters_moved=len(moved),
             harness_seconds_per_rollout=round(median(checked.harness), 2),
             seconds_per_step=round(median(seconds), 1),
