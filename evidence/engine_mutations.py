@@ -123,7 +123,8 @@ HEAVY: list[Mutation] = [
         ("a second stream replaces the first", "rows[stream.policy] += map(_row, stream.rollouts())", "rows[stream.policy] = [*map(_row, stream.rollouts())]"),
         ("masked rows counted as live", "[row for row in rows if row.advantage is not None]", "list(rows)"),
         ("advantages of other rows", "[row.advantage or 0.0 for row in rows]", "[row.advantage or 0.0 for row in rows[::-1]]"),
-        ("labels shifted", "= row.completion, 1\n", "= np.roll(row.completion, 1), 1\n"),
+        ("labels shifted", "(row.completion)] = row.completion\n", "(row.completion)] = np.roll(row.completion, 1)\n"),
+        ("tool results are learnt", "drawn[n, : len(row.sampled)] = row.sampled\n", "pass\n"),
         ("missing pad mask of prompts", "np.zeros((size, prompt), np.int64)", "np.ones((size, prompt), np.int64)"),
         ("missing pad mask of completions", "np.zeros((size, width), np.int64)", "np.ones((size, width), np.int64)"),
         ("prompts padded on the right", "ids[n, prompt - len(row.prompt) :], mask", "ids[n, : len(row.prompt)], mask"),
@@ -262,7 +263,8 @@ HEAVY: list[Mutation] = [
     *edits(
         "engine/fleet.py", FLEET,
         ("an unloaded version comes back", "            self._live.pop(version, None)\n        await self._do", "            pass\n        await self._do"),
-        ("failures are never forgiven", "                    member.failures = 0\n", "                    pass\n"),
+        ("failures are never forgiven", "member.failures, member.forgiven = 0, member.done", "pass"),
+        ("failures are forgiven without a draw", " or member.done > member.forgiven", " or True"),
         ("a draw goes back to the engine that failed", ", avoid=failed)", ")"),
     ),
     *edits(

@@ -127,6 +127,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("sampler.max_loras", {"sampler": {"max_loras": 1}}),
     ("cluster.verifiers", {"cluster": {"verifiers": 1}}),
     ("model.b.revision", {"model": {"name": "x", "b": {"revision": "main"}}}),
+    ("sampler.options", {"sampler": {"options": {"quantization": "bitsandbytes"}}}),
     # hf
     ("sampler.urls", {"sampler": {"engine": "hf", "urls": ["http://localhost"]}}),
     ("sampler.replicas", {"sampler": {"engine": "hf", "replicas": 2}}),
@@ -136,9 +137,11 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("model.b.name", TWO | {"rival": {"kind": "league"}}),
     ("model.b.name", TWO | {"sampler": {"engine": "tinker"}}),
     ("train.staleness", TWO | {"train": {"staleness": 1}}),
+    ("model.quantize", TWO | {"model": {"name": "x", "quantize": "nf4", "b": {"name": "y"}}}),
     # tinker
     ("train.staleness", TINKER | {"train": {"staleness": 1}}),
     ("sampler.urls", {"sampler": {"engine": "tinker", "urls": ["http://localhost", "http://other"]}}),
+    ("model.quantize", TINKER | {"model": {"name": "x", "quantize": "nf4"}}),
     ("train.beta", TINKER | {"train": {"beta": 0.1}}),
     ("train.temperature", TINKER | {"train": {"temperature": 0.9}}),
     ("train.importance", TINKER | {"train": {"importance": "none"}}),
@@ -151,6 +154,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("cluster.address", {"cluster": {"engine": "ray", "address": "auto"}}),
     ("cluster.samplers", {"cluster": RAY, "sampler": {"engine": "hf"}}),
     ("cluster.samplers", {"cluster": RAY, "sampler": {"replicas": 2}}),
+    ("model.quantize", {"cluster": RAY, "model": {"name": "x", "quantize": "nf4"}}),
     ("cluster.verifiers", {"cluster": RAY | {"verifiers": 1}, "verifier": "judge.py:right"}),
     # rivals
     ("rival.kind", {"arm": "grpo", "rival": {"kind": "frozen"}}),

@@ -26,7 +26,9 @@ OTHER_PYTHON = """
 import json, sys
 from types import SimpleNamespace as N
 from agon.data import splits
-def source(take): return N(preset=None, path=sys.argv[1], columns={}, options={}, take=take)
+def source(take): return N(
+    preset=None, env=None, named=None, template=None, path=sys.argv[1], columns={}, options={}, take=take
+)
 made = splits(N(train=source(None), dev=source(20), held_out=source(30), split_seed=7))
 ids = {part: [problem.id for problem in problems] for part, problems in made.parts.items()}
 print(json.dumps({"python": sys.version_info[:2], "hashes": made.hashes, "ids": ids}))

@@ -214,6 +214,20 @@ def test_a_member_that_drew_in_each_step_is_kept_though_it_is_down_when_the_next
     assert run(engines, scenario).restarts >= 2 * module.RESTARTS - 1
 
 
+def test_a_member_that_draws_nothing_is_put_aside_over_several_steps(adapters: Path) -> None:
+    engines = [FakeEngine(), FakeEngine("die", faulty=99)]
+
+    async def scenario(fleet: Fleet) -> None:
+        for step in range(1 + module.RESTARTS):
+            await until(lambda: fleet.members[1].state is State.UP)
+            with pytest.raises(WorkerDown):
+                await fleet.draw(Draw((1, 2), BASE, 0, Sampling(max_tokens=8)), frozenset(), 100, on=1)
+            await fleet.load(Version(f"a@{step}-x"), adapters / "one")
+        await until(lambda: fleet.members[1].state is State.ASIDE)
+
+    run(engines, scenario)
+
+
 def test_a_member_that_is_put_aside_while_it_starts_stays_aside() -> None:
     class Slow(FakeEngine):
         async def start(self) -> None:

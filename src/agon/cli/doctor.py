@@ -39,6 +39,8 @@ OPTIONAL = {
     "scipy": ("agon eval, agon compare and agon report", "eval"),
     "matplotlib": ("the figures of agon report", "plot"),
     "datasets": ("presets from the Hub", "data"),
+    "bitsandbytes": ("model.quantize nf4", "nf4"),
+    "vllm-bnb-plugin": ("a base in 4 bits inside vLLM", "nf4-vllm"),
     "ray": ("clusters: cluster.engine ray and agon matrix --launcher ray", "ray"),
 }
 """What each is needed for, and the extra that installs it. Any version that its extra allows will do."""

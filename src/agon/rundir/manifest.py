@@ -155,6 +155,10 @@ def config_hash(config: Config) -> str:
         del values["model"]["quantize"]
     if config.model.lora.layers is None:
         del values["model"]["lora"]["layers"]
+    for source in (values["data"][part] for part in ("train", "dev", "held_out")):
+        for key in ("env", "template"):
+            if source[key] is None:
+                del source[key]
     if config.reward == RewardConfig():
         del values["reward"]
     kept = {key: value for key, value in flat(to_json(values)).items() if not may_change(key)}
