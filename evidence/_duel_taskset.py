@@ -1,8 +1,8 @@
 """A taskset of verifiers with a tool, for evidence/duel.py, and how the tiny base calls it; verifiers imports it.
 
-The tool notes a number and says so; the first number that was noted is what counts, since the tiny base was never
-taught to go on after a tool. It knows no syntax for calls either: its first answer block is the call. As a program this
-file is the tool's server, which verifiers starts.
+The tool notes a number and says so. The tiny base was taught neither tools nor the order of these prompts, and solves
+nothing here; so that there are right and wrong rows, an even number is paid: the first that was noted. It knows no
+syntax for calls: its first answer block is the call. As a program this file is the tool's server; verifiers starts it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from renderers.default import DefaultRenderer
 
 __all__ = ["Problems"]
 
-NOTED = "Noted {}."
+NUMBER = re.compile(r"-?\d+")
 ANSWER = re.compile(r"<answer>\s*(-?\d+)\s*</answer>")
 
 
@@ -29,18 +29,14 @@ class Book(vf.Toolset[vf.SharedToolsetConfig]):
     @vf.tool
     async def note(self, value: str) -> str:
         """Write a number down."""
-        return NOTED.format(value)
+        return f"Noted {value}."
 
 
-class Data(vf.TaskData):
-    answer: str
-
-
-class Task(vf.Task[Data]):
+class Task(vf.Task[vf.TaskData]):
     @vf.reward
-    async def exact(self, trace: vf.Trace) -> float:
-        noted = [str(message.content) for message in trace.tool_messages]
-        return float(noted[:1] == [NOTED.format(self.data.answer)])
+    async def even(self, trace: vf.Trace) -> float:
+        noted = [NUMBER.search(str(message.content)) for message in trace.tool_messages]
+        return float(bool(noted) and noted[0] is not None and int(noted[0].group()) % 2 == 0)
 
     @vf.reward(weight=0.1)
     async def noted(self, trace: vf.Trace) -> float:
@@ -49,14 +45,14 @@ class Task(vf.Task[Data]):
 
 class Config(vf.TasksetConfig):
     path: str = ""
-    """A file with a prompt and an answer per line."""
+    """A file with a prompt per line."""
     tools: vf.SharedToolsetConfig = vf.SharedToolsetConfig()
 
 
 class Problems(vf.Taskset[Task, Config]):
     def load(self):
         for n, line in enumerate(Path(self.config.path).read_text().splitlines()):
-            yield Task(Data(idx=n, **json.loads(line)), self.config.task)
+            yield Task(vf.TaskData(idx=n, **json.loads(line)), self.config.task)
 
     @classmethod
     def toolsets(cls, config: Config):

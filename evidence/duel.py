@@ -1,7 +1,7 @@
 """Duels over turns and tools train: real verifiers plays them on a real vLLM, and the learner learns from its traces.
 
 The tiny base plays a taskset of verifiers with a tool (`_duel_taskset.py`): it notes a first answer, reads what the
-tool says, and answers. Every step is `agon.duel.step`: publish, play, read, learn. Checked:
+tool says, and answers; even numbers are paid. Every step is `agon.duel.step`: publish, play, read, learn. Checked:
 
 - all steps complete, no duel fails, rows have several turns, and both adapters move;
 - what the learner does not count is what the tool said and the template around it, letter by letter;
@@ -56,9 +56,9 @@ GOALS = {"largest log-prob difference": 1e-3, "loss difference": 1e-6, "gradient
 
 
 def write_problems(file: Path) -> Path:
-    """Problems that the tiny base solves now and then, with the prompts that it knows."""
+    """Prompts that the tiny base answers with a number."""
     rows = [
-        {"prompt": draft_prompt(problem).messages[0].text, "answer": problem.answer}
+        {"prompt": draft_prompt(problem).messages[0].text}
         for problem in tabletop.problems("chain", DIFFICULTY, PROBLEMS, seed=0)
     ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
