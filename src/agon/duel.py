@@ -21,14 +21,12 @@ from agon.algorithm import score
 from agon.engine.http_client import HTTPClient
 from agon.errors import DataError, EngineError, RunError
 from agon.game.rules import Game
-from agon.game.turns import verdict_of
+from agon.game.turns import CONVERSION, verdict_of
 from agon.protocols import Learner, Tokens, Update
 from agon.types import Bout, Completion, Finish, Played, Policy, Problem, Prompt, Rollout, Stream, Version, content_id
 
 MIDDLEWARE = "agon.engine.vllm.token_names.TokenNames"
 """What the server is started with, so that verifiers finds token ids beside log-probs."""
-CONVERSION = "conversion"
-"""The reward that `agon_duel` adds to the task's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +144,10 @@ def read(traces: Path, number: int, game: Game) -> Duels:
 def _bout(episode: Mapping[str, Any], index: int) -> Bout | str:
     """A duel, or why it has no verdict."""
     seats = {trace["agent"]["name"]: trace for trace in episode["traces"]}
-    for said in (*episode["errors"], *(error for trace in seats.values() for error in trace["errors"])):
-        if not episode["ok"]:
-            return f"{said['type']}: {(said['message'].strip().splitlines() or [''])[-1]}"[
-                :300
-            ]  # the last line has the cause
+    said = [*episode["errors"], *(error for trace in seats.values() for error in trace["errors"])]
+    if said and not episode["ok"]:
+        *_, cause = said[0]["message"].strip().splitlines() or [""]  # a traceback ends in it
+        return f"{said[0]['type']}: {cause}"[:300]
     if not episode["ok"] or seats.keys() != {"draft", "challenge"}:
         return "a seat has no trace"
     data = episode["task"]["data"]

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from agon.game.prompts import with_attempt
 from agon.game.reward import conversion
-from agon.game.turns import peek_of_reply, verdict_of
+from agon.game.turns import CONVERSION, peek_of_reply, verdict_of
 
 __all__ = ["DuelEnv"]
 
@@ -45,7 +45,7 @@ class DuelEnv(vf.Env[DuelConfig]):
         for name, trace in seats.items():
             trace.record_metric("right", verdicts[name].correct)
         won = conversion(verdicts["challenge"], verdicts["draft"])
-        seats["challenge"].record_reward("conversion", won, weight=self.config.bonus)
+        seats["challenge"].record_reward(CONVERSION, won, weight=self.config.bonus)
 
 
 def challenge_prompt(prompt: str | list[vf.Message] | None, seen: str) -> str | list[vf.Message]:

@@ -93,8 +93,7 @@ def held_out_problem(run: Path, number: int) -> Problem:
     from agon.rundir.own import is_own
 
     config = RunDir.open(run).config
-    sources = (config.data.train, config.data.dev, config.data.held_out)
-    if any(source.path or source.env for source in sources) and not is_own(run / "config.yaml"):
+    if any(source.path or source.env for source in config.data.sources) and not is_own(run / "config.yaml"):
         what = f"{run} names a file or an environment of problems and may come from somebody else"
         raise InputError(what, fix="paste the question")
     problems = splits(config.data).held_out

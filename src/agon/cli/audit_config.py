@@ -10,9 +10,10 @@ def words_for(words: list[str]) -> list[str]:
     if len(words) < 2 or not words[1].endswith((".yaml", ".yml")):
         return words
     from agon.config import load_config
+    from agon.config.models import ENVIRONMENTS
 
     source = load_config(words[1]).data.train
-    if not (source.named or "").startswith(("reasoning-gym:", "verifiers:")):
+    if not (source.named or "").startswith(ENVIRONMENTS):
         fix = "audit its verifier with rows of yours: agon audit FILE.py:function --rows ROWS.jsonl"
         raise InputError(f"{words[1]} trains on no environment", fix=fix)
     told = [word for name, value in source.options.items() for word in ("--option", f"{name}={value}")]

@@ -26,7 +26,6 @@ of the golds."""
 SPLIT = "Print the three splits, their sizes and content hashes; with -o, write them as JSONL."
 
 PARTS = ("train", "dev", "held_out")
-ENVIRONMENTS = ("reasoning-gym:", "verifiers:")
 SAMPLE = 200
 """Problems drawn of a generated preset when no take is given."""
 LISTED = 20
@@ -188,6 +187,7 @@ def _split(args: argparse.Namespace) -> int:
 def _load(name: str, overrides: list[str]) -> Loaded:
     """The parts that SOURCE names: one source, or the splits of a config."""
     from agon.config import load_config
+    from agon.config.models import ENVIRONMENTS
     from agon.data import read, splits
     from agon.data.sources import taken
 
@@ -235,6 +235,7 @@ def _source(name: str, overrides: list[str]) -> Source:
     from pydantic import ValidationError
 
     from agon.config import Source
+    from agon.config.models import ENVIRONMENTS
     from agon.data.generated import is_generated
 
     kind = "preset" if _is_preset(name) else "env" if name.startswith(ENVIRONMENTS) else "path"

@@ -27,8 +27,8 @@ from agon_judge.sandbox.settings import SandboxSettings
 PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""
 
-ENVIRONMENTS = ("reasoning-gym", "verifiers")
-"""What gives problems and scores answers; `agon_judge.auditing.environment` has one file for each."""
+ENVIRONMENTS = ("reasoning-gym:", "verifiers:")
+"""How names of environments begin. They give problems and score answers: `agon_judge.auditing.environment`."""
 FUNCTION = r"(.+\.py|[A-Za-z_][\w.]*):[A-Za-z_]\w*"
 
 
@@ -65,8 +65,7 @@ def _known_verifier(name: str) -> str:
 
 
 def _known_environment(name: str) -> str:
-    kind, _, rest = name.partition(":")
-    if kind not in ENVIRONMENTS or not rest:
+    if not name.startswith(ENVIRONMENTS) or name in ENVIRONMENTS:
         raise ValueError(f"should be reasoning-gym:TASK or verifiers:MODULE, not {name!r}")
     return name
 
@@ -127,6 +126,10 @@ class Data(Frozen):
     """Problems for the final numbers, and for nothing else."""
     split_seed: Natural = 0
     """Our choice: which problem falls in which split; the paper says only that its seed is fixed."""
+
+    @property
+    def sources(self) -> tuple[Source, Source, Source]:
+        return self.train, self.dev, self.held_out
 
 
 class GameConfig(Frozen):

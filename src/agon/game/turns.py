@@ -11,6 +11,9 @@ from agon.game.parse import parse
 from agon.game.peek import peek
 from agon.types import BASE, Completion, Reason, Verdict
 
+CONVERSION = "conversion"
+"""The reward that `agon_duel` adds to the task's own."""
+
 
 def peek_of_reply(reply: str, longest: int) -> str:
     """What the challenger reads of a draft whose last message is `reply`: at most `longest` characters."""

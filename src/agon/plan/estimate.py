@@ -41,7 +41,7 @@ def plan(config: Config) -> list[Section]:
 
 def count(data: Data) -> Counts:
     """Count the problems: as the config says, or by reading local sources that are taken whole."""
-    if any(source.take is None and (source.path or source.env) for source in (data.train, data.dev, data.held_out)):
+    if any(source.take is None and (source.path or source.env) for source in data.sources):
         parts = splits(data)
         return Counts(len(parts.train), len(parts.dev), len(parts.held_out))
     return Counts(data.train.take, data.dev.take, data.held_out.take)

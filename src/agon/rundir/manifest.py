@@ -10,6 +10,7 @@ from pathlib import Path
 
 from agon.config import Config, RewardConfig, Rival, flat, resolved
 from agon.config.read import with_paths
+from agon.config.rules import SPLITS
 from agon.rundir import provenance
 from agon.rundir.files import to_json
 from agon.rundir.records import Record
@@ -155,7 +156,7 @@ def config_hash(config: Config) -> str:
         del values["model"]["quantize"]
     if config.model.lora.layers is None:
         del values["model"]["lora"]["layers"]
-    for source in (values["data"][part] for part in ("train", "dev", "held_out")):
+    for source in (values["data"][part] for part in SPLITS):
         for key in ("env", "template"):
             if source[key] is None:
                 del source[key]

@@ -108,9 +108,8 @@ class EnvironmentVerifier(Verifier):
         elif not isinstance(draw, Mapping):
             judged = judge.Verdict(Reason.BAD_GOLD, "not a problem of an environment")
         else:
-            text = wrap(
-                draw.get("template", "{}"), parse(completion).answers[-1]
-            )  # with line ends, which a board needs
+            answer = parse(completion).answers[-1]  # with line ends, which a board needs
+            text = wrap(draw.get("template", "{}"), answer)
             if len(text) > LONGEST:
                 judged = judge.Verdict(Reason.UNPARSABLE, f"over {LONGEST} characters")
             else:
