@@ -41,7 +41,8 @@ def test_show_says_where_values_come_from(capsys: pytest.CaptureFixture[str]) ->
     words = ("show", "configs/paper/main/coop.yaml", "--origin", "train.seed=4")
     rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in printed(capsys, *words).splitlines()}
     assert rows["arm"] == ['"coop"', "configs/paper/main/coop.yaml:3"]
-    assert rows["model.lora.rank"] == ["16", "configs/paper/base.yaml:11"]
+    rank = Path("configs/paper/base.yaml").read_text().splitlines().index("    rank: 16") + 1
+    assert rows["model.lora.rank"] == ["16", f"configs/paper/base.yaml:{rank}"]
     assert rows["game.stack"] == ['"coop"', "arm coop"]
     assert rows["train.seed"] == ["4", "command line"]
     assert rows["report_to"] == ["[]", "default"]
