@@ -195,8 +195,8 @@ def test_a_bonus_that_is_normalised_away_is_reported_after_a_hundred_groups() ->
     assert symptom.name == "idle-bonus"
     assert "usual with small groups" in symptom.fix
     assert names(history(13, bonus(0))) == ["idle-bonus"]
-    told = {base: symptoms(history(13, bonus(0)), base=base)[0].message for base in ("agon:halves", "Qwen/Qwen3-0.6B")}
-    assert ["Expected" in message for message in told.values()] == [True, False]
+    told = {base: symptoms(history(13, bonus(0)), base=base)[0].fix for base in ("agon:halves", "Qwen/Qwen3-0.6B")}
+    assert ["Expected" in fix for fix in told.values()] == [True, False]
     assert not names(history(13, bonus(1)))
     assert not names(history(13, bonus(None)))
 

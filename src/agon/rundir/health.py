@@ -66,9 +66,7 @@ def symptoms(history: History, points: Sequence[Point] = (), *, ended: bool = Fa
     found = [symptom for check in CHECKS.values() if (symptom := check(history))]
     never = never_right(history, fewest=1) if ended and never_right(history) is None else None
     if base.startswith("agon:"):
-        found = [
-            replace(one, message=f"{one.message} {EXPECTED}") if one.name == "idle-bonus" else one for one in found
-        ]
+        found = [replace(one, fix=EXPECTED) if one.name == "idle-bonus" else one for one in found]
     return [*filter(None, [never]), *found, *filter(None, [dev_still(points)])]
 
 
