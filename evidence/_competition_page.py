@@ -394,10 +394,10 @@ def lessons() -> Iterator[str]:
     yield "# A language model: lessons that did not carry over to challenges"
     yield (
         "SmolLM2-135M-Instruct on sums of two-digit numbers. Made by `scripts/tabletop_matrix --page` from "
-        "`docs/results/raw/smollm2`, and checked by `evidence/tabletop.py`. **No pair was trained.** Pairs were to start "
-        "from a base that was taught the format once and is right in 25 to 40% of single passes. Both lessons below "
-        "reach that, and both leave a model that does worse when it reads a draft than alone. A pair would spend its "
-        "steps on the format of a challenge, and a difference between methods would say nothing about exchange."
+        "`docs/results/raw/smollm2`, and checked by `evidence/tabletop.py`. **No pair was trained.** Pairs were to "
+        "start from a base that was taught the format once and is right in 25 to 40% of single passes. Both lessons "
+        "below reach that, and both leave a model that does worse when it reads a draft than alone. A pair would spend "
+        "its steps on the format of a challenge, and a difference between methods would say nothing about exchange."
     )
     rows = [
         (text, *(share(gate[name]) if name in gate else "not measured" for gate in gates.values()))
@@ -406,8 +406,8 @@ def lessons() -> Iterator[str]:
     ]
     yield markdown_table(("% [95%, over problems]", *(f"lessons: {text}" for text in LESSONS.values())), rows)
     yield (
-        f"Missing: lessons that pass, and then {len(PLANS['L']())} runs of coop and plain-pair (9 more of agon if their "
-        "readers copy), at about 1.1 core-hours each by measured rates."
+        f"Missing: lessons that pass, and then {len(PLANS['L']())} runs of coop and plain-pair (9 more of agon if "
+        "their readers copy), at about 1.1 core-hours each by measured rates."
     )
 
 
