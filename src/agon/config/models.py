@@ -218,9 +218,8 @@ class Train(Frozen):
     gradient_checkpointing: Switch = True
     """Our choice: recompute activations in the backward pass; long completions do not fit otherwise."""
     shard: Literal["none", "base"] = "none"
-    """Our choice: `base` splits the frozen base over the learner processes (FSDP2), for bases that one GPU does not
-    hold; every process keeps both adapters whole. `none`: every process holds the whole base. Needs torchrun with
-    several processes."""
+    """`base` splits the frozen base over the learner processes (FSDP2), for a base that one GPU does not hold; it needs
+    torchrun with several. Every process keeps both adapters whole. `none`: every process holds the whole base."""
     seed: Natural = 0
     """Our choice: every random choice of the run derives from it; the paper reports no seeds."""
 
