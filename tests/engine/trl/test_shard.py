@@ -87,7 +87,7 @@ def test_a_base_in_parts_is_the_whole_one_to_the_bit_and_no_process_waits_for_on
     (tmp_path / "work.py").write_text(WORK)
     words = [sys.executable, *LAUNCH, str(tmp_path / "work.py"), str(tmp_path / "base"), str(tmp_path)]
     quiet = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": f"{ROOT}:{_path()}"}
-    done = subprocess.run(words, env=quiet, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, env=quiet, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     for rank in (0, 1):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
