@@ -10,9 +10,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from agon.types import Completion, Policy, Problem, Request, Stream, Verdict, Version
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,17 @@ class Store(Protocol):
     def delete_key(self, key: str) -> bool: ...
 
 
+class Peers(Protocol):
+    """The other processes, for a learner whose passes need all of them."""
+
+    idle: Callable[[], None]
+    """What a process calls again and again while it waits for the others."""
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Run `work`, which waits for the others; it ends with an error when one of them fails or is gone."""
+        ...
+
+
 class Learner(Protocol):
     """Moves both adapters, one optimizer step at a time."""
 
@@ -165,6 +178,10 @@ class Learner(Protocol):
 
     def store(self) -> Store | None:
         """Where the processes meet that train together; None for one alone. All must call it."""
+        ...
+
+    def join(self, peers: Peers) -> None:
+        """Meet the other processes, once, before the first pass."""
         ...
 
     def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:

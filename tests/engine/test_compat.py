@@ -100,3 +100,16 @@ def test_transformers_and_torch_have_the_rest() -> None:
     assert "attention_mask" in inspect.signature(compat.sdpa_mask).parameters
     assert isinstance(compat.is_flash_attn_2_available(), bool)
     assert callable(torch.cuda.memory._set_allocator_settings)
+
+
+def test_a_base_is_split_by_its_layers_alone() -> None:
+    """transformers would split the output head too, whose weight TRL uses without calling it."""
+    import torch
+
+    from agon.engine.trl.compat import split_by_layers
+    from tests.engine.helpers.bases import random_base
+
+    base = random_base()
+    assert "lm_head" in base.fsdp_plan
+    assert list(split_by_layers(type(base))(base.config).fsdp_plan) == ["model.layers.*"]
+    assert callable(torch.distributed.distributed_c10d._abort_process_group)

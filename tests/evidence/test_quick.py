@@ -42,6 +42,7 @@ WEEKLY = {
     **{"all_bases": 162, "engine_faults": 73, "four_bit": 390, "smollm2_run": 83, "stale_adapter": 79},  # real engines
     **{"canary_for_all": 150, "duel": 180},  # start a real server; the second installs verifiers too
     **{"demo_learns": 214, "kill_resume": 42, "matrix_budget": 64, "process_faults": 33, "two_processes": 25},  # train
+    **{"shard_base": 0},  # trains
     **{"notebook_trains": 60},  # trains
     **{"learner_shape": 19, "tiny_base": 19},  # train
     **{"large_log": 40, "watch_cost": 40},  # writes and reads 100 MB; trains with TRL

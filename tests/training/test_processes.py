@@ -222,3 +222,62 @@ def test_one_process_needs_no_store() -> None:
         assert asyncio.run(one.watching(asyncio.sleep(0, "played"))) == "played"
     with pytest.raises(ZeroDivisionError):
         phase(one, raising(ZeroDivisionError()))
+
+
+def test_work_of_all_processes_ends_when_another_one_fails(pool: ThreadPoolExecutor) -> None:
+    (first, second), _ = world()
+    never = threading.Event()
+    found = together(
+        pool,
+        lambda: phase(first, lambda: first.together(never.wait)),
+        lambda: phase(second, raising(EngineError("out of memory", fix="use less"))),
+    )
+    never.set()
+    assert isinstance(found[0], PeerError)
+    assert "out of memory" in found[0].message
+    assert found[0].fix == "use less"
+
+
+def test_work_of_all_processes_is_left_some_seconds_after_a_signal(pool: ThreadPoolExecutor) -> None:
+    (first, second), _ = world()
+    never = threading.Event()
+    waiting = pool.submit(phase, first, lambda: first.together(never.wait))
+    time.sleep(0.2)
+    assert not waiting.done()
+    first.interrupt.asked = time.monotonic()
+    phase_of_other = pool.submit(phase, second)
+    assert isinstance(waiting.exception(timeout=20), Interrupted)
+    assert isinstance(phase_of_other.exception(timeout=20), Interrupted)
+    never.set()
+
+
+def test_work_of_all_processes_ends_when_the_first_one_is_gone(pool: ThreadPoolExecutor) -> None:
+    (_, second), store = world()
+    never = threading.Event()
+    waiting = pool.submit(phase, second, lambda: second.together(never.wait))
+    store.gone = True
+    assert isinstance(waiting.exception(timeout=20), Lost)
+    never.set()
+
+
+def test_work_of_all_processes_gives_its_result_or_its_own_error() -> None:
+    for one in (world()[0][0], Processes(0, 1, Interrupt())):
+        assert one.together(lambda: 5) == 5
+        with pytest.raises(ZeroDivisionError):
+            one.together(lambda: 1 // 0)
+
+
+def test_a_process_that_waits_does_what_others_ask_for(pool: ThreadPoolExecutor) -> None:
+    (first, second), _ = world()
+    helped = threading.Event()
+    second.idle = helped.set
+    waiting = pool.submit(phase, second)
+    phase(first, lambda: helped.wait(20))
+    assert helped.is_set()
+    assert waiting.result(timeout=20) is None
+    helped.clear()
+
+    async def play() -> bool:
+        return await asyncio.to_thread(helped.wait, 20)
+
+    assert asyncio.run(second.watching(play())), "also while it plays"

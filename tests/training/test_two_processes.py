@@ -20,9 +20,12 @@ SAME = ["problem_id", "index", "draft_text", "draft_correct", "challenge_text", 
 LAUNCHERS = {1: ["-m"], 2: ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]}
 
 
-def train(out: Path, processes: int, *words: str) -> None:
-    given = [str(ROOT / "configs" / "tabletop" / "agon.yaml"), *SIZES, "--out", str(out), "--name", "run"]
-    command = [sys.executable, *LAUNCHERS[processes], "agon", "train", *(words or given)]
+def words(out: Path) -> list[str]:
+    return [str(ROOT / "configs" / "tabletop" / "agon.yaml"), *SIZES, "--out", str(out), "--name", "run"]
+
+
+def train(out: Path, processes: int, *given: str) -> None:
+    command = [sys.executable, *LAUNCHERS[processes], "agon", "train", *(given or words(out))]
     quiet = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -90,7 +93,7 @@ def test_no_process_waits_in_a_collective_while_engines_start(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_two_processes_make_the_run_of_one_and_go_on_where_it_stopped(tmp_path: Path) -> None:
+def test_two_processes_also_with_a_base_in_parts_make_the_run_of_one_and_go_on_where_it_stopped(tmp_path: Path) -> None:
     train(tmp_path / "one", 1)
     train(tmp_path / "two", 2)
     one, two = tmp_path / "one" / "run", tmp_path / "two" / "run"
@@ -99,6 +102,8 @@ def test_two_processes_make_the_run_of_one_and_go_on_where_it_stopped(tmp_path: 
     assert (two / "points.json").read_text() == (one / "points.json").read_text()
 
     whole = (two / "steps.jsonl").read_bytes()
+    train(tmp_path / "split", 2, *words(tmp_path / "split"), "train.shard=base")
+    assert (tmp_path / "split" / "run" / "steps.jsonl").read_bytes() == whole
     for step in ("step_000002", "step_000003"):
         (two / "checkpoints" / step / "MANIFEST.json").write_text("damaged")
     train(tmp_path, 2, str(two), "--resume")

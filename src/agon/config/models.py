@@ -217,6 +217,9 @@ class Train(Frozen):
     result."""
     gradient_checkpointing: Switch = True
     """Our choice: recompute activations in the backward pass; long completions do not fit otherwise."""
+    shard: Literal["none", "base"] = "none"
+    """`base` splits the frozen base over the learner processes (FSDP2), for a base that one GPU does not hold; it needs
+    torchrun with several. Every process keeps both adapters whole. `none`: every process holds the whole base."""
     seed: Natural = 0
     """Our choice: every random choice of the run derives from it; the paper reports no seeds."""
 

@@ -77,6 +77,11 @@ RULES = (
         "write train.importance token_truncate",
     ),
     Rule(
+        ("train.shard", "model.quantize"),
+        lambda shard, quantize: shard == "none" or quantize == "none",
+        "splits a base in 16 or 32 bits: leave out train.shard, or write model.quantize none",
+    ),
+    Rule(
         ("game.show_draft", "game.opponent"),
         lambda show, opponent: show or opponent != "self",
         "must be true when game.opponent is self: refining one's own draft means reading it",

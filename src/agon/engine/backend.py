@@ -125,10 +125,8 @@ def trl_learner(config: Config, model: Model, path: str, steps: int) -> TRLLearn
     """A learner over the base in `path`."""
     quieten(path)
     from agon.engine.trl.learner import TRLLearner
-    from agon.engine.trl.setup import load_base
 
-    base = load_base(model if model.quantize == "nf4" else model.model_copy(update={"name": path}))
-    return TRLLearner(model, config.train, total_steps=steps, base=base)
+    return TRLLearner(model, config.train, total_steps=steps, path=path)
 
 
 def engines_here() -> list[type[Backend]]:

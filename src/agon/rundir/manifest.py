@@ -24,6 +24,7 @@ MAY_CHANGE = (
     "eval.curve",
     "train.tokens_per_pass",
     "train.gradient_checkpointing",
+    "train.shard",
     "model.attention",
     "sampler.replicas",
     "sampler.urls",

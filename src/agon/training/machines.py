@@ -98,6 +98,7 @@ def build(config: Config, total_steps: int) -> Machines:
     backend = backend_of(config)
     learner = backend.learner(total_steps)
     processes = Processes(learner.rank, learner.processes, Interrupt(), learner.store())
+    learner.join(processes)
     sampler: Sampler = DrawnElsewhere()
     with ExitStack() as opened:
         with processes.phase("start"):  # engines take minutes to start: nobody waits for them in a collective

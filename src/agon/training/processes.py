@@ -3,15 +3,19 @@
 A collective whose partner never comes waits for hours, and one that meets a different collective reads garbage. So
 processes meet here before they call one. Reports go through a store and are polled from Python: unlike a collective,
 the wait ends when a signal comes, when another process leaves, and when the first one is gone. Only a process that
-dies between two meetings, inside a collective, can still make the others wait for it.
+dies between two meetings, inside a collective, can still make the others wait for it; work that is full of them runs
+`together`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import json
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Self, TypeVar
@@ -27,8 +31,9 @@ SAVING = 60.0
 """Seconds that a process waits at its end for the first one to save."""
 POLL, WATCH = 0.005, 0.5
 """Seconds between two looks at the store: while waiting, and while playing."""
-STOP, LEFT, SAVED = "stop", "left", "saved"
-"""Keys of the store: a process stops; a process left without a meeting, and why; the first one has saved."""
+STOP, LEFT, FAILED, SAVED = "stop", "left", "failed", "saved"
+"""Keys of the store: a process stops; one left without a meeting, and why; one comes to a meeting with an error, and
+which; the first one has saved."""
 
 
 class Lost(RunError):
@@ -57,6 +62,7 @@ class Processes:
     def __init__(self, rank: int, size: int, interrupt: Interrupt, store: Store | None = None) -> None:
         self.rank, self.size = rank, size
         self.interrupt, self._store, self._meetings, self._asked = interrupt, store, 0, False
+        self.idle: Callable[[], None] = lambda: None
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Callable[[], None]]:
@@ -73,6 +79,35 @@ class Processes:
             # a signal reaches the engine too: what fails after one is taken for its consequence
             failure = Interrupted() if self.interrupt.asked else error
         self._settle(name, failure)
+
+    def together(self, work: Callable[[], T]) -> T:
+        """Run `work`, which holds collectives, in a thread of its own, so that the wait for it can end.
+
+        When another process fails, raise its error; after a signal, give it some seconds. The thread may then be left
+        behind: the run ends, and nothing that it saves is changed by a pass.
+        """
+        if self._store is None:
+            return work()
+        done, began = Future[T](), time.monotonic()
+        thread = threading.Thread(target=_fulfil, args=(done, work), daemon=True)
+        thread.start()
+        try:
+            while not wait([done], timeout=WATCH).done:
+                self._look_after(began, self._store)
+        except BaseException:
+            # at the end the others close their connections, which ends it; a thread that outlives Python aborts it
+            atexit.register(thread.join, GRACE)
+            raise
+        return done.result()
+
+    def _look_after(self, began: float, store: Store) -> None:
+        """Raise if the work that all do together cannot end well."""
+        for key in filter(self._flagged, (FAILED, LEFT)):
+            _raise_of([Report(**json.loads(store.get(key)))])
+        self._ask_to_stop(store)
+        asked = self.interrupt.asked
+        if asked is not None and time.monotonic() - max(asked, began) > GRACE:
+            raise Interrupted
 
     async def watching(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` until it is done, a signal comes, or another process stops."""
@@ -115,7 +150,8 @@ class Processes:
     async def _others_stop(self) -> None:
         """Return when another process stops, or cannot be asked any more; the next meeting tells which."""
         with suppress(Lost):
-            while not self._flagged(STOP):  # noqa: ASYNC110 - a store sends no events
+            while not self._flagged(STOP):
+                self.idle()
                 await asyncio.sleep(WATCH)
 
     def _flagged(self, key: str) -> bool:
@@ -151,6 +187,8 @@ class Processes:
         keys = [f"{self._meetings}/{rank}" for rank in range(self.size)]
         if report.stops or report.error:
             store.set(STOP, "")
+        if report.error:
+            store.set(FAILED, json.dumps(asdict(report)))
         store.set(keys[self.rank], json.dumps(asdict(report)))
         arrived = time.monotonic()
         while not store.check(keys):
@@ -158,6 +196,8 @@ class Processes:
                 return [Report(**json.loads(store.get(LEFT)))]
             self._ask_to_stop(store)
             self._give_up_after(arrived)
+            if not report.error:
+                self.idle()
             time.sleep(POLL)
         store.delete_key(f"{self._meetings - 2}/{self.rank}")  # all have read it: they came to the meeting after it
         return [Report(**json.loads(store.get(key))) for key in keys]
@@ -178,6 +218,13 @@ class Processes:
         deadline = time.monotonic() + seconds
         while self._store is not None and not self._store.check(keys) and time.monotonic() < deadline:
             time.sleep(POLL)
+
+
+def _fulfil(done: Future[T], work: Callable[[], T]) -> None:
+    try:
+        done.set_result(work())
+    except BaseException as error:
+        done.set_exception(error)
 
 
 def _report(rank: int, phase: str, failure: BaseException | None) -> Report:

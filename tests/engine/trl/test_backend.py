@@ -13,7 +13,7 @@ REFUSED = [
     ({"ACCELERATE_USE_DEEPSPEED": "true"}, 1.0, "DeepSpeed clips all parameters by one joint norm"),
     ({"ACCELERATE_USE_DEEPSPEED": "true"}, None, "DeepSpeed steps the optimizer inside backward"),
     ({"ACCELERATE_USE_FSDP": "true"}, 1.0, "FSDP1 clips only the whole model"),
-    ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}, None, "FSDP2 is not proven"),
+    ({"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2"}, None, "FSDP2 by accelerate splits the adapters"),
 ]
 
 

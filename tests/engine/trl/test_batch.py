@@ -81,6 +81,17 @@ def test_a_process_without_live_rows_computes_nothing_and_counts_the_others() ->
     assert sorted(len(batch.micro_batches) for batch in (*mine, *theirs)) == [0, 1]
 
 
+def test_where_passes_are_of_all_processes_fillers_make_their_numbers_equal() -> None:
+    long, short = group(Policy.A, 90, 9, 9, 9), group(Policy.A, 8)
+    first = policy_batches(long, 20, beside(short), even=True)
+    second = policy_batches(short, 20, beside(long), rank=1, even=True)
+    (one,), (two,) = first, second
+    assert len(one.micro_batches) != len(two.micro_batches)
+    assert len(one.micro_batches) + one.fillers == len(two.micro_batches) + two.fillers
+    assert min(one.fillers, two.fillers) == 0
+    assert all(batch.fillers == 0 for batch in policy_batches(long, 20, beside(short)))
+
+
 def test_a_policy_that_only_another_process_played_is_counted_here() -> None:
     mine = policy_batches(group(Policy.A, 3), 100, beside(group(Policy.B, 5, 5)))
     assert [(batch.policy, batch.rows, batch.tokens) for batch in mine] == [(Policy.A, 1, 3), (Policy.B, 2, 10)]

@@ -12,7 +12,7 @@ from agon.config import Config
 from agon.data import Splits
 from agon.doors import door
 from agon.engine.scripted import ScriptedSampler
-from agon.protocols import Phase, Tokens, Update, alone
+from agon.protocols import Peers, Phase, Tokens, Update, alone
 from agon.rundir import RunDir
 from agon.rundir.health import Symptom
 from agon.rundir.records import Point, StepRecord, Timing
@@ -97,6 +97,9 @@ class OneNumberLearner:
         return [value]
 
     def store(self) -> None:
+        pass
+
+    def join(self, peers: Peers) -> None:
         pass
 
     def memory(self) -> Mapping[str, int]:

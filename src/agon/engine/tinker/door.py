@@ -47,6 +47,11 @@ RULES = (
         "must be none with engine tinker: the service holds the base; leave it out",
     ),
     Rule(
+        ("train.shard",),
+        lambda shard: shard == "none",
+        "must be none with engine tinker: the service holds the base; leave it out",
+    ),
+    Rule(
         ("model.lora.targets",),
         lambda targets: targets == "all-linear",
         "must be all-linear with engine tinker: the service chooses the layers",

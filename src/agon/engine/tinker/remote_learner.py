@@ -21,7 +21,7 @@ from agon.engine.tinker.client import AdamStep, AdapterClient, TinkerClient, Wei
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging, PassMetrics, PolicyRows, rows_by_policy
 from agon.errors import CheckpointError, EngineError
-from agon.protocols import Phase, Tokens, Update, alone
+from agon.protocols import Peers, Phase, Tokens, Update, alone
 from agon.types import Policy, Stream, seed_for
 
 STATE_FOLDER, STEP = "trainer_state", "step.json"
@@ -154,6 +154,9 @@ class TinkerLearner:
 
     def store(self) -> None:
         """One process meets nobody."""
+
+    def join(self, peers: Peers) -> None:
+        """There are none."""
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes of this process; what the service uses is not known."""

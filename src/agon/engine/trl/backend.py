@@ -8,6 +8,8 @@ from agon.errors import ConfigError
 
 _FIX = "launch with plain data parallelism: accelerate launch --multi_gpu, or torchrun"
 
+_SPLIT = "launch with torchrun, and split the frozen base alone: train.shard=base"
+
 
 def check_backend(environ: Mapping[str, str], clip_norm: float | None) -> None:
     """Refuse a backend of `accelerate launch` that would couple the two policies or has not been proven."""
@@ -15,7 +17,7 @@ def check_backend(environ: Mapping[str, str], clip_norm: float | None) -> None:
         raise ConfigError(_deepspeed(clip_norm), fix=_FIX)
     if _on(environ, "ACCELERATE_USE_FSDP"):
         version = environ.get("FSDP_VERSION", "1")
-        raise ConfigError(_FSDP1 if version == "1" else _FSDP2, fix=_FIX)
+        raise ConfigError(_FSDP1 if version == "1" else _FSDP2, fix=_SPLIT)
 
 
 def check_devices(visible: int) -> None:
@@ -34,7 +36,7 @@ def _deepspeed(clip_norm: float | None) -> str:
 
 
 _FSDP1 = "FSDP1 clips only the whole model by one joint norm, so one policy's gradient would shrink the other's"
-_FSDP2 = "FSDP2 is not proven yet with two adapters: saved adapters and optimizer states would be shards"
+_FSDP2 = "FSDP2 by accelerate splits the adapters too, and each policy is clipped, saved and published whole"
 
 
 def _on(environ: Mapping[str, str], name: str) -> bool:

@@ -52,6 +52,8 @@ class BatchRow:
         return len(self.completion) if self.sampled is None else int(self.sampled.sum())
 
 
+FILLER = Tokens((0,), (0, 0))
+"""What a process computes that only takes part in a pass of others."""
 WIDTH = 2
 """The narrowest micro-batch: TRL 1.16 takes one column to mean one value per sequence, and would count masked rows."""
 
@@ -65,6 +67,8 @@ class PolicyBatch:
     rows: int
     live: int
     tokens: int
+    fillers: int = 0
+    """Passes that count for nothing: with them all processes run equally many, where `even` asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,11 @@ def alone_here(portions: Portions) -> list[Portions]:
 
 
 def policy_batches(
-    streams: Iterable[Stream], limit: int, gather: GatherRows = alone_here, rank: int = 0
+    streams: Iterable[Stream], limit: int, gather: GatherRows = alone_here, rank: int = 0, *, even: bool = False
 ) -> list[PolicyBatch]:
     """Merge streams by policy, deal live rows to processes, and cut this one's into parts of at most `limit` tokens."""
     everyone = gather({policy: portion_of(rows) for policy, rows in rows_of(streams).items()})
-    mine = deal(everyone)[rank]
+    hands = deal(everyone)
     batches = []
     for policy in Policy:
         rows, live = (
@@ -99,7 +103,9 @@ def policy_batches(
         )
         if rows:
             tokens = sum(row.live_tokens for row in live)
-            batches.append(PolicyBatch(policy, micro_batches(mine[policy], limit), rows, len(live), tokens))
+            parts = [micro_batches(hand[policy], limit) for hand in hands]
+            fillers = max(map(len, parts)) - len(parts[rank]) if even else 0
+            batches.append(PolicyBatch(policy, parts[rank], rows, len(live), tokens, fillers))
     return batches
 
 

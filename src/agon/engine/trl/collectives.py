@@ -20,13 +20,15 @@ T = TypeVar("T")
 
 
 @contextmanager
-def collective() -> Iterator[None]:
+def collective(what: str = "a message to the other processes failed, one of them may be gone") -> Iterator[None]:
     """Report a message between processes that failed: one of them is gone."""
     try:
         yield
+    except torch.OutOfMemoryError:
+        raise
     except RuntimeError as error:
         raise EngineError(
-            f"a message to the other processes failed, one of them may be gone: {error}",
+            f"{what}: {error}",
             fix="see its output above, then resume: agon train RUN --resume",
         ) from error
 

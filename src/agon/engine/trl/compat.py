@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import trl.import_utils as gate
+from transformers.distributed import DistributedConfig
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 from transformers.utils import is_flash_attn_2_available
@@ -26,14 +27,17 @@ finally:
 
 __all__ = [
     "HOOKS",
+    "DistributedConfig",
     "GRPOConfig",
     "GRPOTrainer",
+    "abort_collectives",
     "grow_segments",
     "grpo_trainer",
     "is_flash_attn_2_available",
     "no_dataset",
     "sdpa_attention_forward",
     "sdpa_mask",
+    "split_by_layers",
 ]
 
 HOOKS = {
@@ -56,3 +60,20 @@ def grow_segments() -> None:
     """Let torch's allocator extend its blocks on a GPU. The public way is an environment variable, which an engine
     would inherit: its allocator for sleeping refuses it."""
     torch.cuda.memory._set_allocator_settings("expandable_segments:True")
+
+
+def split_by_layers(kind: type[Any]) -> type[Any]:
+    """A model class that FSDP2 splits by layers alone. transformers would split the output head by itself too, whose
+    weight TRL's fused head uses without calling it, so that nothing would gather it."""
+
+    def init_parallel_plans(self: Any) -> None:
+        kind.init_parallel_plans(self)
+        self._fsdp_plan = {name: how for name, how in self._fsdp_plan.items() if name.endswith(".*")}
+
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__, "init_parallel_plans": init_parallel_plans})
+
+
+def abort_collectives(device: torch.device) -> None:
+    """End what waits for a process that is gone: on a GPU nothing could be copied from the device before."""
+    if device.type == "cuda":
+        torch.distributed.distributed_c10d._abort_process_group()

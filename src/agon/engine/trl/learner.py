@@ -7,6 +7,7 @@ import resource
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from agon.engine.dtypes import learner_dtype
 from agon.engine.linear_attention import check_kernels
 from agon.engine.synthetic import worst_case
 from agon.engine.trl.backend import check_backend, check_devices
+from agon.engine.trl.batch import FILLER
 from agon.engine.trl.collectives import gather_objects
 from agon.engine.trl.memory import explain_out_of_memory, let_segments_grow, release_freed_memory
 from agon.engine.trl.row_attention import use_row_attention
@@ -33,10 +35,11 @@ from agon.engine.trl.setup import (
     place,
     trl_arguments,
 )
+from agon.engine.trl.shard import Passes, gathered_bytes
 from agon.engine.trl.state import load_state, save_state
 from agon.engine.trl.trainer import PairTrainer
 from agon.errors import EngineError
-from agon.protocols import Phase, Store, Tokens, Update, alone
+from agon.protocols import Peers, Phase, Store, Tokens, Update, alone
 from agon.types import Policy, Stream
 
 STATE_FOLDER = "trainer_state"
@@ -53,8 +56,10 @@ class TRLLearner:
         *,
         total_steps: int,
         base: Any = None,
+        path: str | None = None,
         optimizer: Literal["adamw", "sgd"] = "adamw",
     ) -> None:
+        """Over `base`, or the one in `path`, or the one that the config names."""
         check_backend(os.environ, train_config.clip_norm)
         self.model_config, self.train_config, self.total_steps = model_config, train_config, total_steps
         self.step = 0
@@ -63,7 +68,10 @@ class TRLLearner:
         args = trl_arguments(model_config, train_config, total_steps, optimizer, self._scratch.name)
         check_devices(args.n_gpu)
         let_segments_grow(args.device)
-        base = base if base is not None else load_base(model_config)
+        parts = args.world_size if train_config.shard == "base" else None
+        base = base if base is not None else load_base(model_config, path, parts)
+        # held until engines are told how much of the device is free: they must leave room for a pass that scores
+        self._room = None if parts is None else torch.empty(gathered_bytes(base), dtype=torch.uint8, device=args.device)
         self.attention = attention_of(model_config, base, args.device)
         use_row_attention(base, self.attention)
         self.pair = make_pair(base, model_config, train_config.seed)
@@ -72,6 +80,8 @@ class TRLLearner:
         self.scheduler = make_scheduler(self.optimizer, args)
         self.trainer = PairTrainer(self.pair, train_config, args, (self.optimizer, self.scheduler))
         self._check_processes()
+        self._store: TCPStore | None = None
+        self._passes: Passes | None = None
 
     def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
         """One optimizer step for both policies; all processes call it, each with its own rows."""
@@ -130,6 +140,8 @@ class TRLLearner:
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         """Log-probs of completions under a policy's weights as they are; None is the bare base."""
+        if self._passes:
+            self._passes.claim(self.trainer.passes(rows))
         scores = self.trainer.score(policy, rows)
         release_freed_memory(self.trainer.args.device)
         return scores
@@ -149,8 +161,8 @@ class TRLLearner:
 
     def store(self) -> Store | None:
         """A store in the first process; None for one process alone. All must call it."""
-        if self.processes == 1:
-            return None
+        if self.processes == 1 or self._store:
+            return self._store
         host, port = os.environ.get("MASTER_ADDR", "127.0.0.1"), store_port(os.environ)
         first, failure = None, None
         if self.rank == 0:
@@ -164,7 +176,15 @@ class TRLLearner:
                 f"processes cannot meet at port {port} of {host}: {failure}",
                 fix="choose a different one with torchrun --master-port: that port and the one after it must be free",
             )
-        return first or TCPStore(host, opened)
+        self._store = first or TCPStore(host, opened)
+        return self._store
+
+    def join(self, peers: Peers) -> None:
+        """Where the base is split, compute every pass together with the other processes."""
+        self._room = None
+        if self.train_config.shard == "base" and self._store:
+            self._passes = Passes(self._store, partial(self.trainer.score, Policy.A, [FILLER]))
+            self.trainer.together, peers.idle = peers.together, self._passes.join
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: of the process, and of the device since the last call."""
@@ -184,6 +204,7 @@ class TRLLearner:
             "device": str(self.trainer.args.device),
             "base_dtype": learner_dtype(self.model_config.dtype),
             "attention": self.attention,
+            "shard": self.train_config.shard,
             "adapter_parameters": sum(p.numel() for p in self.pair.parameters(Policy.A)),
             "adapted_modules": len(self.pair.targets()),
         }

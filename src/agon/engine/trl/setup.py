@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
+from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedTokenizerFast, Trainer, get_scheduler
 
 from agon.config import Model, Train
@@ -15,6 +16,7 @@ from agon.engine.quantize import load_nf4
 from agon.engine.safe_load import load_model
 from agon.engine.trl.compat import GRPOConfig, is_flash_attn_2_available
 from agon.engine.trl.row_attention import ROWS
+from agon.engine.trl.shard import load_part
 from agon.types import Policy
 
 SCHEDULES = {"linear": "linear", "cosine": "cosine", "constant": "constant_with_warmup"}
@@ -62,10 +64,14 @@ def has_accelerator() -> bool:
     return torch.accelerator.is_available() and torch.accelerator.current_accelerator() != torch.device("mps")
 
 
-def load_base(model: Model) -> Any:
+def load_base(model: Model, path: str | None = None, parts: int | None = None) -> Any:
+    """The base, from `path` if it is not where its name says; `parts`: this process's part of so many."""
     if model.quantize == "nf4":
         return load_nf4(model)
-    return load_model(model.name, getattr(torch, learner_dtype(model.dtype)), revision=model.revision)
+    path, dtype = path or model.name, getattr(torch, learner_dtype(model.dtype))
+    if parts is not None:
+        return load_part(path, dtype, revision=model.revision, processes=parts)
+    return load_model(path, dtype, revision=model.revision)
 
 
 def attention_of(model: Model, base: Any, device: torch.device) -> str:
@@ -89,7 +95,8 @@ def make_pair(base: Any, model: Model, seed: int) -> AdapterPair:
 
 def place(pair: AdapterPair, args: GRPOConfig) -> None:
     """Move the pair to its device and enable checkpointing, which the HF loop does only when it starts."""
-    pair.model.to(args.device)
+    if not isinstance(pair.model.get_base_model(), FSDPModule):  # a base in parts is on its device, and stays there
+        pair.model.to(args.device)
     if args.gradient_checkpointing:
         pair.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
 

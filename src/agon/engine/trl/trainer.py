@@ -6,7 +6,7 @@ nothing, and its loop is not used: the game hands over finished rollouts, which 
 policy, whose adapter stays active from the forward to the end of the backward pass (gradient checkpointing runs the
 forward again inside backward). The forward pass itself is packed (`pack.py`). Processes compute their micro-batches
 without a message to each other and average the gradients once, when all of them are done: one that fails in between
-leaves no other waiting.
+leaves no other waiting. With a base in parts (`shard.py`) each micro-batch is computed by all of them together.
 
 Departures from stock, each with its test: gradients are clipped per adapter; masked rows are in no denominator; a
 policy without a live row keeps its weights and Adam state to the bit; importance correction is per token and needs no
@@ -19,25 +19,25 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from transformers import PrinterCallback, set_seed
 
 from agon.config import Train
 from agon.engine.adapters import AdapterPair, keep_input_dtype
-from agon.engine.trl.batch import BatchRow, GatherRows, PolicyBatch, alone_here, policy_batches, tensors
+from agon.engine.trl.batch import FILLER, BatchRow, GatherRows, PolicyBatch, alone_here, policy_batches, tensors
 from agon.engine.trl.collectives import (
     average_gradients,
     collective,
     gather_objects,
     no_collectives,
 )
-from agon.engine.trl.compat import GRPOConfig, GRPOTrainer, no_dataset
+from agon.engine.trl.compat import GRPOConfig, GRPOTrainer, abort_collectives, no_dataset
 from agon.engine.trl.memory import explain_out_of_memory
 from agon.engine.trl.metrics import StepMetrics
 from agon.engine.trl.pack import Pack, cut_by_tokens
@@ -46,6 +46,7 @@ from agon.errors import EngineError
 from agon.protocols import Phase, Tokens, alone
 from agon.types import Policy, Stream, seed_for
 
+T = TypeVar("T")
 MULTIPLE = 32
 """Packs in half precision on a CPU have a multiple of so many tokens: oneDNN compiles kernels for every length that it
 meets and keeps them, so that memory would grow with every new one."""
@@ -78,6 +79,8 @@ class PairTrainer(GRPOTrainer):
         # TRL 1.16 looks for an adapter called "default" when beta > 0: `args` say 0 until it has looked
         self.beta = self.args.beta = train.beta
         self.pair, self.train_config = pair, train
+        self.together: Callable[[Callable[[], Any]], Any] = _call
+        """Runs a pass in which all processes take part, where the base is split."""
         half = pair.model.get_base_model().dtype != torch.float32
         self.multiple = MULTIPLE if half and self.args.device.type == "cpu" else 1
         self.step_metrics: dict[Policy, StepMetrics] = {}
@@ -98,10 +101,17 @@ class PairTrainer(GRPOTrainer):
         # random numbers of a step are seeded by its name: a resumed run needs no generator state
         set_seed(seed_for(self.args.seed, "step", step, rank))
         self.model.train()
-        with phase("update") as proceed, explain_out_of_memory(f"in the update of step {step}"):
+        what = f"in the update of step {step}"
+        if self.sharded:
             for micro in micros:
-                proceed()
-                self._micro_step(micro)
+                with phase("update") as proceed, explain_out_of_memory(what):
+                    self._pass(partial(self._micro_step, micro))
+                    proceed()  # after it: nobody may stop alone before a pass of all
+        else:
+            with phase("update") as proceed, explain_out_of_memory(what):
+                for micro in micros:
+                    proceed()
+                    self._micro_step(micro)
         for policy, metrics in self.step_metrics.items():
             if metrics.batch.live:  # a policy that nobody learnt from gets no gradient
                 average_gradients(self.accelerator, self.pair.parameters(policy))
@@ -113,28 +123,56 @@ class PairTrainer(GRPOTrainer):
         """Run micro-batches like any other, in this process alone, and discard their gradients."""
         self.model.train()
         for micro in self._start_step([stream]):
-            self._micro_step(micro)
+            self._pass(partial(self._micro_step, micro))
         self.model.zero_grad(set_to_none=True)
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         """Log-probs of completions under a policy as it is now, in micro-batches; None is the bare base."""
-        limit, scores = self.train_config.tokens_per_pass, list[list[float]]()
-        for part in cut_by_tokens(rows, [row.size for row in rows], limit):
-            inputs = self._to_device([BatchRow.of(row, advantage=0.0) for row in part])
-            if policy is None:
-                logps = self._reference(inputs)
-            else:
-                self.pair.activate(policy)
-                logps = self._logps(inputs)
-            pairs = zip(logps.tolist(), part, strict=True)
-            scores += [values[: len(row.completion_ids)] for values, row in pairs]
-        return scores
+        return [values for part in self._parts(rows) for values in self._pass(partial(self._score, policy, part))]
+
+    def passes(self, rows: Sequence[Tokens]) -> int:
+        """How many passes it takes to score these rows."""
+        return len(self._parts(rows))
+
+    def _parts(self, rows: Sequence[Tokens]) -> list[list[Tokens]]:
+        return cut_by_tokens(rows, [row.size for row in rows], self.train_config.tokens_per_pass)
+
+    def _score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
+        inputs = self._to_device([BatchRow.of(row, advantage=0.0) for row in rows])
+        if policy is None:
+            logps = self._reference(inputs)
+        else:
+            self.pair.activate(policy)
+            logps = self._logps(inputs)
+        return [values[: len(row.completion_ids)] for values, row in zip(logps.tolist(), rows, strict=True)]
+
+    @property
+    def sharded(self) -> bool:
+        """Whether a pass needs all processes, as each holds a part of the base."""
+        return self.train_config.shard == "base"
+
+    def _pass(self, work: Callable[[], T]) -> T:
+        """Run a pass; where it needs all processes and one of them fails, it ends here too."""
+        if not self.sharded:
+            return work()
+
+        def run() -> T:
+            if self.args.device.type == "cuda":
+                torch.cuda.set_device(self.args.device)  # `together` has its own thread
+            with collective("a pass of all processes failed, or one of them is gone"):
+                return work()
+
+        try:
+            return self.together(run)
+        except Exception:
+            abort_collectives(self.args.device)
+            raise
 
     def _start_step(
         self, streams: Sequence[Stream], gather: GatherRows = alone_here, rank: int = 0
     ) -> list[MicroBatch]:
         """This process's micro-batches of a step, policy by policy; its metrics begin at zero."""
-        batches = policy_batches(streams, self.train_config.tokens_per_pass, gather, rank)
+        batches = policy_batches(streams, self.train_config.tokens_per_pass, gather, rank, even=self.sharded)
         self.step_metrics = {batch.policy: StepMetrics(batch, kl=bool(self.beta)) for batch in batches}
         return [micro for batch in batches for micro in self._micro_batches(batch)]
 
@@ -146,6 +184,10 @@ class PairTrainer(GRPOTrainer):
             window = batch.live / (self.accelerator.num_processes * len(rows))
             live = sum(row.live_tokens for row in rows)
             yield MicroBatch(batch.policy, inputs, 1.0 if self.loss_type == "dapo" else window, live)
+        for _ in range(batch.fillers):
+            inputs = self._to_device([BatchRow.of(FILLER, advantage=0.0)])
+            inputs["num_items_in_batch"] = torch.tensor(float(batch.tokens), device=self.args.device)
+            yield MicroBatch(batch.policy, inputs, math.inf, 0)  # the loss divides by it: exactly zero
 
     def _micro_step(self, micro: MicroBatch) -> None:
         """Forward and backward of one micro-batch under its own adapter."""
@@ -241,6 +283,10 @@ class PairTrainer(GRPOTrainer):
     def _to_device(self, rows: Sequence[BatchRow]) -> dict[str, torch.Tensor]:
         batch = tensors(rows, int(self.processing_class.pad_token_id))
         return {name: values.to(self.args.device) for name, values in batch.items()}
+
+
+def _call(work: Callable[[], T]) -> T:
+    return work()
 
 
 def _no_reward(**columns: Any) -> list[float]:

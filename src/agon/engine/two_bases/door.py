@@ -34,6 +34,11 @@ RULES = (
         "must be none with two bases: leave out model.quantize or model.b",
     ),
     Rule(
+        ("train.shard",),
+        lambda shard: shard == "none",
+        "must be none with two bases, which train in one process: leave out train.shard or model.b",
+    ),
+    Rule(
         ("train.staleness",),
         lambda steps: not steps,
         "must be 0 with two bases: leave out train.staleness or model.b",

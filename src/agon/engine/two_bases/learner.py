@@ -12,7 +12,7 @@ from typing import Any
 
 from agon.engine.trl.learner import STATE_FOLDER, TRLLearner
 from agon.errors import EngineError
-from agon.protocols import Phase, Tokens, Update, alone
+from agon.protocols import Peers, Phase, Tokens, Update, alone
 from agon.types import Policy, Stream
 
 
@@ -80,6 +80,9 @@ class TwoBaseLearner:
 
     def store(self) -> None:
         """One process meets nobody."""
+
+    def join(self, peers: Peers) -> None:
+        """There are none."""
 
     def memory(self) -> Mapping[str, int]:
         """Peak bytes: both are in one process, and on one device."""
