@@ -22,7 +22,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from agon.config import Model, Train
-from agon.engine.published import TEXT
+from agon.engine.published import RECIPES, TEXT
 from agon.engine.trl import row_attention, setup
 from agon.engine.trl.batch import BatchRow, tensors
 from agon.engine.trl.learner import TRLLearner
@@ -77,10 +77,11 @@ class Inside:
 
 
 class FakeLearner:
-    """The learner of one base of the paper, for as long as the context lasts."""
+    """The learner of one base that we know by name, for as long as the context lasts."""
 
     def __init__(self, name: str, train: Train, *, whole: bool = True) -> None:
-        self.config = TEXT[name] if whole else cut(TEXT[name])
+        published = (TEXT | RECIPES)[name]
+        self.config = published if whole else cut(published)
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         with self.mode, _as_on_a_gpu():
             self.learner = TRLLearner(Model(name=name), train, total_steps=1, base=base_of(self.config))

@@ -5,7 +5,8 @@ Each part runs alone with `--part`; the quick form is the scaling, with fewer st
 - check: costs are fitted on runs of two configurations, a vLLM server on one core and the run on another; five others,
   of different sizes, lengths, arms and staleness, are predicted from lengths of the first two and then measured, in
   turns.
-- scaling: with the costs of `agon plan` for a GPU, strong and weak scaling to 64 GPUs.
+- scaling: with the costs of `agon plan` for a GPU, strong and weak scaling to 64 GPUs; beside it the seconds that
+  the plan itself states for the same learners and engines, which it ranks layouts by.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from _timed import CONFIG, FIRST, settings, timed_runs
 from agon import RunDir
 from agon.config import Config, load_config
 from agon.engine.published import TEXT
-from agon.engine.vllm.placement import ALONE
 from agon.plan.base_shapes import shape_of
-from agon.plan.footprint import sequence_bytes
-from agon.plan.gpus import GPUS
+from agon.plan.fit import fit, with_value
+from agon.plan.gpus import GPUS, Node
+from agon.plan.hours import in_flight, step_seconds
 from agon.plan.step_time import Assumptions, Speed, bouts_of
 from agon.rundir import read_bouts
 
@@ -215,11 +216,12 @@ def scaling(quick: bool) -> dict[str, Any]:
 
 
 def scaling_holds(found: dict[str, Any]) -> bool:
-    """A step ahead is never slower, and nothing computes more than all of the time."""
+    """A step ahead is never slower, nothing computes more than all of the time, and the plan agrees."""
     seconds = {(row["kind"], row["gpus"], row["staleness"]): row["seconds"] for row in found["rows"]}
     shares = [row[part] for row in found["rows"] for part in ("engines_idle", "learner_idle") if part in row]
     ahead = all(seconds[kind, gpus, 1] <= 1.02 * value for (kind, gpus, k), value in seconds.items() if not k)
-    return ahead and all(0 <= share <= 1 for share in shares)
+    agrees = all(abs(row["plan_seconds"] / row["seconds"] - 1) <= WITHIN for row in found["rows"])
+    return ahead and agrees and all(0 <= share <= 1 for share in shares)
 
 
 def gpu_costs(config: Config) -> Costs:
@@ -246,11 +248,18 @@ def mean_tokens(config: Config) -> int:
     return int(Assumptions().mean * config.train.max_completion_tokens)
 
 
-def slots_of(config: Config) -> int:
-    """Completions of mean length whose cache fits beside the weights of an engine that has a GPU to itself."""
-    assumed, shape = Assumptions(), shape_of(TEXT[BASE])
-    room = ALONE * GPUS[GPU].memory - 2 * shape.text_parameters
-    return int(room / sequence_bytes(shape, config, mean_tokens(config) + assumed.prompt + assumed.peek))
+def planned(config: Config, gpus: int, learners: int, problems: int, k: int) -> tuple[int, float]:
+    """What the plan says of the same layout: completions that an engine draws at once, and seconds per step."""
+    for key, value in (
+        ("sampler.replicas", gpus - learners),
+        ("train.staleness", k),
+        ("train.problems_per_step", problems),
+    ):
+        config = with_value(config, key, value)
+    assumed, shape, node = Assumptions(), shape_of(TEXT[BASE]), Node(GPUS[GPU], gpus)
+    speed, laid = Speed.of(shape, config, node.gpu, assumed), fit(config, shape, node.gpu, gpus)
+    assert speed is not None
+    return in_flight(laid, shape, config, assumed), step_seconds(config, node, laid, speed).total
 
 
 def best_split(config: Config, costs: Costs, gpus: int, problems: int, k: int, steps: int) -> dict[str, Any]:
@@ -260,13 +269,15 @@ def best_split(config: Config, costs: Costs, gpus: int, problems: int, k: int, s
     seen = assumed.prompt + assumed.peek
     pairs = [Lengths(assumed.prompt, a, seen, b) for a, b in zip(bouts.drafts, bouts.challenges, strict=True)]
     played = [random.Random(step).sample(pairs, len(pairs)) for step in range(steps)]
-    found = {}
+    found, by_plan = {}, {}
     for learners in sorted({max(1, round(gpus * share)) for share in (0.12, 0.25, 0.5)}):
-        layout = Layout(gpus - learners, slots_of(config), 32, learners, staleness=k, stride=STRIDE)
+        slots, by_plan[learners] = planned(config, gpus, learners, problems, k)
+        layout = Layout(gpus - learners, slots, 32, learners, staleness=k, stride=STRIDE)
         found[learners] = simulate(costs, layout, played)
     learners, outcome = min(found.items(), key=lambda item: item[1].steady(k))
     return described(gpus, problems, k, outcome.steady(k), bouts.tokens, bouts.completions) | {
         "learners": learners,
+        "plan_seconds": round(by_plan[learners], 1),
         "engines_idle": round(1 - outcome.engines, 3),
         "learner_idle": round(1 - outcome.learner, 3),
     }

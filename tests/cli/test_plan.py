@@ -219,10 +219,29 @@ def test_memory_on_a_gpu_and_a_verdict(capsys: pytest.CaptureFixture[str]) -> No
     assert plan["drawing"]["rollouts per step and engine"] == 128
 
 
-def test_an_engine_over_several_gpus_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["plan", AGON, "sampler.options={tensor_parallel_size: 2}", "--gpu", "h100", "--gpus", "8"]
-    assert main(words) == 2
-    assert "sampler.options" in capsys.readouterr().err
+def test_eight_gpus_have_a_fastest_layout_that_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", AGON, "train.seed=3", "--gpu", "h100", "--gpus", "8"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = next(line for line in lines if line.startswith("  fastest "))
+    assert f"-m agon train {AGON} train.seed=3 sampler.replicas=6 train.staleness=1" in first
+    assert re.fullmatch(r"fits on 8 x H100 SXM; about .* h as configured, .* h in the fastest layout, .*", lines[0])
+    rows = planned(capsys, *words[1:])["layouts of 8 x H100 SXM"]
+    assert first.endswith(rows["fastest"]["command"])
+
+
+def test_both_arms_are_planned_in_the_same_layout(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [AGON, "model.name=Qwen/Qwen3-32B", "--gpu", "h100", "--gpus", "8", "--json"]
+    assert main(["plan", *words]) == 1
+    shown = capsys.readouterr()
+    cells = json.loads(shown.out)["plan"]["side by side"]["rollouts in flight"]
+    assert cells["agon"] == cells["grpo"]
+    assert "fix: start it with torchrun --nproc-per-node" in shown.err
+
+
+def test_engines_on_more_gpus_than_there_are_are_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "sampler.replicas=9", "--gpu", "h100", "--gpus", "8"]) == 2
+    assert "fix: add --gpus 9" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

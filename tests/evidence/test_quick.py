@@ -29,7 +29,7 @@ HERE = {
     "reward_poison": 12,
     "sandbox_cost": 14,
     "sandbox_hostile": 20,
-    "simulator": 4,
+    "simulator": 6,
     "staleness": 18,
     "stat_coverage": 16,
     "tabletop": 5,

@@ -8,8 +8,9 @@ import pytest
 
 from agon.engine.published import TEXT
 from agon.plan.base_shapes import shape_of
-from agon.plan.fit import LESS, changes, fit, less_memory, smallest, with_value
+from agon.plan.fit import LESS, changes, fit, less_memory, with_value
 from agon.plan.gpus import GPUS, find_gpu
+from agon.plan.layout import smallest
 
 from .helpers import RECIPE, recipe
 

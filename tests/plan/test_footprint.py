@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from agon.engine.published import TEXT
+from agon.config import Config
+from agon.engine.published import RECIPES, TEXT
 from agon.plan.base_shapes import shape_of
-from agon.plan.footprint import GRAPHS, HOST, engine_bytes, learner_bytes, most_tokens, node_bytes, sequence_bytes
+from agon.plan.fit import with_value
+from agon.plan.footprint import (
+    GRAPHS,
+    HOST,
+    NCCL,
+    Layout,
+    engine_bytes,
+    layout_of,
+    learner_bytes,
+    most_tokens,
+    node_bytes,
+    sequence_bytes,
+)
 
 from .helpers import recipe
 
+LARGE = shape_of(RECIPES["Qwen/Qwen3-32B"])
+EIGHT = Layout(8, 8, 1, apart=False)
 SMALL = shape_of(TEXT["Qwen/Qwen3-0.6B"])
 
 
@@ -87,7 +102,7 @@ def test_engines_that_sleep_pin_their_weights_in_main_memory() -> None:
     """Eight engines of an 8B base: more than many nodes have."""
     large = shape_of(TEXT["Qwen/Qwen3-4B"])
     config = recipe("model.name=Qwen/Qwen3-4B")
-    asleep, awake = (node_bytes(large, config, 8, sleeps, 375, 48_000, 6_000) for sleeps in (True, False))
+    asleep, awake = (node_bytes(large, config, EIGHT, sleeps, 375, 48_000, 6_000) for sleeps in (True, False))
     assert asleep.pinned == 8 * 2 * large.text_parameters
     assert asleep.host == asleep.pinned + 16 * HOST
     assert awake.pinned == 0
@@ -96,7 +111,58 @@ def test_engines_that_sleep_pin_their_weights_in_main_memory() -> None:
 
 def test_disk_holds_the_base_checkpoints_and_bouts() -> None:
     config = recipe()
-    few, many = (node_bytes(SMALL, config, 1, True, 375, completions, 6_000).disk for completions in (0, 48_000))
+    few, many = (
+        node_bytes(SMALL, config, layout_of(config, 1), True, 375, completions, 6_000).disk
+        for completions in (0, 48_000)
+    )
     adapters = 2 * 4 * SMALL.adapter_parameters(config.model.lora)
     assert few > 2 * SMALL.parameters + 3 * config.save.keep * adapters
     assert many - few == 3 * 48_000 * 6_000
+
+
+def split(parallel: int, *words: str) -> Config:
+    config = recipe(*words)
+    return with_value(config, "sampler.options", {**config.sampler.options, "tensor_parallel_size": parallel})
+
+
+def test_an_engine_on_several_gpus_divides_weights_and_cache_and_keeps_adapters_whole() -> None:
+    one, four = engine_bytes(LARGE, split(1)), engine_bytes(LARGE, split(4))
+    assert four.weights == one.weights // 4 == LARGE.text_parameters * 2 // 4
+    assert (four.slots, four.graphs) == (one.slots, one.graphs)
+    assert one.workspace / 4 < four.workspace < one.workspace + NCCL
+    assert sequence_bytes(LARGE, split(4), 1000) == sequence_bytes(LARGE, split(1), 1000) // 4
+
+
+def test_a_head_of_keys_is_never_split() -> None:
+    """Gemma 4 has two heads of keys: four GPUs hold one each, and two of them the same one."""
+    windows = shape_of(TEXT["google/gemma-4-E4B-it"])
+    one, two, four = (sequence_bytes(windows, split(parallel), 1000) for parallel in (1, 2, 4))
+    assert one == 2 * two == 2 * four
+
+
+def test_a_split_base_is_held_in_parts_and_gathered_by_layers() -> None:
+    """Of Qwen3-32B each of eight holds an eighth, two layers on their way, and embeddings and head."""
+    config = recipe("model.name=Qwen/Qwen3-32B", "train.shard=base")
+    whole = learner_bytes(LARGE, config.model, recipe().train, 2, learners=8)
+    parts = learner_bytes(LARGE, config.model, config.train, 2, learners=8)
+    assert whole.base == 2 * LARGE.parameters
+    layer = 5120 * (2 * 8192 + 2 * 1024) + 3 * 5120 * 25_600 + 2 * 5120 + 2 * 128
+    assert parts.base == whole.base // 8 + 2 * (2 * layer + 2 * 151_936 * 5120 + 5120)
+    for part in ("adapters", "gradients", "adam", "activations"):
+        assert getattr(parts, part) == getattr(whole, part), f"{part} stay whole"
+
+
+def test_gpus_that_engines_leave_free_learn() -> None:
+    assert layout_of(recipe(), 8) == Layout(8, 8, 1, apart=False)
+    assert layout_of(recipe("sampler.replicas=6"), 8) == Layout(2, 6, 1, apart=True)
+    assert layout_of(split(2), 8) == Layout(8, 4, 2, apart=False)
+    assert layout_of(split(2, "sampler.replicas=3"), 8) == Layout(2, 3, 2, apart=True)
+    assert layout_of(recipe("sampler.urls=[http://localhost:1,http://localhost:2]"), 4) == Layout(4, 2, 1, apart=True)
+
+
+def test_learners_of_a_split_base_load_it_once_together() -> None:
+    whole, parts = (
+        node_bytes(LARGE, recipe(f"train.shard={shard}"), EIGHT, False, 375, 48_000, 6_000).host
+        for shard in ("none", "base")
+    )
+    assert whole - parts == 7 * 2 * LARGE.parameters

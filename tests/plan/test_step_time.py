@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from agon.engine.published import TEXT
+from agon.engine.published import RECIPES, TEXT
 from agon.plan.base_shapes import Layer, shape_of
-from agon.plan.gpus import GPUS, find_gpu
+from agon.plan.fit import with_value
+from agon.plan.gpus import GPUS, Gpu, find_gpu
 from agon.plan.step_time import STRIDE, Assumptions, Bouts, Speed, attention_flops, bouts_of
 
 from .helpers import recipe
@@ -18,6 +19,14 @@ SMALL = shape_of(TEXT["Qwen/Qwen3-0.6B"])
 
 def speed(*words: str, **assumed: float) -> Speed:
     made = Speed.of(SMALL, recipe(*words), GPUS["h100"], replace(Assumptions(), **assumed))
+    assert made is not None
+    return made
+
+
+def on_gpus(parallel: int, gpu: Gpu = GPUS["h100"], **assumed: float) -> Speed:
+    """An engine of Qwen3-32B on so many GPUs."""
+    config = with_value(recipe(), "sampler.options", {"tensor_parallel_size": parallel})
+    made = Speed.of(shape_of(RECIPES["Qwen/Qwen3-32B"]), config, gpu, replace(Assumptions(), **assumed))
     assert made is not None
     return made
 
@@ -112,5 +121,47 @@ def test_every_assumption_is_said() -> None:
         "3 s",
         "1 s",
         "20 GB/s",
+        "50% of the link",
+        "15 us",
+        "40 without NVLink",
     ):
         assert value in shown
+
+
+def test_an_engine_on_several_gpus_divides_what_it_reads_and_adds_all_reduces() -> None:
+    """One bout of Qwen3-32B reads 62 GB of weights per token, and has 128 all-reduces of 10 KB."""
+    one = Bouts((6400,), (0,))
+    whole, quarter = (on_gpus(parallel, floor=0.0, kernel=0.0, all_reduce=0.0).draw(one, 4) for parallel in (1, 4))
+    assert quarter == pytest.approx(whole / 4, rel=0.03)
+    slower = on_gpus(4, floor=0.0, kernel=0.0, all_reduce=1e-3).draw(one, 4)
+    assert slower - quarter == pytest.approx(6400 * 2 * 64 * 1e-3, rel=0.01)
+
+
+def test_a_slow_link_costs_more_the_more_is_drawn_at_once() -> None:
+    fast, slow = (on_gpus(4, replace(GPUS["h100"], link=link)) for link in (450, 32))
+    few, many = (
+        slow.draw(bouts, 64) - fast.draw(bouts, 64) for bouts in (Bouts((640,), (0,)), Bouts((640,) * 64, (0,) * 64))
+    )
+    assert 0 < few < many
+    assert GPUS["h100"].has_nvlink
+    assert not GPUS["5090"].has_nvlink
+
+
+@pytest.mark.parametrize("learn", [1.0, 60.0, 300.0])
+@pytest.mark.parametrize("steps", [1, 2])
+def test_playing_ahead_is_bound_by_the_learner_the_engine_and_the_longest_bout(learn: float, steps: int) -> None:
+    bouts, made = bouts_of(8, True, 15_000, Assumptions()), speed()
+    played, longest = made.draw(bouts, 90), made.draw(bouts.share(8), 1)
+    found = made.ahead(bouts, 90, learn, steps)
+    assert found <= played + learn
+    assert found >= max(learn, (longest + learn) / (steps + 1)) * 0.99
+    if learn > played:
+        assert found == pytest.approx(learn), "play is hidden"
+
+
+def test_a_split_base_is_sent_twice_per_pass() -> None:
+    made = on_gpus(1, live=1.0, prompt=0, peek=0, link=1.0)
+    passes = 3  # of at most 16,384 tokens
+    sent = 2 * passes * 2 * made.shape.parameters * 7 / 8
+    assert made.gather([1000] * 8 * 40, learners=8) == pytest.approx(sent / 450e9)
+    assert made.gather([10], learners=8) == pytest.approx(sent / passes / 450e9), "at least one pass"

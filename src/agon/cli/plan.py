@@ -20,7 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     config_arguments(parser)
     help = "lay the run out on a GPU: a name such as 4090, t4, h100, or its memory in GB (24 stands for a 4090)"
     parser.add_argument("--gpu", metavar="GPU", help=help)
-    parser.add_argument("--gpus", metavar="N", type=int, default=1, help="how many of them, on one node (default: 1)")
+    several = "how many of them, on one node (default: 1); of several the fastest layouts are named too"
+    parser.add_argument("--gpus", metavar="N", type=int, default=1, help=several)
     parser.add_argument("--price", metavar="USD", type=float, help="dollars per GPU and hour, for the cost of the run")
     parser.add_argument("--full", action="store_true", help="budget, memory by part, time by part and all assumptions")
     json_argument(parser)
@@ -35,23 +36,24 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"planning {args.config}")
     from agon.plan.estimate import count, plan, summary  # after the config is known to be valid: it reports mistakes
 
-    sections, refusal, faster = plan(config), None, None
+    sections, refusal, advice = plan(config), None, list["Section"]()
     if hardware:
         from agon.plan.hardware import plan_on
 
-        laid = plan_on(config, hardware)
-        sections, refusal, faster = [*sections, *laid.sections], laid.refusal, laid.faster
-        verdict, column = laid.verdict, laid.summary
+        laid = plan_on(config, hardware, words=[args.config, *args.overrides])
+        sections, refusal = [*sections, *laid.sections], laid.refusal
+        advice = [*filter(None, [laid.layouts, laid.faster])]
+        verdict, column, planned = laid.verdict, laid.summary, laid.config
     else:
-        column = summary(config, count(config.data))
+        column, planned = summary(config, count(config.data)), config
         verdict = f"{_cell(column['steps'])} steps; hours, memory and price: name a GPU, such as --gpu 4090"
-    compared = _compared(config, column, _other_arm(args, config), hardware)
+    compared = _compared(planned, column, _other_arm(args, config), hardware)
     if args.json:
-        shown = [*sections, compared, *filter(None, [faster])]
+        shown = [*sections, compared, *advice]
         plan_ = {section.title: section.as_dict() for section in shown}
         print_json({"verdict": verdict, "plan": plan_, "config": resolved(config)})
     else:
-        short = [sections[0], compared, *filter(None, [faster])]
+        short = [sections[0], compared, *advice]
         tables = [*short, *sections[1:]] if args.full else short
         print("\n\n".join([verdict, *map(_table, tables)]))
         if not args.full:
@@ -84,7 +86,8 @@ def _compared(config: Config, column: dict[str, Cell], other: Config | None, har
     if hardware:
         from agon.plan.hardware import plan_on
 
-        beside = plan_on(other, hardware).summary
+        same = {"sampler": config.sampler, "train": config.train}  # the other arm in the same layout
+        beside = plan_on(other.model_copy(update=same), hardware, search=False).summary
     else:
         beside = summary(other, count(other.data))
     rows: dict[str, tuple[Cell, ...]] = {
@@ -100,15 +103,16 @@ def _warnings(sections: list[Section]) -> list[str]:
 
 
 def _table(section: Section) -> str:
-    """The title, then the rows in aligned columns; numbers to the right."""
+    """The title, then the rows in aligned columns; numbers to the right, commands to the left."""
     rows = [(label, *map(_cell, cells)) for label, cells in section.rows.items()]
     if len(section.columns) == 1:
         width = max(len(row[0]) for row in rows)
         return "\n".join([section.title, *(f"  {label:<{width}}  {value}" for label, value in rows)])
     table = [("", *section.columns), *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [f"  {row[0]:<{widths[0]}}  " + "  ".join(map(str.rjust, row[1:], widths[1:])) for row in table]
-    return "\n".join([section.title, *lines])
+    sides = ["<", *("<" if column == "command" else ">" for column in section.columns)]
+    lines = ["  ".join(map("{:{}{}}".format, row, sides, widths)).rstrip() for row in table]
+    return "\n".join([section.title, *(f"  {line}" for line in lines)])
 
 
 def _cell(value: Cell) -> str:

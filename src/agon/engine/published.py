@@ -46,5 +46,16 @@ RECIPES: dict[str, dict[str, Any]] = {
     "Qwen/Qwen3-8B": _QWEN3
     | {"hidden_size": 4096, "intermediate_size": 12_288, "num_hidden_layers": 36, "num_attention_heads": 32}
     | {"tie_word_embeddings": False},
+    "Qwen/Qwen3-14B": _QWEN3
+    | {"hidden_size": 5120, "intermediate_size": 17_408, "num_hidden_layers": 40, "num_attention_heads": 40}
+    | {"tie_word_embeddings": False},
+    "Qwen/Qwen3-32B": _QWEN3
+    | {"hidden_size": 5120, "intermediate_size": 25_600, "num_hidden_layers": 64, "num_attention_heads": 64}
+    | {"tie_word_embeddings": False},
+    "meta-llama/Llama-3.3-70B-Instruct": {
+        **{"model_type": "llama", "vocab_size": 128_256, "max_position_embeddings": 131_072},
+        **{"hidden_size": 8192, "intermediate_size": 28_672, "num_hidden_layers": 80, "tie_word_embeddings": False},
+        **{"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128},
+    },
 }
-"""Likewise of bases that only recipes name."""
+"""Likewise of bases that only recipes and the table of hardware name."""

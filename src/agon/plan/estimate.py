@@ -256,7 +256,7 @@ def _memory(config: Config, counts: Counts) -> Section:
     learners = [learner_bytes(shape, config.model, config.train, policies) for shape in shapes]
     adapters = [shape.adapter_parameters(config.model.lora) for shape in shapes]
     parts = {
-        "base": sum(learner.base for learner in learners),
+        ("base" if config.train.shard == "none" else "base, split over learners"): sum(part.base for part in learners),
         "adapters": sum(learner.adapters for learner in learners),
         "gradients": sum(learner.gradients for learner in learners),
         "Adam": sum(learner.adam for learner in learners),

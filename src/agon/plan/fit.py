@@ -1,7 +1,7 @@
 """Whether a config fits on a GPU, and which keys to change when it does not.
 
-Learner and engine share the GPU of their process. An engine that sleeps has released its memory while the learner
-works, so each may take what the other leaves; one that does not sleep takes its share for good.
+Learner and engine share a GPU, or have GPUs of their own. An engine that sleeps has released its memory while the
+learner works, so each may take what the other leaves; one that does not sleep takes its share for good.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from agon.config import Config
 from agon.engine.backend import backend_of
 from agon.engine.base import context_of
 from agon.engine.base_config import read_base_config
+from agon.engine.devices import learners_here
 from agon.engine.dtypes import refusal
-from agon.engine.published import TEXT
-from agon.engine.vllm.placement import BESIDE, SEQUENCES, GpuMemory, placement_of
+from agon.engine.vllm.placement import BESIDE, MARGIN, SEQUENCES, GpuMemory, placement_of
 from agon.errors import EngineError
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.footprint import (
@@ -24,12 +24,13 @@ from agon.plan.footprint import (
     EngineBytes,
     LearnerBytes,
     engine_bytes,
+    layout_of,
     learner_bytes,
     longest_row,
     policies_of,
     sequence_bytes,
 )
-from agon.plan.gpus import GIB, GPUS, Gpu
+from agon.plan.gpus import GIB, Gpu
 
 ROUND = 1024
 LESS = 0.1
@@ -57,6 +58,8 @@ class Fit:
     """Sequences that the engine draws at once, at most."""
     collectives: int = 0
     """What NCCL takes where several GPUs learn together."""
+    apart: bool = False
+    """Whether learner and engine have GPUs of their own."""
 
     @property
     def taken(self) -> int:
@@ -72,7 +75,7 @@ class Fit:
     def left(self) -> int:
         """What the engine leaves to the learner while it updates."""
         own = self.gpu.memory - CONTEXT - self.collectives
-        if self.engine is None:
+        if self.engine is None or self.apart:
             return own
         return own - (CONTEXT + self.engine.graphs if self.sleeps else self.taken)
 
@@ -86,10 +89,21 @@ class Fit:
                 f"the engine needs {gib(self.engine.static + CONTEXT + self.sequence)} for weights and one sequence, "
                 f"and its share is {gib(self.taken)}"
             )
-        held = self.taken + self.learner.static + CONTEXT + self.collectives
-        if self.engine and held > self.gpu.memory:
-            found.append(f"engine and learner hold {gib(held)} while it draws")
+        if self.held > self.gpu.memory:
+            found.append(f"engine and learner hold {gib(self.held)} while it draws")
         return found
+
+    @property
+    def held(self) -> int:
+        """What engine and learner hold of a GPU that they share while the engine draws."""
+        beside = self.learner.static + CONTEXT + self.collectives
+        return self.taken + beside if self.engine and not self.apart else 0
+
+    @property
+    def short(self) -> int:
+        """Bytes that the worst problem lacks; 0 where all fits."""
+        cache = self.sequence - self.cache if self.engine else 0
+        return max(-self.spare, cache, self.held - self.gpu.memory, 0)
 
     @property
     def spare(self) -> int:
@@ -102,18 +116,19 @@ class Fit:
 
 
 def fit(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> Fit:
-    """Lay a config out on one GPU of `gpus`."""
-    learner = learner_bytes(shape, config.model, config.train, policies_of(config))
+    """Lay a config out on the GPUs of one node, each with the same share of it."""
+    layout = layout_of(config, gpus)
+    learner = learner_bytes(shape, config.model, config.train, policies_of(config), layout.learners)
     engine = None if has_server(config) else engine_bytes(shape, config)
-    collectives = NCCL if gpus > 1 else 0
+    collectives = NCCL if layout.learners > 1 else 0
     # when an engine starts, the optimizer's state does not exist yet
     left = GpuMemory(gpu.memory - learner.base - learner.adapters - CONTEXT - collectives, gpu.memory)
     awake = {"sleep": False} if config.train.staleness else {}  # it draws while the learner works
-    placed = placement_of(config.sampler.model_copy(update=awake), left)
+    placed = placement_of(config.sampler.model_copy(update=awake), None if layout.apart and engine else left)
     sequence = sequence_bytes(shape, config, context_of(config))
     most = int(config.sampler.options.get("max_num_seqs", SEQUENCES))
     sleeps = placed.sleeps and engine is not None
-    return Fit(gpu, learner, engine, placed.memory, sleeps, sequence, most, collectives)
+    return Fit(gpu, learner, engine, placed.memory, sleeps, sequence, most, collectives, layout.apart)
 
 
 def has_server(config: Config) -> bool:
@@ -129,14 +144,15 @@ def changes(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[str]:
     return []
 
 
-def other_base(config: Config, gpu: Gpu, gpus: int = 1) -> str | None:
-    """The largest base of the paper that fits where the config's own does not, all else unchanged."""
-    fitting = []
-    for name, published in TEXT.items():
-        shape = shape_of(published)
-        if not fit(with_value(config, "model.name", name), shape, gpu, gpus).problems():
-            fitting.append((shape.parameters, name))
-    return max(fitting)[1] if fitting else None
+def with_room(config: Config, shape: Shape, gpu: Gpu, gpus: int) -> tuple[Config, list[str], Fit]:
+    """A config and how it fits, its engine's share lowered where gradients and Adam's state need more than an engine
+    leaves free: they do not exist yet when it starts."""
+    laid = fit(config, shape, gpu, gpus)
+    share = int(100 * (1 - (laid.held - laid.taken + MARGIN // 2) / gpu.memory)) / 100
+    if laid.held <= gpu.memory or config.sampler.gpu_memory_utilization is not None or share <= 0:
+        return config, [], laid
+    smaller = with_value(config, "sampler.gpu_memory_utilization", share)
+    return smaller, [f"sampler.gpu_memory_utilization={share}"], fit(smaller, shape, gpu, gpus)
 
 
 def in_four_bits(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[str]:
@@ -150,8 +166,8 @@ def in_four_bits(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[
     ):
         return []
     smaller = with_value(with_value(config, "model.quantize", "nf4"), "sampler.options", options)
-    keys = ["model.quantize=nf4", f"sampler.options={written(options)}"]
-    return [] if fit(smaller, shape, gpu, gpus).problems() else keys
+    _, more, laid = with_room(smaller, shape, gpu, gpus)
+    return [] if laid.problems() else ["model.quantize=nf4", f"sampler.options={written(options)}", *more]
 
 
 def dtype_refusal(config: Config, gpu: Gpu) -> EngineError | None:
@@ -169,19 +185,12 @@ def less_memory(config: Config, memory: int) -> list[str]:
     gpu = Gpu("the GPU of this run", memory / GIB, None, None, "what it reports")
     shapes = [shape_of(read_base_config(model)) for model in config.model.each.values()]
     shape = max(shapes, key=lambda shape: shape.parameters)
-    before = fit(config, shape, gpu)
+    before = fit(config, shape, gpu, learners_here())
     for keys, candidate in _candidates(config):
-        after = fit(candidate, shape, gpu)
+        after = fit(candidate, shape, gpu, learners_here())
         if after.spare >= before.spare + LESS * before.learner.peak and not after.problems():
             return keys
     return []
-
-
-def smallest(config: Config, shape: Shape) -> str | None:
-    """The name of the smallest GPU in the table that a config fits on."""
-    able = {name: gpu for name, gpu in GPUS.items() if not dtype_refusal(config, gpu)}
-    fitting = [(gpu.gib, name) for name, gpu in able.items() if not fit(config, shape, gpu).problems()]
-    return min(fitting)[1] if fitting else None
 
 
 def _candidates(config: Config) -> Iterator[tuple[list[str], Config]]:

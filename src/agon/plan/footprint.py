@@ -12,6 +12,7 @@ from agon.config import Config, Model, Train
 from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.local import RANKS
 from agon.engine.vllm.placement import BATCHED, SEQUENCES
+from agon.formatting import plural
 from agon.plan.base_shapes import Layer, Shape
 from agon.plan.gpus import GIB
 
@@ -95,13 +96,16 @@ class EngineBytes:
         return self.weights + self.slots + self.workspace + self.graphs
 
 
-def learner_bytes(shape: Shape, model: Model, train: Train, policies: int) -> LearnerBytes:
-    """The learner at its largest pass: `tokens_per_pass` tokens, or one row that is longer."""
+def learner_bytes(shape: Shape, model: Model, train: Train, policies: int, learners: int = 1) -> LearnerBytes:
+    """One of `learners` at its largest pass: `tokens_per_pass` tokens, or one row that is longer."""
     width, tokens = learner_width(model), most_tokens(train)
+    base = base_bytes(shape, width, nf4=model.quantize == "nf4") + unpacked_bytes(shape, model)
+    if train.shard == "base":
+        base = base // learners + gathered_bytes(shape, width)
     adapter = 4 * shape.adapter_parameters(model.lora)
     inside = [saved_per_token(layer, shape.hidden, model.lora.rank, width) for layer in shape.layers]
     return LearnerBytes(
-        base=base_bytes(shape, width, nf4=model.quantize == "nf4") + unpacked_bytes(shape, model),
+        base=base,
         adapters=2 * adapter,
         gradients=policies * adapter,
         adam=2 * policies * adapter,
@@ -121,6 +125,13 @@ def base_bytes(shape: Shape, width: int, *, nf4: bool) -> int:
 def unpacked_bytes(shape: Shape, model: Model) -> int:
     """The linear map that is dequantised at the moment, at most: one is, for every product with a base in 4 bits."""
     return learner_width(model) * max(linear.size for linear in shape.linears()) if model.quantize == "nf4" else 0
+
+
+def gathered_bytes(shape: Shape, width: int) -> int:
+    """What a learner of a split base holds whole during a pass: a layer, the next one on its way, and all weights
+    outside of layers, which FSDP2 keeps from the forward to the end of the backward pass."""
+    layers = [sum(linear.size for linear in layer.linears) + layer.others for layer in shape.layers]
+    return width * (2 * max(layers) + shape.parameters - sum(layers))
 
 
 def kept_per_token(shape: Shape, width: int) -> int:
@@ -167,31 +178,49 @@ def gradients_per_token(layer: Layer, hidden: int, width: int) -> int:
 
 
 def engine_bytes(shape: Shape, config: Config) -> EngineBytes:
-    """An engine that holds the text model once and its adapters in slots."""
+    """An engine that holds the text model once and its adapters in slots, on each of its GPUs.
+
+    Weights and the inside of a layer are divided; hidden states, logits and, as an upper bound, adapters are not.
+    """
     model, max_loras, options = config.model, config.sampler.max_loras, config.sampler.options
     width, sequences = engine_width(model), int(options.get("max_num_seqs", SEQUENCES))
     rank = next(size for size in RANKS if size >= model.lora.rank)
     slots = max_loras * rank * width * sum(linear.inputs + linear.outputs for linear in shape.linears())
     widest = max(2 * layer.intermediate + layer.queries + 2 * layer.keys for layer in shape.layers)
-    batch = int(options.get("max_num_batched_tokens", BATCHED)) * width * (2 * widest + 4 * shape.hidden)
+    parallel = tensor_parallel(config)
+    inside = 2 * widest // parallel + 4 * shape.hidden
+    batch = int(options.get("max_num_batched_tokens", BATCHED)) * width * inside
     logits = 3 * 4 * sequences * shape.vocabulary
     sizes = (CAPTURED + sequences // 8) / (CAPTURED + SEQUENCES // 8)
     graphs = 0 if options.get("enforce_eager") else int(sizes * GRAPHS)
-    return EngineBytes(engine_weights(shape, config), slots, batch + logits, graphs)
+    collectives = NCCL if parallel > 1 else 0
+    return EngineBytes(engine_weights(shape, config) // parallel, slots, batch + logits + collectives, graphs)
+
+
+def tensor_parallel(config: Config) -> int:
+    """GPUs that one engine is split over."""
+    return int(config.sampler.options.get("tensor_parallel_size", 1))
 
 
 def engine_weights(shape: Shape, config: Config) -> int:
-    """Weights of the text model in an engine: in 4 bits only if it loads such a checkpoint, else dequantised."""
+    """Weights of the text model in an engine, on all its GPUs together: in 4 bits only if it loads such a checkpoint,
+    else dequantised."""
     nf4 = "quantization" in config.sampler.options
     return base_bytes(shape, engine_width(config.model), nf4=nf4) - engine_width(config.model) * shape.towers
 
 
 def sequence_bytes(shape: Shape, config: Config, tokens: int) -> int:
-    """Cache that one sequence takes: keys and values of all its tokens, of a window, or a state."""
+    """Cache that one sequence takes on each GPU of its engine: keys and values of all its tokens, of a window, or a
+    state. Heads are divided over GPUs, and a head is never split."""
+    parallel = tensor_parallel(config)
     eight_bits = str(config.sampler.options.get("kv_cache_dtype", "")).startswith("fp8")
     width = 1 if eight_bits else engine_width(config.model)
-    cached = sum(2 * layer.keys * min(tokens, layer.window or tokens) for layer in shape.layers if caches(layer))
-    return width * cached + 4 * sum(layer.state for layer in shape.layers)
+    cached = sum(
+        2 * max(layer.keys // parallel, layer.head_size) * min(tokens, layer.window or tokens)
+        for layer in shape.layers
+        if caches(layer)
+    )
+    return width * cached + 4 * sum(layer.state for layer in shape.layers) // parallel
 
 
 def caches(layer: Layer) -> bool:
@@ -223,6 +252,33 @@ def policies_of(config: Config) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """Who has which GPUs of a node: learners the first, engines the last."""
+
+    learners: int
+    engines: int
+    parallel: int
+    """GPUs of each engine."""
+    apart: bool
+    """Whether no GPU has a learner and an engine."""
+
+    def __str__(self) -> str:
+        each = f" of {self.parallel} GPUs" if self.parallel > 1 else ""
+        where = "on GPUs of their own" if self.apart else "on the same GPUs"
+        return f"{plural(self.learners, 'learner')} and {plural(self.engines, 'engine')}{each}, {where}"
+
+
+def layout_of(config: Config, gpus: int) -> Layout:
+    """A node of `gpus` as a config divides it: engines that leave GPUs free leave them to learners alone."""
+    parallel = tensor_parallel(config)
+    if config.sampler.urls:
+        return Layout(gpus, len(config.sampler.urls), 1, apart=True)
+    engines = config.sampler.replicas or max(gpus // parallel, 1)
+    left = gpus - engines * parallel
+    return Layout(left, engines, parallel, apart=True) if left > 0 else Layout(gpus, engines, parallel, apart=False)
+
+
+@dataclass(frozen=True, slots=True)
 class NodeBytes:
     """What a run takes of a node outside of its GPUs."""
 
@@ -235,19 +291,19 @@ class NodeBytes:
 
 
 def node_bytes(
-    shape: Shape, config: Config, gpus: int, sleeps: bool, steps: int, completions: int, mean: int
+    shape: Shape, config: Config, layout: Layout, sleeps: bool, steps: int, completions: int, mean: int
 ) -> NodeBytes:
-    """A learner process and an engine process per GPU; `completions` of `mean` tokens are stored."""
+    """Learners, and a process for each GPU of an engine; `completions` of `mean` tokens are stored."""
     width, nf4 = learner_width(config.model), config.model.quantize == "nf4"
     base = base_bytes(shape, width, nf4=nf4)
     quantising = (base + width * shape.parameters) if nf4 else 0  # one process does it, before the first run
-    loaded = max(gpus * base, quantising)
-    pinned = gpus * engine_weights(shape, config) if sleeps else 0
+    loaded = max(base * (1 if config.train.shard == "base" else layout.learners), quantising)
+    pinned = layout.engines * engine_weights(shape, config) if sleeps else 0
     adapters = 2 * 4 * shape.adapter_parameters(config.model.lora)
     whole = min(config.save.keep, steps // config.save.every + 1)
     saved = adapters * (3 * whole + config.eval.points + 1 + PUBLISHED)  # Adam's state is twice an adapter's size
     return NodeBytes(
-        host=max(loaded, pinned) + 2 * gpus * HOST,
+        host=max(loaded, pinned) + (layout.learners + layout.engines * layout.parallel) * HOST,
         pinned=pinned,
         disk=2 * shape.parameters + quantising + saved + TEXT * mean * completions,
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from agon.config import Config
 from agon.engine.backend import backend_of
 from agon.engine.base_config import read_base_config
-from agon.engine.vllm.placement import MARGIN, SEQUENCES
+from agon.engine.vllm.placement import MARGIN
 from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
 from agon.plan.base_shapes import Shape, shape_of
@@ -22,19 +22,16 @@ from agon.plan.fit import (
     gib,
     has_server,
     in_four_bits,
-    other_base,
-    smallest,
     with_value,
-    written,
 )
-from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, node_bytes, sequence_bytes
+from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, layout_of, node_bytes
 from agon.plan.gpus import Gpu, Node
-from agon.plan.plan_section import Cell, Counts, Section
+from agon.plan.hours import Hours, hours, in_flight, step_bouts
+from agon.plan.layout import Choice, choices, command, other_base, smallest
+from agon.plan.plan_section import Cell, Section
 from agon.plan.schedule import idle_engines
-from agon.plan.step_time import Assumptions, Bouts, Speed, StepSeconds, bouts_of
+from agon.plan.step_time import Assumptions
 
-START = 180.0
-"""Assumption: seconds until the first check, with everything downloaded."""
 WORTH = 0.9
 """Share of the hours that a change may leave and still be advised."""
 EIGHT_BITS = (8, 9)
@@ -46,24 +43,11 @@ SHORTER = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Hours:
-    """Seconds of a step and of an evaluation point, and of the whole run where the number of steps is known."""
-
-    step: StepSeconds
-    longest: float
-    """The longest bout of a step, alone in its engine."""
-    point: float | None
-    """Of all evaluation points together; None where the size of dev is not known."""
-    points: int
-    before: float
-    """From the start until the first step: loading, and the check of the engines."""
-    run: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class HardwarePlan:
     """A config on hardware: what is printed, and why it is refused, if it is."""
 
+    config: Config
+    """As it is planned: where it does not fit, in the fastest layout that does."""
     verdict: str
     """Whether it fits, for how long and at what price, in one line."""
     summary: dict[str, Cell]
@@ -73,32 +57,91 @@ class HardwarePlan:
     faster: Section | None = None
     """Keys that would save time, with the hours that they leave."""
     hours: Hours | None = None
+    layouts: Section | None = None
+    """The fastest layouts of several GPUs, as commands."""
 
 
-def plan_on(config: Config, hardware: Node, assumed: Assumptions | None = None) -> HardwarePlan:
-    """Lay a config out on hardware and estimate its time; nothing is loaded or downloaded."""
+def plan_on(
+    config: Config,
+    hardware: Node,
+    assumed: Assumptions | None = None,
+    *,
+    words: Sequence[str] = ("CONFIG.yaml",),
+    search: bool = True,
+) -> HardwarePlan:
+    """Lay a config out on hardware and estimate its time; nothing is loaded or downloaded.
+
+    Other layouts are tried with `search`, and where this one does not fit. `words` are the config and overrides as they
+    were typed, for the commands that are printed.
+    """
     if not backend_of(config).fits_gpus:
         raise InputError(
             f"--gpu plans for engine vllm, and sampler.engine is {config.sampler.engine}",
             fix="add sampler.engine=vllm, or leave --gpu out",
         )
+    _check_gpus(config, hardware)
     assumed = assumed or Assumptions()
     shape = shape_of(read_base_config(config.model))
     laid = fit(config, shape, hardware.gpu, hardware.gpus)
     node = _node(config, shape, hardware, laid, assumed)
-    memory, assumptions = _memory(laid, node), _assumptions(hardware.gpu, assumed)
-    wrong_dtype = dtype_refusal(config, hardware.gpu)
-    if refusal := wrong_dtype or _refusal(config, shape, laid, hardware.gpus):
-        verdict = f"{'cannot run' if wrong_dtype else 'does not fit'} on {_gpus(hardware)}"
-        return HardwarePlan(verdict, summary(config, count(config.data)), (memory, assumptions), refusal)
-    slots = in_flight(laid, shape, config, assumed)
-    found = hours(config, shape, hardware, slots, assumed)
+    memory, assumptions = _memory(config, hardware, laid, node), _assumptions(hardware.gpu, assumed)
+    if wrong_dtype := dtype_refusal(config, hardware.gpu):
+        verdict = f"cannot run on {_gpus(hardware)}"
+        return HardwarePlan(config, verdict, summary(config, count(config.data)), (memory, assumptions), wrong_dtype)
+    tried = (search and hardware.gpus > 1) or laid.problems()
+    ranked = choices(config, shape, hardware, assumed) if tried else []
+    layouts = _layouts(ranked, shape, hardware, assumed, words)
+    if laid.problems():
+        refusal = _refusal(config, shape, hardware, laid, ranked, words)
+        if layouts is None:
+            verdict = f"does not fit on {_gpus(hardware)}{' in any layout' if len(ranked) > 1 else ''}"
+            return HardwarePlan(config, verdict, summary(config, count(config.data)), (memory, assumptions), refusal)
+        best = plan_on(ranked[0].config, hardware, assumed, words=words, search=False)
+        verdict = best.verdict.replace(";", " in a different layout than configured;", 1)
+        return replace(best, verdict=verdict, refusal=refusal, layouts=layouts)
+    found = hours(config, shape, hardware, laid, assumed)
     drawing, time = _drawing(laid, shape, config, hardware, assumed), _time(config, hardware, found, assumed)
     faster = _faster(config, shape, hardware, found, assumed) if found else None
-    column = _column(config, hardware, found, laid, node, slots)
-    return HardwarePlan(
-        _verdict(hardware, found), column, (memory, drawing, time, assumptions), faster=faster, hours=found
-    )
+    column = _column(config, hardware, found, laid, node, in_flight(laid, shape, config, assumed))
+    verdict = _verdict(hardware, found, layouts)
+    sections = memory, drawing, time, assumptions
+    return HardwarePlan(config, verdict, column, sections, faster=faster, hours=found, layouts=layouts)
+
+
+def _check_gpus(config: Config, hardware: Node) -> None:
+    """Refuse engines that want more GPUs than there are."""
+    layout = layout_of(config, hardware.gpus)
+    if not has_server(config) and layout.engines * layout.parallel > hardware.gpus:
+        raise InputError(
+            f"sampler.replicas and tensor_parallel_size ask for {layout.engines * layout.parallel} GPUs, and --gpus is "
+            f"{hardware.gpus}",
+            fix=f"add --gpus {layout.engines * layout.parallel}, or leave out sampler.replicas",
+        )
+
+
+def _layouts(
+    ranked: Sequence[Choice], shape: Shape, hardware: Node, assumed: Assumptions, words: Sequence[str]
+) -> Section | None:
+    """The fastest layouts that fit, as commands, or one where times are not known; None where there is nothing to
+    choose."""
+    fitting = [choice for choice in ranked if not choice.laid.problems()]
+    if not fitting or (len(ranked) == 1 and not fitting[0].keys):
+        return None
+    labels = ("fastest", "second best") if fitting[0].seconds else ("fits",)
+    shown = dict(zip(labels, fitting, strict=False))
+    fresh = [choice for choice in fitting if choice.seconds and not choice.config.train.staleness]
+    if fresh and fresh[0] not in shown.values():
+        shown["fastest with train.staleness=0"] = fresh[0]
+    if own := [choice for choice in fitting if choice.seconds and not choice.keys and choice not in shown.values()]:
+        shown["as configured"] = own[0]
+    rows: dict[str, tuple[Cell, ...]] = {}
+    for label, choice in shown.items():
+        found = hours(choice.config, shape, hardware, choice.laid, assumed)
+        run = _run(hardware, found.run) if found and found.run is not None else None
+        typed = command(choice.config, hardware.gpus, words, choice.keys)
+        note = "" if choice.keys or label == "as configured" else ", as configured"
+        rows[label + note] = (f"{found.step.total:,.0f} s" if found else None, run, typed)
+    return Section(f"layouts of {_gpus(hardware)}", rows, ("step", "run", "command"))
 
 
 def _node(config: Config, shape: Shape, hardware: Node, laid: Fit, assumed: Assumptions) -> NodeBytes:
@@ -107,7 +150,7 @@ def _node(config: Config, shape: Shape, hardware: Node, laid: Fit, assumed: Assu
     steps = total_steps(config, counts) or UNKNOWN // config.train.problems_per_step
     completions = steps * step_bouts(config, assumed).completions + (points_of(config, counts)[1] or 0)
     mean = int(assumed.mean * config.train.max_completion_tokens)
-    return node_bytes(shape, config, hardware.gpus, laid.sleeps, steps, completions, mean)
+    return node_bytes(shape, config, layout_of(config, hardware.gpus), laid.sleeps, steps, completions, mean)
 
 
 def _column(
@@ -138,7 +181,7 @@ def _faster(config: Config, shape: Shape, hardware: Node, found: Hours, assumed:
         laid = fit(other, shape, hardware.gpu, hardware.gpus)
         if laid.problems():
             continue
-        tried = hours(other, shape, hardware, in_flight(laid, shape, other, assumed), assumed)
+        tried = hours(other, shape, hardware, laid, assumed)
         assert tried is not None
         before, after = (h.run or h.step.total for h in (found, tried))
         if after < WORTH * before:
@@ -152,7 +195,7 @@ def _cheaper_runs(config: Config, gpu: Gpu) -> Iterator[tuple[str, Config]]:
     options = config.sampler.options
     if gpu.capability and gpu.capability >= EIGHT_BITS and "kv_cache_dtype" not in options and not has_server(config):
         merged = {**options, "kv_cache_dtype": "fp8"}
-        yield shlex.quote(f"sampler.options={written(merged)}"), with_value(config, "sampler.options", merged)
+        yield "sampler.options.kv_cache_dtype=fp8", with_value(config, "sampler.options", merged)
     if config.train.max_completion_tokens > SHORTER:
         keys = ("train.max_completion_tokens", "eval.max_completion_tokens")
         shorter = config
@@ -161,41 +204,64 @@ def _cheaper_runs(config: Config, gpu: Gpu) -> Iterator[tuple[str, Config]]:
         yield " ".join(f"{key}={SHORTER}" for key in keys), shorter
 
 
-def _verdict(hardware: Node, found: Hours | None) -> str:
+def _verdict(hardware: Node, found: Hours | None, layouts: Section | None) -> str:
     fits = f"fits on {_gpus(hardware)}"
     if found is None:
         return f"{fits}; how long it takes is not known: name the GPU, such as --gpu h100"
     if found.run is None:
         return f"{fits}; about {found.step.total:,.0f} s per step, estimated and never measured"
-    cost = _cost(hardware, found.run)
-    return f"{fits}; about {found.run / 3600:,.1f} h{f', {cost}' if cost else ''}, estimated and never measured"
+    about, best = _run(hardware, found.run), next(iter(layouts.rows.values()))[1] if layouts else None
+    other = f" as configured, {best} in the fastest layout" if best and best != about else ""
+    return f"{fits}; about {about}{other}, estimated and never measured"
 
 
 def _gpus(hardware: Node) -> str:
     return f"{hardware.gpus} x {hardware.gpu.name}"
 
 
+def _run(hardware: Node, seconds: float) -> str:
+    cost = _cost(hardware, seconds)
+    return f"{seconds / 3600:,.1f} h{f', {cost}' if cost else ''}"
+
+
 def _cost(hardware: Node, seconds: float) -> str | None:
     return None if hardware.price is None else f"${seconds / 3600 * hardware.gpus * hardware.price:,.0f}"
 
 
-def _refusal(config: Config, shape: Shape, laid: Fit, gpus: int) -> EngineError | None:
-    problems = laid.problems()
-    if not problems:
-        return None
-    message = f"{config.model.name} does not fit on {laid.gpu.name} as configured: {'; '.join(problems)}"
-    if keys := changes(config, shape, laid.gpu, gpus):
-        return EngineError(message, fix=f"set {shlex.join(keys)}")
-    base, larger = other_base(config, laid.gpu, gpus), smallest(config, shape)
-    quantised = in_four_bits(config, shape, laid.gpu, gpus)
+def _refusal(
+    config: Config, shape: Shape, hardware: Node, laid: Fit, ranked: Sequence[Choice], words: Sequence[str]
+) -> EngineError:
+    """What does not fit, by how much, and the first change that helps: a layout, keys that cost time, another base."""
+    gpu, gpus, closest = hardware.gpu, hardware.gpus, ranked[0]
+    message = f"{config.model.name} does not fit on {gpu.name} as configured: {'; '.join(laid.problems())}"
+    if not closest.laid.problems():
+        return EngineError(message, fix=f"start it with {command(closest.config, gpus, words, closest.keys)}")
+    if len(ranked) > 1:
+        message = (
+            f"{config.model.name} does not fit on {_gpus(hardware)} in any layout; the closest, "
+            f"{shlex.join(closest.keys) or 'as configured'}, is short by {gib(closest.laid.short)}: "
+            f"{'; '.join(closest.laid.problems())}"
+        )
+    if keys := changes(closest.config, shape, gpu, gpus):
+        whole = any(key.startswith("sampler.options=") for key in keys)
+        keys = [key for key in closest.keys if not (whole and key.startswith("sampler.options."))] + keys
+        how = (
+            f"start it with {command(closest.config, gpus, words, keys)}"
+            if len(ranked) > 1
+            else f"set {shlex.join(keys)}"
+        )
+        return EngineError(message, fix=how)
+    base, larger = other_base(config, gpu, gpus), smallest(config, shape, gpus)
+    quantised = in_four_bits(config, shape, gpu, gpus)
     ways = [f"set {shlex.join(quantised)}"] * bool(quantised) + [f"set model.name={base}"] * bool(base)
     ways += [f"use a larger GPU: --gpu {larger}"] * bool(larger)
     return EngineError(message, fix=", or ".join(ways) or "set model.name to a smaller base")
 
 
-def _memory(laid: Fit, node: NodeBytes) -> Section:
+def _memory(config: Config, hardware: Node, laid: Fit, node: NodeBytes) -> Section:
     learner, engine = laid.learner, laid.engine
-    rows: dict[str, tuple[Cell, ...]] = {
+    rows: dict[str, tuple[Cell, ...]] = {"layout": (str(layout_of(config, hardware.gpus)),)} if engine else {}
+    rows |= {
         "learner: base, adapters, optimizer": (gib(learner.static),),
         "learner: largest pass": (gib(learner.activations),),
         "left for the learner in an update": (gib(max(laid.left, 0)),),
@@ -211,7 +277,7 @@ def _memory(laid: Fit, node: NodeBytes) -> Section:
             "engine: cache": (gib(max(laid.cache, 0)),),
             "engine sleeps while the learner works": ("yes" if laid.sleeps else "no",),
         }
-    rows["rest: CUDA in each process"] = (gib(CONTEXT * (2 if engine else 1)),)
+    rows["rest: CUDA in each process"] = (gib(CONTEXT * (2 if engine and not laid.apart else 1)),)
     if laid.collectives:
         rows["rest: NCCL"] = (gib(laid.collectives),)
     rows["main memory of the node"] = (f"{gib(node.host)}, of these pinned {gib(node.pinned)}",)
@@ -220,21 +286,13 @@ def _memory(laid: Fit, node: NodeBytes) -> Section:
     return Section(f"memory on {laid.gpu.name}, {laid.gpu.gib:g} GiB", rows)
 
 
-def in_flight(laid: Fit, shape: Shape, config: Config, assumed: Assumptions) -> int:
-    """Completions of mean length that an engine draws at once."""
-    if laid.engine is None:
-        return SEQUENCES
-    length = int(assumed.mean * config.train.max_completion_tokens) + assumed.prompt + assumed.peek
-    return max(laid.in_flight(sequence_bytes(shape, config, length)), 1)
-
-
 def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Node, assumed: Assumptions) -> Section:
     game, cap = config.rules(), config.train.max_completion_tokens
     per_step = step_bouts(config, assumed).completions
     stages = 2 if game.two_stages else 1
-    slots = in_flight(laid, shape, config, assumed)
+    slots, engines = in_flight(laid, shape, config, assumed), layout_of(config, hardware.gpus).engines
     rows: dict[str, tuple[Cell, ...]] = {
-        "rollouts per step and engine": (-(-per_step // hardware.gpus),),
+        "rollouts per step and engine": (-(-per_step // engines),),
         "rollouts in flight, of mean length": (slots,),
     }
     if laid.engine:
@@ -242,50 +300,10 @@ def _drawing(laid: Fit, shape: Shape, config: Config, hardware: Node, assumed: A
     rows["longest chain"] = (
         f"{stages * cap:,} tokens, draft + challenge, at most" if stages == 2 else f"{cap:,} tokens",
     )
-    warning = idle_engines(config.train.problems_per_step, hardware.gpus)
+    warning = idle_engines(config.train.problems_per_step, engines)
     if warning and backend_of(config).engines() is None:
         rows["warning"] = (warning,)
     return Section("drawing", rows)
-
-
-def step_bouts(config: Config, assumed: Assumptions) -> Bouts:
-    """The bouts of one step, at assumed lengths."""
-    game, train = config.rules(), config.train
-    drafts = game.drafts_per_problem * train.problems_per_step
-    return bouts_of(drafts, game.two_stages, train.max_completion_tokens, assumed)
-
-
-def hours(config: Config, shape: Shape, hardware: Node, slots: int, assumed: Assumptions) -> Hours | None:
-    """Seconds by part; None for a GPU of which only the memory is known."""
-    speed = Speed.of(shape, config, hardware.gpu, assumed)
-    if speed is None:
-        return None
-    counts = count(config.data)
-    bouts = step_bouts(config, assumed)
-    rows = sorted((*bouts.drafts, *filter(None, bouts.challenges)), reverse=True)
-    step = StepSeconds(
-        play=speed.draw(bouts.share(hardware.gpus), slots),
-        update=max(assumed.live * speed.update(rows) / hardware.gpus, speed.update(rows[:1])),
-        publish=assumed.publish,
-        checks=speed.checks() if config.sampler.canary != "off" else 0.0,
-        sleep=speed.sleep() if config.sampler.sleep is not False and not has_server(config) else 0.0,
-    )
-    points, point = _points(config, counts, speed, hardware, slots)
-    steps = total_steps(config, counts)
-    before = START + (speed.first_check(hardware.gpus) if config.sampler.canary != "off" else 0.0)
-    run = None if steps is None or point is None else before + steps * step.total + point
-    longest = speed.draw(bouts.share(len(bouts.drafts)), 1)
-    return Hours(step, longest, point, points, before, run)
-
-
-def _points(config: Config, counts: Counts, speed: Speed, hardware: Node, slots: int) -> tuple[int, float | None]:
-    """How many evaluation points there are, and their seconds together; None where the size of dev is not known."""
-    points, total = points_of(config, counts)
-    if total is None or not points:
-        return points, None if points else 0.0
-    two = config.rules().two_stages
-    bouts = bouts_of(-(-total // ((1 + two) * points)), two, config.eval.max_completion_tokens, speed.assumed)
-    return points, points * speed.draw(bouts.share(hardware.gpus), slots)
 
 
 def _time(config: Config, hardware: Node, found: Hours | None, assumed: Assumptions) -> Section:
@@ -299,6 +317,7 @@ def _time(config: Config, hardware: Node, found: Hours | None, assumed: Assumpti
         "publish": (f"{step.publish:,.0f} s",),
         "checks of the engines": (f"{step.checks:,.2g} s",),
         "sleep and wake up": (f"{step.sleep:,.1f} s",),
+        **({"saved by playing ahead": (f"{step.saved:,.0f} s",)} if step.saved else {}),
         "step": (f"{step.total:,.0f} s",),
         "before the first step": (f"{found.before:,.0f} s, with everything downloaded",),
         _points_label(found.points): (None if found.point is None else duration(found.point),),

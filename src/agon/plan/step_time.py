@@ -2,7 +2,8 @@
 
 Drawing is bound by memory: every token reads the weights once per batch and the cache of its own sequence. It is played
 through, 64 tokens at a time, on lengths at quantiles of a log-normal distribution: drafts first, each challenge behind
-its draft, as many at once as the cache holds. The update is bound by arithmetic. Nothing here was measured on a GPU;
+its draft, as many at once as the cache holds. The update is bound by arithmetic. An engine on several GPUs divides
+what it reads and computes, and adds two all-reduces per layer. Nothing here was measured on a GPU;
 `scripts/gpu-acceptance` compares.
 """
 
@@ -12,18 +13,29 @@ import random
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
+from math import ceil, exp
 from statistics import NormalDist
 
 from agon.config import Config
 from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.canary import DRAWN, LENGTH, PROMPTS
 from agon.plan.base_shapes import Layer, Shape
-from agon.plan.footprint import NF4, engine_weights, engine_width, policies_of, sequence_bytes
+from agon.plan.footprint import (
+    NF4,
+    base_bytes,
+    engine_weights,
+    engine_width,
+    learner_width,
+    policies_of,
+    sequence_bytes,
+    tensor_parallel,
+)
 from agon.plan.gpus import Gpu
 
 STRIDE = 64
 """Tokens that are played at once."""
+PLAYED = 8
+"""Steps that are played through where engines play ahead of the learner."""
 FUSED = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up"}
 """Linear maps that vLLM computes as one, with one pair of kernels for their adapters."""
 
@@ -64,6 +76,12 @@ class Assumptions:
     """Seconds of sleeping and waking up besides the weights."""
     copy: float = 20e9
     """Bytes per second between GPU and main memory, for an engine that sleeps and wakes up."""
+    all_reduce: float = 15e-6
+    """Seconds of an all-reduce between the GPUs of an engine, however little it sends."""
+    over_pcie: float = 40e-6
+    """The same without NVLink."""
+    link: float = 0.5
+    """Share of the link between GPUs that collectives reach; nothing is computed meanwhile."""
 
     def rows(self) -> dict[str, str]:
         """Each in words, for a reader who wants to disagree."""
@@ -78,6 +96,9 @@ class Assumptions:
             "publish": f"{self.publish:g} s",
             "checks": f"adapters hashed at {self.hashed / 1e9:g} GB/s, compared at {self.compared / 1e9:g} GB/s",
             "sleep and wake up": f"{self.wake:g} s, and weights at {self.copy / 1e9:g} GB/s, out and in",
+            "between GPUs": f"{self.link:.0%} of the link, nothing computed meanwhile; two all-reduces per layer of an "
+            f"engine on several GPUs, {1e6 * self.all_reduce:g} us each besides ({1e6 * self.over_pcie:g} without "
+            "NVLink); a split base is gathered twice per pass",
         }
 
 
@@ -117,15 +138,21 @@ class StepSeconds:
     publish: float
     checks: float
     sleep: float
+    saved: float = 0.0
+    """What playing ahead of the learner saves."""
+
+    @property
+    def learn(self) -> float:
+        return self.update + self.publish + self.checks
 
     @property
     def total(self) -> float:
-        return self.play + self.update + self.publish + self.checks + self.sleep
+        return self.play + self.learn + self.sleep - self.saved
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What one GPU computes and reads with one base."""
+    """What one GPU computes and reads with one base, and an engine on one or several."""
 
     shape: Shape
     config: Config
@@ -133,6 +160,10 @@ class Speed:
     """Of an engine, in 16 bits."""
     learner_flops: float
     bandwidth: float
+    link: float
+    """Bytes per second that collectives between GPUs reach."""
+    all_reduce: float
+    """Seconds of one, however little it sends."""
     assumed: Assumptions
 
     @classmethod
@@ -141,7 +172,8 @@ class Speed:
         learner = gpu.teraflops if learner_dtype(config.model.dtype) == "bfloat16" else gpu.float32
         if gpu.teraflops is None or gpu.bandwidth is None or learner is None:
             return None
-        return cls(shape, config, gpu.teraflops * 1e12, learner * 1e12, gpu.bandwidth * 1e12, assumed)
+        between = assumed.link * gpu.link * 1e9, assumed.all_reduce if gpu.has_nvlink else assumed.over_pcie
+        return cls(shape, config, gpu.teraflops * 1e12, learner * 1e12, gpu.bandwidth * 1e12, *between, assumed)
 
     @property
     def floor(self) -> float:
@@ -156,23 +188,61 @@ class Speed:
 
     def draw(self, bouts: Bouts, slots: int) -> float:
         """Seconds in which one engine draws these bouts, `slots` completions at a time."""
+        return self._play(bouts, slots)[0]
+
+    def ahead(self, bouts: Bouts, slots: int, learn: float, steps: int) -> float:
+        """Seconds per step where an engine draws these bouts in every step, up to `steps` ahead of a learner that takes
+        `learn` seconds; the first and last steps, when fewer are in flight, are not counted."""
+        ends = self._play(bouts, slots, learn, steps, PLAYED + 2 * steps)[steps + 1 : PLAYED + steps]
+        return (ends[-1] - ends[0]) / (len(ends) - 1)
+
+    def _play(self, bouts: Bouts, slots: int, learn: float = 0.0, ahead: int = 0, steps: int = 1) -> list[float]:
+        """When the learner ends each step. A step begins to be played when the one `ahead` + 1 before it was learnt."""
         adapters = policies_of(self.config) * self.shape.adapter_parameters(self.config.model.lora)
-        weights, floor = self._read_weights + engine_width(self.config.model) * adapters, self.floor
+        width, parallel, floor = engine_width(self.config.model), tensor_parallel(self.config), self.floor
+        weights = self._read_weights / parallel + width * adapters
         fixed, by_token = self._cache()
-        multiply = 2 * self._drawn_parameters / (self.flops * self.assumed.linear)
+        multiply = 2 * self._drawn_parameters / (parallel * self.flops * self.assumed.linear)
         reads = self.bandwidth * self.assumed.bandwidth
-        seconds = self._prefill(bouts)
-        waiting = deque((length, after) for length, after in zip(bouts.drafts, bouts.challenges, strict=True))
-        active: list[tuple[int, int, int]] = []  # drawn, length, challenge
-        while waiting or active:
+        latency, message = self._all_reduces()
+        now, ends, unfinished = 0.0, list[float](), dict[int, int]()
+        begins = deque((0.0, step) for step in range(min(ahead + 1, steps)))
+        waiting = deque[tuple[int, int, int]]()  # step, length, challenge
+        active: list[tuple[int, int, int, int]] = []  # drawn, step, length, challenge
+        while len(ends) < steps:
+            if not waiting and not active:
+                now = max(now, begins[0][0])
+            while begins and begins[0][0] <= now:
+                _, step = begins.popleft()
+                now += self._prefill(bouts)
+                unfinished[step] = len(bouts.drafts)
+                waiting.extend(
+                    (step, draft, after) for draft, after in zip(bouts.drafts, bouts.challenges, strict=True)
+                )
             while waiting and len(active) < slots:
                 active.append((0, *waiting.popleft()))
-            held = sum(drawn for drawn, _, _ in active) + len(active) * self.assumed.prompt
+            held = sum(row[0] for row in active) + len(active) * self.assumed.prompt
             read = (weights + len(active) * fixed + held * by_token) / reads
-            seconds += STRIDE * max(floor, read, len(active) * multiply)
-            waiting.extend((after, 0) for drawn, length, after in active if drawn + STRIDE >= length and after)
-            active = [(drawn + STRIDE, length, after) for drawn, length, after in active if drawn + STRIDE < length]
-        return seconds
+            now += STRIDE * (max(floor, read, len(active) * multiply) + latency + len(active) * message)
+            for drawn, step, length, after in active:
+                if drawn + STRIDE >= length and after:
+                    waiting.append((step, after, 0))
+                elif drawn + STRIDE >= length:
+                    unfinished[step] -= 1
+            active = [(row[0] + STRIDE, *row[1:]) for row in active if row[0] + STRIDE < row[2]]
+            while unfinished.get(len(ends)) == 0:
+                ends.append(max([now, *ends[-1:]]) + learn)
+                if len(ends) + ahead < steps:
+                    begins.append((ends[-1], len(ends) + ahead))
+        return ends
+
+    def _all_reduces(self) -> tuple[float, float]:
+        """Seconds of the all-reduces in a step of an engine on several GPUs: of any step, and per token in it."""
+        parallel, count = tensor_parallel(self.config), 2 * len(self.shape.layers)
+        if parallel == 1:
+            return 0.0, 0.0
+        sent = engine_width(self.config.model) * self.shape.hidden * 2 * (parallel - 1) / parallel
+        return count * self.all_reduce, count * sent / self.link
 
     def update(self, lengths: Sequence[int]) -> float:
         """Seconds of forward, recomputed forward and backward pass of rows with completions of these lengths."""
@@ -184,6 +254,13 @@ class Speed:
         ratio = 4.5 if checkpointing else 3.5  # of a forward pass: a flash backward pass computes 2.5 times as much
         inside = ratio * sum(attention_flops(layer, length) for layer in self.shape.layers for length in lengths)
         return (linear / assumed.linear + inside / assumed.attention) / self.learner_flops
+
+    def gather(self, lengths: Sequence[int], learners: int) -> float:
+        """Seconds in which learners of a split base receive its layers, in forward and backward passes."""
+        tokens = sum(lengths) + len(lengths) * (self.assumed.prompt + self.assumed.peek)
+        passes = max(ceil(self.assumed.live * tokens / learners / self.config.train.tokens_per_pass), 1)
+        received = base_bytes(self.shape, learner_width(self.config.model), nf4=False) * (learners - 1) / learners
+        return 2 * passes * received / self.link
 
     def checks(self) -> float:
         """Seconds of a step in which published files are hashed, and engines compare their slots with them: after
@@ -199,8 +276,9 @@ class Speed:
         return 2 * DRAWN * self.floor + scored / (self.learner_flops * self.assumed.linear)
 
     def sleep(self) -> float:
-        """Seconds in which an engine's weights leave the GPU and come back."""
-        return self.assumed.wake + 2 * engine_weights(self.shape, self.config) / self.assumed.copy
+        """Seconds in which an engine's weights leave its GPUs and come back."""
+        weights = engine_weights(self.shape, self.config) / tensor_parallel(self.config)
+        return self.assumed.wake + 2 * weights / self.assumed.copy
 
     @property
     def _head(self) -> int:
@@ -224,7 +302,8 @@ class Speed:
 
     def _prefill(self, bouts: Bouts) -> float:
         tokens = bouts.completions * self.assumed.prompt + sum(n > 0 for n in bouts.challenges) * self.assumed.peek
-        return 2 * tokens * self.shape.multiplied / (self.flops * self.assumed.linear)
+        compute = 2 * self.shape.multiplied / (tensor_parallel(self.config) * self.flops * self.assumed.linear)
+        return tokens * (compute + self._all_reduces()[1])
 
 
 def attention_flops(layer: Layer, length: int) -> float:
