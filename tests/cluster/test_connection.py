@@ -40,7 +40,8 @@ class FakeRay(types.ModuleType):
         self.shut += 1
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [{"Alive": True}, {"Alive": False}, {"Alive": True}]
+        each = {"CPU": 4.0, "GPU": 1.0}
+        return [{"Alive": alive, "Resources": each} for alive in (True, False, True)]
 
     def cluster_resources(self) -> dict[str, float]:
         return {"CPU": 8.0, "GPU": 2.0, "memory": 1e9}
@@ -112,7 +113,14 @@ def test_a_run_that_does_not_fit_is_refused(ray: FakeRay, head: str) -> None:
     joined = connect(head, None)
     nodes = joined.nodes()
     assert (nodes.alive, nodes.cpus, nodes.gpus, nodes.free_cpus, nodes.free_gpus) == (2, 8.0, 2.0, 6.0, 0.0)
-    joined.check_room(8, 2)
-    for cpus, gpus in ((9, 0), (1, 3)):
+    joined.check_room(8, 2, 1)
+    joined.check_room(8, 5, 0)
+    for asked in ((9, 0, 0), (1, 3, 1), (1, 1, 2)):
         with pytest.raises(ConfigError, match="has CPUs: 8, GPUs: 2, nodes: 2"):
-            joined.check_room(cpus, gpus)
+            joined.check_room(*asked)
+
+
+def test_the_gpus_of_an_engine_are_on_one_node(ray: FakeRay, head: str) -> None:
+    """Two nodes with a GPU each would leave its actor waiting for ever."""
+    with pytest.raises(ConfigError, match=r"GPUs: 2, always 2 on one node; .* has CPUs: 8, GPUs: 2"):
+        connect(head, None).check_room(1, 1, 2)

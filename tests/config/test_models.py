@@ -101,6 +101,7 @@ def test_training_never_narrows_the_sampling() -> None:
 
 TINKER: dict[str, object] = {"sampler": {"engine": "tinker"}}
 TWO: dict[str, object] = {"model": {"name": "x", "b": {"name": "y"}}, "sampler": {"engine": "hf"}}
+NF4 = {"model": {"name": "x", "quantize": "nf4", "dtype": "bfloat16"}}
 RAY = {"engine": "ray", "address": "local"}
 ENDPOINT = {"kind": "endpoint", "url": "http://localhost/v1", "model": "m"}
 BROKEN: list[tuple[str, dict[str, object]]] = [
@@ -123,12 +124,14 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("train.staleness", {"train": {"staleness": 1}, "sampler": {"sleep": True}}),
     ("sampler.replicas", {"sampler": {"replicas": 2, "urls": ["http://localhost"]}}),
     ("sampler.options", {"sampler": {"options": {"worker_cls": "a.stranger.Worker"}}}),
-    ("sampler.options", {"sampler": {"options": {"tensor_parallel_size": 2}}}),
+    ("sampler.options", {"sampler": {"options": {"tensor_parallel_size": 0}}}),
+    ("sampler.options", {"sampler": {"options": {"pipeline_parallel_size": 2}}}),
     ("sampler.options", {"sampler": {"urls": ["http://localhost"], "options": {"max_num_seqs": 4}}}),
     ("sampler.max_loras", {"sampler": {"max_loras": 1}}),
     ("cluster.verifiers", {"cluster": {"verifiers": 1}}),
     ("model.b.revision", {"model": {"name": "x", "b": {"revision": "main"}}}),
     ("sampler.options", {"sampler": {"options": {"quantization": "bitsandbytes"}}}),
+    ("sampler.options", NF4 | {"sampler": {"options": {"quantization": "bitsandbytes", "tensor_parallel_size": 2}}}),
     # hf
     ("sampler.urls", {"sampler": {"engine": "hf", "urls": ["http://localhost"]}}),
     ("sampler.replicas", {"sampler": {"engine": "hf", "replicas": 2}}),
@@ -157,6 +160,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("cluster.address", {"cluster": {"engine": "ray", "address": "auto"}}),
     ("cluster.samplers", {"cluster": RAY, "sampler": {"engine": "hf"}}),
     ("cluster.samplers", {"cluster": RAY, "sampler": {"replicas": 2}}),
+    ("cluster.gpus", {"cluster": RAY | {"gpus": 2}}),
     ("model.quantize", {"cluster": RAY, "model": {"name": "x", "quantize": "nf4"}}),
     ("cluster.verifiers", {"cluster": RAY | {"verifiers": 1}, "verifier": "judge.py:right"}),
     # rivals
@@ -226,13 +230,30 @@ def test_the_kernel_has_few_rules_and_names_no_engine() -> None:
     assert not {"sampler.engine", "cluster.engine", "rival.kind"} & {key for rule in RULES for key in rule.keys}
 
 
-@pytest.mark.parametrize("place", [{}, {"cluster": {"engine": "ray", "address": "local"}}], ids=["here", "ray"])
-@pytest.mark.parametrize("name", ["tensor_parallel_size", "pipeline_parallel_size"])
-def test_an_engine_of_a_run_is_not_split_over_gpus(name: str, place: dict[str, object]) -> None:
-    for size in (2, "2", 0):
-        with pytest.raises(ValidationError, match=r"one GPU.*sampler\.urls"):
-            config(sampler={"options": {name: size}}, **place)
-    assert config(sampler={"options": {name: 1}}, **place).sampler.options == {name: 1}
+@pytest.mark.parametrize("size", ["2", 0, -2, 2.0, True])
+def test_an_engine_is_split_over_a_whole_number_of_gpus(size: object) -> None:
+    assert config(sampler={"options": {"tensor_parallel_size": 2}}).sampler.options == {"tensor_parallel_size": 2}
+    with pytest.raises(ValidationError, match="a whole number, 1 or more"):
+        config(sampler={"options": {"tensor_parallel_size": size}})
+
+
+@pytest.mark.parametrize("size", [2, "2", 0])
+def test_an_engine_is_not_split_into_stages(size: object) -> None:
+    assert config(sampler={"options": {"pipeline_parallel_size": 1}}).sampler.options == {"pipeline_parallel_size": 1}
+    with pytest.raises(ValidationError, match="pipeline_parallel_size must be 1"):
+        config(sampler={"options": {"pipeline_parallel_size": size}})
+
+
+@pytest.mark.parametrize(("gpus", "size", "fits"), [(0, 2, True), (2, 2, True), (1, 2, False), (2, 1, False)])
+def test_an_actor_has_the_gpus_that_its_engine_is_split_over(gpus: int, size: int, fits: bool) -> None:
+    values = {"sampler": {"options": {"tensor_parallel_size": size}}}
+    on_nodes, here = {"cluster": RAY | {"gpus": gpus}}, {"cluster": RAY | {"gpus": gpus, "samplers": 0}}
+    assert config(**values, **here), "it is the size of a cell of a matrix there"
+    if fits:
+        assert config(**values, **on_nodes)
+    else:
+        with pytest.raises(ValidationError, match="must equal tensor_parallel_size"):
+            config(**values, **on_nodes)
 
 
 @pytest.mark.parametrize("key", sorted({key for rule in all_rules() for key in rule.keys}))

@@ -1,4 +1,4 @@
-"""Engines get the last GPUs, one each; learner processes have the first."""
+"""Engines get the last GPUs; learner processes have the first."""
 
 from __future__ import annotations
 
@@ -13,17 +13,32 @@ EIGHT = [str(number) for number in range(8)]
 
 @pytest.mark.parametrize(("engines", "devices"), [(8, EIGHT), (6, EIGHT[2:]), (1, ["7"])])
 def test_engines_get_the_last_gpus(engines: int, devices: list[str]) -> None:
-    assert engine_devices(engines, EIGHT) == devices
+    assert engine_devices(engines, EIGHT) == [[device] for device in devices]
+
+
+def test_an_engine_that_is_split_gets_consecutive_gpus() -> None:
+    assert engine_devices(3, EIGHT, 2) == [["2", "3"], ["4", "5"], ["6", "7"]]
+    assert engine_devices(2, ["4", "GPU-6", "7"], 1) == [["GPU-6"], ["7"]]
+    assert engine_devices(1, EIGHT, 8) == [EIGHT]
 
 
 def test_on_a_cpu_there_is_nothing_to_share_out() -> None:
-    assert engine_devices(3, []) == [None, None, None]
+    assert engine_devices(3, [], 2) == [(), (), ()]
 
 
 def test_more_engines_than_gpus_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"sampler\.replicas is 3, but this machine has 2 visible GPUs") as refused:
         engine_devices(3, ["4", "6"])
     assert refused.value.fix == "write sampler.replicas=2 or less"
+
+
+def test_engines_that_need_more_gpus_than_there_are_are_refused_with_what_fits() -> None:
+    with pytest.raises(ConfigError, match=r"replicas is 4 .*tensor_parallel_size is 2: 8 GPUs, .*has 7 ") as refused:
+        engine_devices(4, EIGHT[1:], 2)
+    assert refused.value.fix == "write sampler.replicas=3 or less"
+    with pytest.raises(ConfigError, match=r"tensor_parallel_size is 4, but this machine has 2 ") as refused:
+        engine_devices(1, ["0", "1"], 4)
+    assert "write sampler.options.tensor_parallel_size=2 or less" in refused.value.fix
 
 
 def test_gpus_are_named_as_the_environment_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

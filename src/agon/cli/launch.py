@@ -38,6 +38,7 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"checking {args.config}")
     from agon.config import load_config
     from agon.data.sources import check_files
+    from agon.engine.devices import gpus_per_engine
     from agon.training.launch.job import ClusterJob
     from agon.training.run import default_name
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{name} cannot be the name of a job", fix=fix)
     learners = args.learners or (max(args.gpus, 1) if args.nodes == 1 else 1)
     made = args.config, tuple(args.overrides), PurePosixPath(args.out), args.nodes, args.gpus, learners, args.network
-    job = ClusterJob(name, *made)
+    job = ClusterJob(name, *made, gpus_per_engine=gpus_per_engine(config.sampler))
     text = _slurm(job) if args.to == "slurm" else _kubernetes(job, args, config)
     check_files(config.data)
     print(text, end="")

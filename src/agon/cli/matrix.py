@@ -74,7 +74,7 @@ def _launcher(args: argparse.Namespace, config: Config) -> Launch:
     from agon.matrix.on_nodes import run as run_on_nodes
 
     cluster = connect(args.address, config.sampler.network)
-    cluster.check_room(1, config.cluster.gpus)
+    cluster.check_room(1, 1, config.cluster.gpus)
     return lambda made, slots, say: run_on_nodes(made, slots, say, cluster)
 
 

@@ -91,12 +91,16 @@ class Connection:
         sizes = (resources.get(kind, 0.0) for resources in (total, free) for kind in ("CPU", "GPU"))
         return Nodes(self._ray.__version__, alive, *sizes)
 
-    def check_room(self, cpus: int, gpus: int) -> None:
-        """Refuse to wait for nodes that are not there: nobody would see why a run does not begin."""
-        nodes = self.nodes()
-        if nodes.cpus < cpus or nodes.gpus < gpus:
+    def check_room(self, cpus: int, engines: int = 0, gpus: int = 0) -> None:
+        """Refuse to wait for nodes that are not there: nobody would see why a run does not begin.
+
+        Each of the engines needs its `gpus` on one node.
+        """
+        nodes, on_nodes = self.nodes(), [int(n["Resources"].get("GPU", 0)) for n in self._ray.nodes() if n["Alive"]]
+        if nodes.cpus < cpus or (gpus and sum(have // gpus for have in on_nodes) < engines):
+            together = f", always {gpus} on one node" if gpus > 1 else ""
             raise ConfigError(
-                f"the run's actors need CPUs: {cpus}, GPUs: {gpus}; "
+                f"the run's actors need CPUs: {cpus}, GPUs: {engines * gpus}{together}; "
                 f"{self.address} has CPUs: {nodes.cpus:.0f}, GPUs: {nodes.gpus:.0f}, nodes: {nodes.alive}",
                 fix="add nodes (ray start --address HOST:PORT), or ask for less; cluster.gpus=0 for nodes without GPUs",
             )

@@ -231,8 +231,8 @@ class SamplerConfig(Frozen):
     """`vllm` for GPUs, `hf` for tiny models on a CPU. `tinker` samples and also trains on a Tinker service: the hosted
     one, or the one server in `urls`. A package can add others (`agon.doors`)."""
     replicas: Positive | None = None
-    """Our choice: vLLM engines that a run starts on each machine, each on a GPU; a draw goes to the least busy one.
-    null starts as many as there are learner processes."""
+    """Our choice: vLLM engines that a run starts on each machine; a draw goes to the least busy one. Each has a GPU, or
+    as many as tensor_parallel_size in `options`. null puts engines on as many GPUs as there are learner processes."""
     urls: Annotated[list[str], AfterValidator(_distinct)] = Field(default=[])
     """Our choice: running vLLM servers to sample from, such as [http://localhost:8000], each an engine of its own;
     without one a run starts its engines itself."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
 from agon.config.section import Frozen, Natural
 
 
@@ -19,7 +17,8 @@ class ClusterConfig(Frozen):
     read and `auto` is refused. Outside this machine it must be in `sampler.network`."""
     samplers: Natural = 1
     """Our choice: vLLM engines on the cluster, an actor each; 0 leaves them on the learner's machine."""
-    gpus: Natural = Field(default=1, le=1)
-    """Our choice: GPUs of each sampler, and of each cell of `agon matrix --launcher ray`; 0 for nodes without one."""
+    gpus: Natural = 1
+    """Our choice: GPUs of each sampler, as many as its tensor_parallel_size in `sampler.options`, and of each cell of
+    `agon matrix --launcher ray`; 0 for nodes without one."""
     verifiers: Natural = 0
     """Our choice: verifiers on the cluster, an actor each; 0 leaves them on the learner's machine."""

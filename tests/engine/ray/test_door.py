@@ -29,11 +29,11 @@ class Joined(FakeCluster):
 
     def __init__(self) -> None:
         super().__init__()
-        self.room: list[tuple[int, int]] = []
+        self.room: list[tuple[int, int, int]] = []
         self.made: list[Any] = []
 
-    def check_room(self, cpus: int, gpus: int) -> None:
-        self.room.append((cpus, gpus))
+    def check_room(self, cpus: int, engines: int = 0, gpus: int = 0) -> None:
+        self.room.append((cpus, engines, gpus))
 
     def place(self, make: Any, *args: Any, gpus: int = 0) -> Any:
         self.made.append((make, *args))
@@ -48,15 +48,16 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Joined:
     return joined
 
 
-def on_nodes(**cluster: Any) -> Ray:
+def on_nodes(options: dict[str, Any] | None = None, **cluster: Any) -> Ray:
     named = {"engine": "ray", "address": "10.0.0.7:6379", **cluster}
-    made = backend_of(config(sampler={"network": "10.0.0.0/8", "sleep": True}, cluster=named))
+    made = backend_of(config(sampler={"network": "10.0.0.0/8", "sleep": True, "options": options or {}}, cluster=named))
     assert isinstance(made, Ray)
     return made
 
 
+@pytest.mark.parametrize("gpus", [0, 1, 2])
 def test_engines_of_a_cluster_are_members_of_a_fleet(
-    tmp_path: Path, cluster: Joined, monkeypatch: pytest.MonkeyPatch
+    gpus: int, tmp_path: Path, cluster: Joined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
 
@@ -66,13 +67,13 @@ def test_engines_of_a_cluster_are_members_of_a_fleet(
 
     monkeypatch.setattr(ray_door, "local_engine", here)
     monkeypatch.setattr(Ray, "base", str(save_tokenizer(tmp_path)))
-    sampler = on_nodes(samplers=3, gpus=1, verifiers=2).sampler(512)
+    sampler = on_nodes({"tensor_parallel_size": max(gpus, 1)}, samplers=3, gpus=gpus, verifiers=2).sampler(512)
     assert isinstance(sampler, VLLMSampler)
     drawn = asyncio.run(sampler.draw(Draw((1,), BASE, 0, Sampling(1.0, 1.0, 4))))
     assert drawn.ids == (7,) * 4
     sampler.close()
     assert [type(member.engine) for member in sampler.fleet.members] == [HostedEngine] * 3
-    assert (cluster.room, cluster.gpus) == ([(5, 3)], [1, 1, 1])
+    assert (cluster.room, cluster.gpus) == ([(5, 3, gpus)], [gpus] * 3)
     assert asked == [(False, "agon:tiny", 512, 0)] * 3, "a node has its memory for itself"
 
 

@@ -14,6 +14,8 @@ from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.placement import GpuMemory
 from tests.engine.helpers.configs import config
 
+Built = Callable[..., list[Any]]
+
 
 def made(make: Callable[[], Any], device: str | None) -> Any:
     """What would be built in a process of its own."""
@@ -22,29 +24,56 @@ def made(make: Callable[[], Any], device: str | None) -> Any:
     return engine
 
 
-def test_a_config_names_the_engines_of_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engines themselves are not started here."""
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> Built:
+    """The engines that a config asks for; they are not started here."""
     monkeypatch.setattr("agon.engine.vllm.sampler.VLLMSampler", lambda path, fleet, **more: fleet)
     monkeypatch.setattr("agon.engine.vllm.local.LocalEngine", lambda path, **settings: SimpleNamespace(**settings))
     monkeypatch.setattr("agon.engine.vllm.host.in_own_process", made)
+
+    def engines(*beside: GpuMemory, **settings: object) -> list[Any]:
+        sampler: Any = Vllm.open_sampler(
+            SamplerConfig.model_validate(settings), Model(name="x"), "x", 100, beside=beside
+        )
+        return [member.engine for member in sampler.members]
+
+    return engines
+
+
+def test_a_config_names_the_engines_of_a_fleet(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agon.engine.vllm.door.visible_devices", lambda: ["4", "5", "6"])
-
-    def engines(*beside: GpuMemory, **sampler: object) -> list[Any]:
-        built: Any = Vllm.open_sampler(SamplerConfig.model_validate(sampler), Model(name="x"), "x", 100, beside=beside)
-        return [member.engine for member in built.members]
-
-    assert [engine.device for engine in engines(replicas=2)] == ["5", "6"]
-    assert [engine.device for engine in engines()] == ["4", "5", "6"], "without a learner, all GPUs"
-    assert {engine.memory for engine in engines()} == {0.9}
+    assert [engine.device for engine in built(replicas=2)] == ["5", "6"]
+    assert [engine.device for engine in built()] == ["4", "5", "6"], "without a learner, all GPUs"
+    assert {engine.memory for engine in built()} == {0.9}
     beside, fuller = (GpuMemory(free=free * 2**30, total=80 * 2**30) for free in (60, 40))
-    [shared] = engines(beside)
+    [shared] = built(beside)
     assert (shared.device, shared.memory, shared.sleeps) == ("6", 0.9, False), "the learner is on another GPU"
-    assert [engine.sleeps for engine in engines(beside, replicas=3)] == [True, False, False]
+    assert [engine.sleeps for engine in built(beside, replicas=3)] == [True, False, False]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    unequal = [engine.memory for engine in engines(beside, fuller, replicas=3)]
+    unequal = [engine.memory for engine in built(beside, fuller, replicas=3)]
     assert unequal == pytest.approx([58 / 80, 38 / 80, 0.9]), "each takes what the learner of its own GPU leaves"
     urls = ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
-    assert [engine.url for engine in engines(urls=urls)] == urls
+    assert [engine.url for engine in built(urls=urls)] == urls
+
+
+def test_engines_that_are_split_share_out_the_gpus(built: Built, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agon.engine.vllm.door.visible_devices", lambda: list("01234567"))
+    halves = {"options": {"tensor_parallel_size": 2}}
+    assert [engine.device for engine in built(**halves)] == ["0,1", "2,3", "4,5", "6,7"]
+    assert [engine.device for engine in built(**halves, replicas=1)] == ["6,7"]
+    assert built(**halves)[0].options == halves["options"]
+    free = [GpuMemory(free=gib * 2**30, total=80 * 2**30) for gib in (60, 40, 30, 50)]
+    for learners, devices in ((1, ["6,7"]), (2, ["6,7"]), (4, ["4,5", "6,7"])):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(learners))
+        engines = built(*free[:learners], **halves)
+        assert [engine.device for engine in engines] == devices, "on as many GPUs as there are learners"
+        assert {(engine.memory, engine.sleeps) for engine in engines} == {(0.9, False)}
+    engines = built(*free, **halves, replicas=4)
+    assert [engine.memory for engine in engines] == pytest.approx([38 / 80, 28 / 80, 0.9, 0.9]), "the fullest counts"
+    assert [engine.sleeps for engine in engines] == [True, True, False, False]
+    monkeypatch.setattr("agon.engine.vllm.door.visible_devices", lambda: ["0", "1"])
+    [engine] = built(free[0], **halves)
+    assert (engine.device, engine.memory) == ("0,1", pytest.approx(58 / 80)), "one of its GPUs has the learner"
 
 
 def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:

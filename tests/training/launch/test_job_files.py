@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -40,7 +41,22 @@ def test_a_command_starts_and_continues_the_same_run() -> None:
     assert job().command() == ["agon", *words, *where]
     assert job(learners=4).command()[:3] == ["torchrun", "--standalone", "--nproc-per-node=4"]
     far = job(nodes=2, learners=2).command("10.0.0.1:6379")
-    assert {"cluster.engine=ray", "cluster.address=10.0.0.1:6379", "cluster.samplers=14"} <= set(far)
+    assert {"cluster.engine=ray", "cluster.address=10.0.0.1:6379", "cluster.samplers=14", "cluster.gpus=1"} <= set(far)
+
+
+def test_engines_of_several_gpus_are_inside_one_node_each() -> None:
+    split = replace(job(nodes=3, learners=1), gpus_per_engine=4)
+    assert {"cluster.samplers=5", "cluster.gpus=4"} <= set(split.command("10.0.0.1:6379")), "1 + 2 + 2"
+    with pytest.raises(InputError, match="no GPU left for an engine of 16"):
+        replace(split, gpus_per_engine=16)
+
+
+def test_a_job_of_several_nodes_gives_each_engine_the_gpus_that_its_config_splits_it_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ["--to", "slurm", "--nodes", "2", "--gpus", "8", "--network", "10.0.0.0/8"]
+    assert main(["launch", str(CONFIG), "sampler.options.tensor_parallel_size=2", *options]) == 0
+    assert "cluster.samplers=7 cluster.gpus=2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

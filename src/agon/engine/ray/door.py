@@ -12,6 +12,7 @@ from agon.config.rules import Rule
 from agon.doors import door
 from agon.engine.backend import OF_B, Backend, Values
 from agon.engine.base import base_files, quieten
+from agon.engine.devices import SPLIT
 from agon.engine.protocol import Engine
 from agon.engine.versions import KEPT
 from agon.engine.vllm.door import local_engine
@@ -47,6 +48,11 @@ RULES = (
         ("cluster.samplers", "sampler.replicas", "sampler.urls"),
         lambda samplers, replicas, urls: not samplers or (replicas is None and not urls),
         "engines are on the cluster, on this machine or at sampler.urls; choose one",
+    ),
+    Rule(
+        ("cluster.gpus", "sampler.options", "cluster.samplers"),
+        lambda gpus, options, samplers: not samplers or gpus in (0, options.get(SPLIT, 1)),
+        f"must equal {SPLIT} in sampler.options, which is 1 if you do not set it; 0 for nodes without GPUs",
     ),
     Rule(
         ("model.quantize", "cluster.samplers"),
@@ -102,7 +108,7 @@ class Ray(Backend):
 
         config, staleness = self.config, self.config.train.staleness
         cluster = connect(config.cluster.address, config.sampler.network)
-        cluster.check_room(count + config.cluster.verifiers, count * gpus)
+        cluster.check_room(count + config.cluster.verifiers, count, gpus)
         settings = config.sampler.model_copy(update={"sleep": False})
         make = partial(_engine_here, config.model, settings, context, staleness)
         place, adapters = partial(cluster.place, EngineHost, make, gpus=gpus), AdapterStore(cluster)

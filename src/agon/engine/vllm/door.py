@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from agon.config import Config, Model, SamplerConfig
 from agon.config.rules import Rule
 from agon.engine.backend import OF_B, ON_CLUSTER, Backend
-from agon.engine.devices import engine_devices, learners_here, visible_devices
+from agon.engine.devices import SPLIT, engine_devices, gpus_per_engine, learners_here, visible_devices
 from agon.engine.dtypes import check_gpus
 from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
@@ -37,12 +37,11 @@ OPTIONS = (
     "performance_mode",
     "pipeline_parallel_size",
     "quantization",
-    "tensor_parallel_size",
+    SPLIT,
 )
 """What `sampler.options` may name. vLLM has others that load code, files or a different model."""
 LOADER, PLUGIN = "bitsandbytes", "vllm_bnb_plugin"
 """How vLLM calls 4-bit checkpoints, and the package that loads them."""
-PARALLEL = ("tensor_parallel_size", "pipeline_parallel_size")
 
 RULES = (
     Rule(
@@ -69,10 +68,20 @@ RULES = (
         "are arguments of an engine that the run starts; give them to your servers, or leave out sampler.urls",
     ),
     Rule(
-        ("sampler.options", "sampler.urls"),
-        lambda options, urls: bool(urls) or all(options.get(name, 1) == 1 for name in PARALLEL),
-        f"{' and '.join(PARALLEL)} must be 1, as an engine of a run has one GPU; to split a base over several, start "
-        "`vllm serve BASE --tensor-parallel-size 2 ...` (docs/engines.md) and name it in sampler.urls",
+        ("sampler.options",),
+        lambda options: type(options.get(SPLIT, 1)) is int and options.get(SPLIT, 1) >= 1,
+        f"{SPLIT} is how many GPUs each engine is split over: a whole number, 1 or more",
+    ),
+    Rule(
+        ("sampler.options",),
+        lambda options: options.get("pipeline_parallel_size", 1) == 1,
+        f"pipeline_parallel_size must be 1; {SPLIT} splits a base over GPUs of one machine",
+    ),
+    Rule(
+        ("sampler.options",),
+        lambda options: "quantization" not in options or options.get(SPLIT, 1) == 1,
+        f"{LOADER} cannot split a base over GPUs; leave out quantization (engines then serve the same weights "
+        f"dequantised) or {SPLIT}",
     ),
     Rule(
         ("sampler.max_loras", "game.opponent"),
@@ -122,14 +131,17 @@ class Vllm(Backend):
             return VLLMSampler(path, servers, kept=KEPT + staleness)
         check_gpus(model.dtype, draws=True)
         check_loader(settings)
-        devices, learners = visible_devices(), learners_here()
-        usual = learners if beside else max(len(devices), 1)  # without a learner, all GPUs
-        chosen = engine_devices(settings.replicas or min(usual, len(devices) or learners), devices)
-        shared: dict[str | None, GpuMemory] = dict(zip(devices, beside, strict=False))  # learners have the first GPUs
-        places = [placement_of(settings, shared.get(device)) for device in chosen]
+        devices, each = visible_devices(), gpus_per_engine(settings)
+        usual = min(learners_here(), len(devices)) if beside else len(devices)  # GPUs; without a learner, all
+        chosen = engine_devices(settings.replicas or max(usual // each, 1), devices, each)
+        learning = dict(zip(devices, beside, strict=False))  # learners have the first GPUs
+        shared = [[learning[device] for device in group if device in learning] for group in chosen]
+        places = [placement_of(settings, min(free, key=lambda gpu: gpu.share, default=None)) for free in shared]
         engines = [
-            in_own_process(partial(local_engine, settings, model, path, context, place, staleness), device)
-            for device, place in zip(chosen, places, strict=True)
+            in_own_process(
+                partial(local_engine, settings, model, path, context, place, staleness), ",".join(group) or None
+            )
+            for group, place in zip(chosen, places, strict=True)
         ]
         sleeps = any(place.sleeps for place in places)
         return VLLMSampler(path, Fleet(*engines), sleeps=sleeps, kept=KEPT + staleness)

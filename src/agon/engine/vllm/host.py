@@ -224,6 +224,6 @@ class HostedEngine:
             raise EngineDown(f"the engine did not answer `{verb}` within {limit:.0f} s") from None
 
 
-def in_own_process(make: Callable[[], Engine], device: str | None = None) -> HostedEngine:
-    """An engine that `make` builds, in a process of this machine; `device` is its GPU, by default all."""
-    return HostedEngine(partial(ProcessActor, device, EngineHost, make))
+def in_own_process(make: Callable[[], Engine], devices: str | None = None) -> HostedEngine:
+    """An engine that `make` builds, in a process of this machine; `devices` are its GPUs, such as 4,5; default: all."""
+    return HostedEngine(partial(ProcessActor, devices, EngineHost, make))

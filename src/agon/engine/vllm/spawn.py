@@ -1,7 +1,7 @@
 """A process of this machine for one object: the engine with its front end, away from the learner's interpreter.
 
 Calls and answers are pickles over a socket pair between a run and the child that it started itself. Whatever the child
-starts in turn inherits its environment: its GPU, the tag of its reaper, no process group.
+starts in turn inherits its environment: its GPUs, the tag of its reaper, no process group.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ EXIT = 5.0
 """Seconds that a process has to end by itself, once nobody asks it any more."""
 
 
-def prepare(environment: MutableMapping[str, str], reaper: OrphanReaper, device: str | None = None) -> None:
-    """Make an environment one for an engine: with one GPU, or all, and outside the process group of torchrun."""
+def prepare(environment: MutableMapping[str, str], reaper: OrphanReaper, devices: str | None = None) -> None:
+    """Make an environment one for an engine: with its GPUs, or all, and outside the process group of torchrun."""
     for name in [name for name in environment if name in TORCHRUN or name.startswith("TORCHELASTIC_")]:
         del environment[name]
     environment.update(reaper.variables)
-    if device is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = device
+    if devices is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = devices
 
 
 class ProcessActor:
@@ -63,10 +63,10 @@ class ProcessActor:
     cancelled here is cancelled there.
     """
 
-    def __init__(self, device: str | None, make: Callable[..., Any], *args: Any) -> None:
+    def __init__(self, devices: str | None, make: Callable[..., Any], *args: Any) -> None:
         self._reaper = OrphanReaper()
         environment = dict(os.environ)
-        prepare(environment, self._reaper, device)
+        prepare(environment, self._reaper, devices)
         self._socket, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, "-c", CHILD.format(path=sys.path, number=theirs.fileno())]

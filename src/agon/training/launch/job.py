@@ -26,6 +26,7 @@ class ClusterJob:
     """Learner processes, all on the first node, with a GPU each."""
     network: str | None = None
     """What the nodes are connected by, such as 10.0.0.0/8."""
+    gpus_per_engine: int = 1
 
     def __post_init__(self) -> None:
         if self.nodes < 1 or self.gpus < 0 or self.learners < 1:
@@ -35,7 +36,8 @@ class ClusterJob:
             message = f"{self.learners} learners need as many GPUs on the first node, which has {self.gpus}"
             raise InputError(message, fix=f"write --learners {max(self.gpus, 1)} or less")
         if self.nodes > 1 and self.samplers < 1:
-            message = f"{self.nodes} nodes have no GPU left for an engine beside {self.learners} learners"
+            engine = "an engine" if self.gpus_per_engine == 1 else f"an engine of {self.gpus_per_engine}"
+            message = f"{self.nodes} nodes have no GPU left for {engine} beside {self.learners} learners"
             raise InputError(message, fix="write --learners with a smaller number, or --gpus with a larger one")
         if self.nodes > 1 and self.network is None:
             fix = "add --network, such as --network 10.0.0.0/8: engines are asked at addresses inside it alone"
@@ -43,8 +45,9 @@ class ClusterJob:
 
     @property
     def samplers(self) -> int:
-        """Engines on several nodes: one on every GPU that no learner has."""
-        return self.nodes * self.gpus - self.learners
+        """Engines on several nodes: on every GPU that no learner has, each inside one node."""
+        size = self.gpus_per_engine
+        return (self.gpus - self.learners) // size + (self.nodes - 1) * (self.gpus // size)
 
     def command(self, address: str | None = None) -> list[str]:
         """What runs on the first node; `address` is that of Ray, for several nodes."""
@@ -56,5 +59,5 @@ class ClusterJob:
     def _cluster(self, address: str) -> Sequence[str]:
         return (
             *("cluster.engine=ray", f"cluster.address={address}", f"sampler.network={self.network}"),
-            *(f"cluster.samplers={self.samplers}", "cluster.gpus=1"),
+            *(f"cluster.samplers={self.samplers}", f"cluster.gpus={self.gpus_per_engine}"),
         )
