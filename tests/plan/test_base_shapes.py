@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agon.config import Lora
-from agon.engine.published import TEXT
+from agon.engine.published import RECIPES, TEXT
 from agon.errors import ConfigError, EngineError
 from agon.plan.base_shapes import Shape, shape_of
 from tests.engine.helpers.bases import FAMILIES, TINY
@@ -24,13 +24,13 @@ def built(config: dict[str, Any]) -> Any:
 
 def shape(name: str, model: Any) -> Shape:
     """Of a published base from what we ship; of a family from the config.json that transformers would write."""
-    return shape_of(CONFIGS[name] if name in TEXT else model.config.to_dict())
+    return shape_of(CONFIGS[name] if name in TEXT | RECIPES else model.config.to_dict())
 
 
 def published(name: str) -> dict[str, Any]:
     """The config of a base with the first layers of every kind, which is what a count can get wrong."""
-    config = dict(TEXT[name])
-    layers = {"qwen3": 2, "qwen3_5_text": 4, "gemma4_text": 12}[config["model_type"]]
+    config = dict((TEXT | RECIPES)[name])
+    layers = {"qwen3": 2, "llama": 2, "qwen3_5_text": 4, "gemma4_text": 12}[config["model_type"]]
     fewer = {"num_hidden_layers": layers}
     if "layer_types" in config:
         fewer["layer_types"] = config["layer_types"][:layers]
@@ -39,13 +39,22 @@ def published(name: str) -> dict[str, Any]:
     return config | fewer
 
 
-CONFIGS = {name: published(name) for name in TEXT} | {family: TINY | FAMILIES[family] for family in FAMILIES}
+CONFIGS = {name: published(name) for name in TEXT | RECIPES} | {family: TINY | FAMILIES[family] for family in FAMILIES}
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_parameters_are_those_that_transformers_builds(name: str) -> None:
     model = built(CONFIGS[name])
     assert shape(name, model).text_parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [("Qwen3-8B", 8.2), ("Qwen3-14B", 14.8), ("Qwen3-32B", 32.8), ("Llama-3.3-70B-Instruct", 70.6)],
+)
+def test_larger_bases_have_the_parameters_of_their_model_cards(name: str, billions: float) -> None:
+    (config,) = (config for path, config in RECIPES.items() if path.endswith(f"/{name}"))
+    assert round(shape_of(config).parameters / 1e9, 1) == billions
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -174,6 +174,9 @@ def test_keys_that_were_typed_are_replaced_and_not_repeated() -> None:
         words = ["my run.yaml", "sampler.replicas=3", "seed=1"]
         return command(config, 8, words, ["sampler.replicas=7", "train.staleness=1"])
 
+    options = ["sampler.options={max_num_seqs: 64}"]
+    whole = command(recipe(*options), 8, ["mine.yaml", *options], ["sampler.options.tensor_parallel_size=2"])
+    assert shlex.split(whole)[7:] == ["sampler.options={max_num_seqs: 64}"], "options are written as a whole"
     assert typed(recipe("sampler.replicas=7")) == "agon train 'my run.yaml' seed=1 sampler.replicas=7 train.staleness=1"
 
 

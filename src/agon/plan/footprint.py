@@ -128,8 +128,8 @@ def unpacked_bytes(shape: Shape, model: Model) -> int:
 
 
 def gathered_bytes(shape: Shape, width: int) -> int:
-    """What a learner of a split base holds whole during a pass: a layer, the next one on its way, and all weights
-    outside of layers, which FSDP2 keeps from the forward to the end of the backward pass."""
+    """What a learner of a split base holds whole during a pass: the layer that it computes and the next, and all
+    weights outside of layers."""
     layers = [sum(linear.size for linear in layer.linears) + layer.others for layer in shape.layers]
     return width * (2 * max(layers) + shape.parameters - sum(layers))
 

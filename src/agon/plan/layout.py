@@ -87,6 +87,10 @@ def command(config: Config, gpus: int, words: Sequence[str], keys: Sequence[str]
     """What to type: `words` are the config and overrides that the plan was asked about."""
     learners = layout_of(config, gpus).learners
     start = ["torchrun", "--nproc-per-node", str(learners), "-m", "agon"] if learners > 1 else ["agon"]
+    if any(word.startswith("sampler.options=") for word in words) and any("sampler.options." in key for key in keys):
+        # an option inside of options that were typed would be set twice
+        keys = [key for key in keys if not key.startswith("sampler.options.")]
+        keys.append(f"sampler.options={written(config.sampler.options)}")
     changed = {key.partition("=")[0] for key in keys}
     kept = [word for word in words if word.partition("=")[0] not in changed]
     return shlex.join([*start, "train", *kept, *keys])
