@@ -19,8 +19,13 @@ else:
 class Tampering(Extension):  # type: ignore[misc, valid-type]
     """What `worker_extension_cls` names."""
 
-    def overwrite(self, name: str, other: str) -> None:
-        """Put the weights of one adapter into the slot of another; an empty name is the bare base."""
+    def overwrite(self, name: str, other: str, rank: int | None = None) -> None:
+        """Put the weights of one adapter into the slot of another; an empty name is the bare base.
+
+        With `rank`, only in that part of an engine that is split.
+        """
+        if rank not in (None, self.rank):
+            return
         index, source = self._slot(name), self._slot(other) if other else None
         for tensor in self._tensors():
             tensor[index] = 0 if source is None else tensor[source].clone()

@@ -109,3 +109,22 @@ def test_every_base_of_the_scaling_table_is_sampled_as_it_is_learnt(
         gaps = machines.gaps()
         record_property("gaps", gaps)
         assert len(gaps) == 3, "of the base and both policies, measured at the start"
+
+
+@pytest.mark.gpu(count=2)
+def test_an_engine_that_is_split_over_two_gpus_is_sampled_as_it_is_learnt(
+    tmp_path: Path, record_property: Record
+) -> None:
+    """Beside the learner where there are two GPUs, on the last two where there are more."""
+    base = random_checkpoint(tmp_path / "base", **QWEN3_06B)
+    with colocated(base, noise=0.05, options={"tensor_parallel_size": 2}) as machines:
+        machines.check(publish(machines, tmp_path, 0))
+        machines.rest()
+        learn(machines, 1024)
+        versions = publish(machines, tmp_path, 1)
+        machines.check(versions)
+        assert machines.attest(versions.values()) == []
+        assert machines.attested() == 6, "both policies: at the start, as published, and after the step"
+        gaps = machines.gaps()
+        record_property("gaps", gaps)
+        assert len(gaps) == 3
