@@ -137,7 +137,7 @@ def test_the_readme_names_every_row() -> None:
 def test_the_package_ships_the_recipes_that_init_offers() -> None:
     assert sorted(recipes()) == [
         *("codecontests-easy", "custom", "deepmath-day", "deepmath-hard", "gsm8k"),
-        *("qwen3-8b-24gb", "smoke", "tabletop"),
+        *("qwen3-32b-8x80gb", "qwen3-8b-24gb", "smoke", "tabletop"),
     ]
 
 
