@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agon.config import Config, Model, Train
+from agon.engine.devices import gpus_per_engine
 from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.local import RANKS
 from agon.engine.vllm.placement import BATCHED, SEQUENCES
@@ -187,7 +188,7 @@ def engine_bytes(shape: Shape, config: Config) -> EngineBytes:
     rank = next(size for size in RANKS if size >= model.lora.rank)
     slots = max_loras * rank * width * sum(linear.inputs + linear.outputs for linear in shape.linears())
     widest = max(2 * layer.intermediate + layer.queries + 2 * layer.keys for layer in shape.layers)
-    parallel = tensor_parallel(config)
+    parallel = gpus_per_engine(config.sampler)
     inside = 2 * widest // parallel + 4 * shape.hidden
     batch = int(options.get("max_num_batched_tokens", BATCHED)) * width * inside
     logits = 3 * 4 * sequences * shape.vocabulary
@@ -195,11 +196,6 @@ def engine_bytes(shape: Shape, config: Config) -> EngineBytes:
     graphs = 0 if options.get("enforce_eager") else int(sizes * GRAPHS)
     collectives = NCCL if parallel > 1 else 0
     return EngineBytes(engine_weights(shape, config) // parallel, slots, batch + logits + collectives, graphs)
-
-
-def tensor_parallel(config: Config) -> int:
-    """GPUs that one engine is split over."""
-    return int(config.sampler.options.get("tensor_parallel_size", 1))
 
 
 def engine_weights(shape: Shape, config: Config) -> int:
@@ -212,7 +208,7 @@ def engine_weights(shape: Shape, config: Config) -> int:
 def sequence_bytes(shape: Shape, config: Config, tokens: int) -> int:
     """Cache that one sequence takes on each GPU of its engine: keys and values of all its tokens, of a window, or a
     state. Heads are divided over GPUs, and a head is never split."""
-    parallel = tensor_parallel(config)
+    parallel = gpus_per_engine(config.sampler)
     eight_bits = str(config.sampler.options.get("kv_cache_dtype", "")).startswith("fp8")
     width = 1 if eight_bits else engine_width(config.model)
     cached = sum(
@@ -270,7 +266,7 @@ class Layout:
 
 def layout_of(config: Config, gpus: int) -> Layout:
     """A node of `gpus` as a config divides it: engines that leave GPUs free leave them to learners alone."""
-    parallel = tensor_parallel(config)
+    parallel = gpus_per_engine(config.sampler)
     if config.sampler.urls:
         return Layout(gpus, len(config.sampler.urls), 1, apart=True)
     engines = config.sampler.replicas or max(gpus // parallel, 1)

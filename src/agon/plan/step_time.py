@@ -17,6 +17,7 @@ from math import ceil, exp
 from statistics import NormalDist
 
 from agon.config import Config
+from agon.engine.devices import gpus_per_engine
 from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.canary import DRAWN, LENGTH, PROMPTS
 from agon.plan.base_shapes import Layer, Shape
@@ -28,7 +29,6 @@ from agon.plan.footprint import (
     learner_width,
     policies_of,
     sequence_bytes,
-    tensor_parallel,
 )
 from agon.plan.gpus import Gpu
 
@@ -199,7 +199,7 @@ class Speed:
     def _play(self, bouts: Bouts, slots: int, learn: float = 0.0, ahead: int = 0, steps: int = 1) -> list[float]:
         """When the learner ends each step. A step begins to be played when the one `ahead` + 1 before it was learnt."""
         adapters = policies_of(self.config) * self.shape.adapter_parameters(self.config.model.lora)
-        width, parallel, floor = engine_width(self.config.model), tensor_parallel(self.config), self.floor
+        width, parallel, floor = engine_width(self.config.model), gpus_per_engine(self.config.sampler), self.floor
         weights = self._read_weights / parallel + width * adapters
         fixed, by_token = self._cache()
         multiply = 2 * self._drawn_parameters / (parallel * self.flops * self.assumed.linear)
@@ -238,7 +238,7 @@ class Speed:
 
     def _all_reduces(self) -> tuple[float, float]:
         """Seconds of the all-reduces in a step of an engine on several GPUs: of any step, and per token in it."""
-        parallel, count = tensor_parallel(self.config), 2 * len(self.shape.layers)
+        parallel, count = gpus_per_engine(self.config.sampler), 2 * len(self.shape.layers)
         if parallel == 1:
             return 0.0, 0.0
         sent = engine_width(self.config.model) * self.shape.hidden * 2 * (parallel - 1) / parallel
@@ -277,7 +277,7 @@ class Speed:
 
     def sleep(self) -> float:
         """Seconds in which an engine's weights leave its GPUs and come back."""
-        weights = engine_weights(self.shape, self.config) / tensor_parallel(self.config)
+        weights = engine_weights(self.shape, self.config) / gpus_per_engine(self.config.sampler)
         return self.assumed.wake + 2 * weights / self.assumed.copy
 
     @property
@@ -302,7 +302,7 @@ class Speed:
 
     def _prefill(self, bouts: Bouts) -> float:
         tokens = bouts.completions * self.assumed.prompt + sum(n > 0 for n in bouts.challenges) * self.assumed.peek
-        compute = 2 * self.shape.multiplied / (tensor_parallel(self.config) * self.flops * self.assumed.linear)
+        compute = 2 * self.shape.multiplied / (gpus_per_engine(self.config.sampler) * self.flops * self.assumed.linear)
         return tokens * (compute + self._all_reduces()[1])
 
 
