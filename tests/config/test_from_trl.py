@@ -91,6 +91,19 @@ def test_a_script_keeps_its_values_and_names_what_it_loses(tmp_path: Path) -> No
         **{"learning_rate": 1e-5, "loss": "dr_grpo", "max_steps": 200, "warmup": 0.05}
     }
     assert set(left) == {"reward_weights", "epsilon_high", "save_steps"}
+    assert "reward.weights" in left["reward_weights"]
+
+
+def test_the_first_reward_is_offered_as_the_verifier_and_the_others_as_terms(tmp_path: Path) -> None:
+    told = {}
+    for name in ("lora.py", "grpo.yaml"):
+        converted(name, tmp_path)
+        text = from_trl(tmp_path / name).text
+        told[name] = next(line for line in text.splitlines() if line.startswith("verifier:"))
+    assert "works as it is: rewards.py:accuracy;" in told["lora.py"]
+    assert "reward.terms: [rewards.py:short]" in told["lora.py"]
+    assert "works as it is" not in told["grpo.yaml"], "a format reward says nothing about right and wrong"
+    assert "reward.terms: [rewards.py:think_format_reward]" in told["grpo.yaml"]
 
 
 def test_what_a_script_leaves_open_is_trls_default(tmp_path: Path) -> None:

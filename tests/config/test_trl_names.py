@@ -45,7 +45,7 @@ beta: 0.04
 temperature: 0.9
 """
     assert [fault.split(": ", 1)[1] for fault in faults(write(tmp_path, MINIMAL + typed))] == [
-        "train.num_generations: in Agon this is game.group_size",
+        "train.num_generations: in Agon this is game.group_size (half of it: as many drafts, then as many challenges)",
         "train.per_device_train_batch_size: in Agon this is train.problems_per_step (of all devices together)",
         "train.max_completion_length: in Agon this is train.max_completion_tokens",
         "train.epsilon: Agon has no such key: ratios are clipped at 0.2, TRL's default",

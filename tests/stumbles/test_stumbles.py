@@ -161,7 +161,7 @@ CASES = (
         "plan tabletop.yaml num_generations=8",
         2,
         "error: tabletop.yaml: 1 mistake, nothing was started",
-        "  command line: num_generations: in Agon this is game.group_size",
+        "  command line: num_generations: in Agon this is game.group_size (half of it: ...",
     ),
     Case(56, "ask runs hi", 2, "error: runs is a folder of runs, not a run", "fix: name one of: runs/demo"),
     Case(56, "eval runs", 2, "error: runs is a folder of runs, not a run", "fix: name one of: runs/demo"),
@@ -192,8 +192,10 @@ CASES = (
         "explain num_generations",
         0,
         "num_generations  (name in other trainers)",
-        "  In Agon this is game.group_size.",
+        "  In Agon this is game.group_size (half of it: ...",
     ),
+    Case(115, "explain cliff", 0, "cliff  (word)", "  Of a dead group: different texts, ..."),
+    Case(115, "explain collapse", 0, "collapse  (word)", "  Of a dead group: more than half ..."),
     Case(75, "explain inert", 0, "inert  (word)", "  Of a reward term: it is computed and logged, ..."),
     Case(77, "data check array.json", 0, "array.json: 9 problems from array.json"),
     Case(
@@ -320,8 +322,9 @@ ELSEWHERE = {
     112: ("stumbles/test_stumbles.py", "test_a_terminal_gets_a_line_before_anything_is_loaded"),
     113: ("deploy/test_ask.py", "test_a_pair_is_loaded_from_what_train_returns"),
     114: ("examples/test_free_gpu.py", "test_the_cells_run_without_a_gpu_and_leave_a_report"),
+    116: ("config/test_from_trl.py", "test_the_first_reward_is_offered_as_the_verifier_and_the_others_as_terms"),
 }
-LAST = 114
+LAST = 116
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",

@@ -46,6 +46,9 @@ def hangs_on_length(completions, answer, **columns):
 def always_raises(completions, answer, **columns):
     raise RuntimeError("no model")
 
+def of_one(problem, completion):
+    return problem.answer == completion
+
 def other_column(completions, target, **columns):
     return exact(completions, target)
 
@@ -231,6 +234,7 @@ def test_a_page_shows_hostile_text_as_text(desk: Path) -> None:
         (["rewards.py:exact", "--rows", "none.jsonl"], "--rows FILE"),
         (["rewards.py:exact", "--rows", "rewards.py"], "JSON object"),
         (["rewards.py:other_column", "--rows", "rows.jsonl"], "there are: prompt, answer"),
+        (["rewards.py:of_one", "--rows", "rows.jsonl"], "def reward(completions, answer, **columns)"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--gold", "anser"], "prompt, answer"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--template", "x"], "{}"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--bound", "2"], "--help"),

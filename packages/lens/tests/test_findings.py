@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from statistics import stdev
+from statistics import fmean, stdev
 
 import pytest
 
@@ -69,6 +69,16 @@ def test_logged_advantages_are_compared_with_ours(factor: float, agree: bool) ->
     found = diagnose(GroupLog("log", ("correctness", "format"), (group,)))
     assert found.advantages_agree is agree
     assert ("advantages are not the totals" in "\n".join(map(str, findings(found)))) is not agree
+
+
+@pytest.mark.parametrize("epsilon", [1e-4, 1e-6, 0.0])
+def test_the_epsilon_of_a_trainer_is_no_disagreement_in_a_group_that_a_small_term_decides(epsilon: float) -> None:
+    paid = [2.651, 2.657, 2.657, 2.6645]
+    mean, spread = fmean(paid), stdev(paid)
+    group = tuple(RewardRow((2.0, value - 2), value, advantage=(value - mean) / (spread + epsilon)) for value in paid)
+    assert diagnose(GroupLog("log", ("correctness", "brevity"), (group,))).advantages_agree
+    halved = tuple(replace(row, advantage=row.advantage and row.advantage / 2) for row in group)
+    assert not diagnose(GroupLog("log", ("correctness", "brevity"), (halved,))).advantages_agree
 
 
 def said(texts: str, paid: float, truncated: bool = False) -> Group:

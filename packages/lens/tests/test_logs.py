@@ -84,6 +84,13 @@ def test_weights_that_trl_does_not_log_are_missed_and_can_be_given(tmp_path: Pat
     assert one(path, Columns(weights={"accuracy_reward": 0.5})).advantages_agree is True
 
 
+def test_a_reward_that_says_what_is_right_stays_a_reward(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "log.jsonl", trl_rows(1, "one", [1, 0, 1, 0], [1, 1, 0, 0]))
+    found = one(path, Columns(correct="accuracy_reward"))
+    assert "accuracy_reward" in {term.name for term in found.terms}
+    assert found.advantages_agree
+
+
 def test_a_verl_rollout_dump_is_understood(tmp_path: Path) -> None:
     rows = [
         {

@@ -211,7 +211,8 @@ class _Conversion:
         if value is None:
             self.left[name] = f"{self.run.fields.get(name)!r} has no counterpart; {key} keeps its default"
             return
-        self.put(key, value, (name if given else f"TRL's default of {name}") + remark)
+        default = f"yours: computed in your file, {value} is TRL's default" if name in self.left else ""
+        self.put(key, value, (name if given else default or f"TRL's default of {name}") + remark)
         if given:
             self.carried[name] = key
 
@@ -259,10 +260,14 @@ class _Conversion:
         if name is not None:
             self.carried["dataset_name"] = "data"
         given = self.run.rewards
-        own = [name for name in given if name != "accuracy_reward" and name.isidentifier()]
         why = f"yours: TRL had {', '.join(given)}" if given else "yours: math, code or FILE.py:function"
-        why += f"; a function in a file of its own works as it is: rewards.py:{own[0]}" if own else ""
+        if given and given[0] != "accuracy_reward" and given[0].isidentifier():
+            why += f"; a function in a file of its own works as it is: rewards.py:{given[0]}"
+        if more := [f"rewards.py:{name}" for name in given[1:] if name.isidentifier()]:
+            why += f"; add what pays besides being right as reward.terms: [{', '.join(more)}]"
         self.put("verifier", "math", why)
+        if self.open.pop("reward_weights", None) is not None:
+            self.left["reward_weights"] = "write reward.weights, one for each of your reward.terms; right is worth 2"
 
     def _size(self) -> None:
         """Rollouts per problem and per step stay what they were, on one device."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from agon.config.explain import names
 
 KEYS = {
-    "num_generations": "game.group_size",
+    "num_generations": "game.group_size (half of it: as many drafts, then as many challenges)",
     "per_device_train_batch_size": "train.problems_per_step (of all devices together)",
     "gradient_accumulation_steps": "train.problems_per_step (of all devices together)",
     "num_train_epochs": "train.epochs",

@@ -151,7 +151,7 @@ class RunDir:
 
     @property
     def steps(self) -> StepLog[StepRecord]:
-        """One line per step, deterministic fields only."""
+        """One line per step, deterministic fields only; `.records()` reads them."""
         return StepLog(self.path / "steps.jsonl", StepRecord)
 
     @property

@@ -91,7 +91,9 @@ def recognise(survey: Survey, given: Columns) -> Columns:
         completion=given.completion or _first(COMPLETION, texts),
         gold=given.gold or _first(GOLD, texts),
     )
-    terms = given.terms or _terms(survey, columns)
+    # a reward that is also named as what says "right" stays a reward
+    paid = given.correct is not None and _is_paid(given.correct)
+    terms = given.terms or _terms(survey, replace(columns, correct=None) if paid else columns)
     if not terms and columns.total is None:
         raise _unrecognised(survey)
     return replace(columns, terms=terms)

@@ -14,7 +14,9 @@ from agon_lens.terms import Term, terms
 from agon_lens.trends import StepTrend, over_steps
 
 AGREES = 0.01
-"""Logged advantages this close to ours agree: trainers add an epsilon and log in float32."""
+"""Logged advantages this close to ours agree: trainers log in float32."""
+EPSILON = 1e-4
+"""What trainers add at most to the standard deviation: much, in a group that a small term decides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,8 @@ def _disagreeing(log: GroupLog, expected: Callable[[Group, int], Sequence[float]
     for number, group in zip(log.graded_numbers, log.graded, strict=True):
         pairs = zip(expected(group, number), group, strict=True)
         logged = [(ours, row.advantage) for ours, row in pairs if row.advantage is not None]
-        if any(abs(ours - theirs) > AGREES * max(1.0, abs(ours)) for ours, theirs in logged):
+        epsilon = EPSILON / (stdev(totals(group)) + EPSILON) if len(group) > 1 else 0.0
+        if any(abs(ours - theirs) > AGREES * max(1.0, abs(ours)) + epsilon * abs(ours) for ours, theirs in logged):
             found.append(number)
     return tuple(found)
 

@@ -91,7 +91,13 @@ class RewardFunction:
         question = next((name for name in QUESTIONS if name in records[0]), None)
         if gold is None or gold not in records[0]:
             columns = ", ".join(map(str, records[0]))
-            raise InputError(f"{self._target.rows} has no column of golds", fix=f"--gold COLUMN, one of: {columns}")
+            what = "of reference answers" if self._target.gold is None else repr(self._target.gold)
+            raise InputError(f"{self._target.rows} has no column {what}", fix=f"--gold COLUMN, one of: {columns}")
+        if {"problem", "completion"} <= self._required:  # a verifier of Agon
+            raise InputError(
+                f"{self._target.name} takes one problem and one completion, and an audit calls rewards as TRL does",
+                fix="audit a function of lists: def reward(completions, answer, **columns): return [1.0, ...]",
+            )
         if missing := sorted(self._required - self._columns(records[:1], [""]).keys()):
             raise InputError(
                 f"{self._target.name} takes {', '.join(missing)}, and {self._target.rows} has no such column",

@@ -22,7 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=Path, metavar="FILE", help=help)
     help = "rows to try (default: 8)"
     parser.add_argument("--take", type=whole_number(1, 10_000), default=8, metavar="N", help=help)
-    parser.add_argument("--gold", metavar="COLUMN", help="the column of golds (default: answer, solution, ...)")
+    parser.add_argument(
+        "--gold", metavar="COLUMN", help="the column of reference answers (default: answer, solution, ...)"
+    )
     help = "how a completion states its answer, such as '<answer>{}</answer>' (default: found out from the golds)"
     parser.add_argument("--template", metavar="TEXT", help=help)
     parser.add_argument("--chat", action="store_true", default=None, help="completions are lists of messages")
