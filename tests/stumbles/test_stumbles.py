@@ -323,8 +323,14 @@ ELSEWHERE = {
     113: ("deploy/test_ask.py", "test_a_pair_is_loaded_from_what_train_returns"),
     114: ("examples/test_free_gpu.py", "test_the_cells_run_without_a_gpu_and_leave_a_report"),
     116: ("config/test_from_trl.py", "test_the_first_reward_is_offered_as_the_verifier_and_the_others_as_terms"),
+    117: (
+        "packages/lens/tests/test_findings.py",
+        "test_the_epsilon_of_a_trainer_is_no_disagreement_in_a_group_that_a_small_term_decides",
+    ),
+    118: ("packages/lens/tests/test_logs.py", "test_a_reward_that_says_what_is_right_stays_a_reward"),
+    119: ("packages/judge/tests/test_audit.py", "test_bad_input_is_answered_in_two_lines"),
 }
-LAST = 116
+LAST = 119
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",
