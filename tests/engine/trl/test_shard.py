@@ -52,7 +52,7 @@ with peak() as taken:
 found["taken"] = taken[0]
 base = [weight for name, weight in split.pair.model.named_parameters() if ".lora_" not in name]
 found["whole"] = sum(weight.numel() * weight.element_size() for weight in base)
-found["part"] = sum(weight.to_local().untyped_storage().nbytes() for weight in base)
+found["part"] = sum(weight.to_local().numel() * weight.element_size() for weight in base)
 whole = make("none")
 found["equal"] = learnt(split) == learnt(whole)
 

@@ -1,9 +1,9 @@
 """The frozen base in parts, one on each learner process: FSDP2 (`train.shard: base`).
 
-transformers builds the base without memory, and each process reads its own part of every weight: none ever holds the
-whole base. A pass gathers a layer when it comes to it and frees it behind it; embeddings and output head are gathered
-for the length of a pass. Adapters are added afterwards, as plain tensors that every process holds whole: export,
-clipping, optimizer and publication are those of a base that is not split.
+transformers builds the base without memory, and each process reads its own part of every weight. A pass gathers a layer
+when it comes to it and frees it behind it; embeddings and output head are gathered for the length of a pass. Adapters
+are added afterwards, as plain tensors that every process holds whole: export, clipping, optimizer and publication are
+those of a base that is not split.
 
 So every process must take part in every pass. Micro-batches are evened out (`batch.py`). A process that scores alone,
 as the canary does, asks the others for passes, which they run while they wait (`Passes`).
