@@ -25,7 +25,7 @@ class BoutView extends TextView {
   }
   problem(i) {
     const [, question, answer] = this.store.problem(i);
-    const gold = !answer ? ["Judged by tests"] : isProgram(answer) ? ["Gold  ", program(answer)] : ["Gold  ", h("b", {}, bare(answer, this.math))];
+    const gold = !answer ? ["Judged by tests"] : isProgram(answer) ? ["Reference answer  ", program(answer)] : ["Reference answer  ", h("b", {}, bare(answer, this.math))];
     return h("section", { class: "problem" }, this.long(question), h("div", { class: "gold" }, gold));
   }
   group(i) {
