@@ -341,6 +341,7 @@ def test_processes_of_several_machines_meet_at_the_port_after_the_master_s(monke
         assert "--master-port" in refused.value.fix
         monkeypatch.setenv("LOCAL_WORLD_SIZE", "16")
         assert learner.store().port != port  # type: ignore[union-attr]
+    monkeypatch.setattr(learner, "_store", None)  # they meet once
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     assert learner.store().port == port  # type: ignore[union-attr]
 

@@ -178,15 +178,16 @@ class PairTrainer(GRPOTrainer):
 
     def _micro_batches(self, batch: PolicyBatch) -> Iterator[MicroBatch]:
         """TRL's inputs, normalised over the policy's live rows (grpo, dr_grpo) or tokens (dapo) of all processes."""
+        items = torch.tensor(float(batch.tokens), device=self.args.device)
         for rows in batch.micro_batches:
             inputs = self._to_device(rows)
-            inputs["num_items_in_batch"] = torch.tensor(float(batch.tokens), device=self.args.device)
+            inputs["num_items_in_batch"] = items
             window = batch.live / (self.accelerator.num_processes * len(rows))
             live = sum(row.live_tokens for row in rows)
             yield MicroBatch(batch.policy, inputs, 1.0 if self.loss_type == "dapo" else window, live)
         for _ in range(batch.fillers):
             inputs = self._to_device([BatchRow.of(FILLER, advantage=0.0)])
-            inputs["num_items_in_batch"] = torch.tensor(float(batch.tokens), device=self.args.device)
+            inputs["num_items_in_batch"] = items
             yield MicroBatch(batch.policy, inputs, math.inf, 0)  # the loss divides by it: exactly zero
 
     def _micro_step(self, micro: MicroBatch) -> None:
