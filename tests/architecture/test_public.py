@@ -8,10 +8,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import agon
+import agon_judge
+import agon_lens
 
 from .tree import ROOT, SOURCE
 
@@ -40,9 +43,12 @@ def test_a_public_function_is_typed_throughout(name: str) -> None:
     assert signature.return_annotation is not signature.empty
 
 
-def test_every_public_name_is_on_the_page_of_the_python_api() -> None:
-    titles = re.findall(r"^### (\w+)$", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE)
-    assert sorted(titles) == sorted(agon.__all__), "add it to GROUPS of scripts/generate_python_docs"
+@pytest.mark.parametrize(
+    ("package", "page"), [(agon, "python"), (agon_judge, "python-judge"), (agon_lens, "python-lens")]
+)
+def test_every_public_name_is_on_the_page_of_its_package(package: ModuleType, page: str) -> None:
+    named = re.findall(rf"^::: {package.__name__}\.(\w+)$", (ROOT / "docs" / f"{page}.md").read_text(), re.MULTILINE)
+    assert sorted(named) == sorted(package.__all__)
 
 
 def test_every_name_in_the_table_of_tasks_is_there_after_import_agon() -> None:
