@@ -112,6 +112,18 @@ def test_seeds_needed_for_an_effect() -> None:
     assert s.detectable_across_seeds(0.03, 1) == math.inf
 
 
+@pytest.mark.parametrize(("effect", "sd"), [(0.05, 0.03), (0.02, 0.03), (0.1, 0.3)])
+def test_students_test_finds_a_difference_with_the_units_needed_and_not_with_fewer(effect: float, sd: float) -> None:
+    n = s.needed_by_t(effect, sd)
+    assert n is not None
+    drawn = __import__("numpy").random.default_rng(0).normal(effect, sd, (20_000, n))
+    found, fewer = ((scipy_stats.ttest_1samp(sets, 0, axis=1).pvalue < 0.05).mean() for sets in (drawn, drawn[:, :-1]))
+    assert fewer < 0.81
+    assert found > 0.79
+    assert s.needed_by_t(0.0, sd) is None
+    assert s.t_test([effect] * (s.needed_by_t(effect, 0.0) or 0)) < 0.05
+
+
 def test_choosing_the_direction_afterwards_is_worth_something_when_both_are_equal() -> None:
     rng = __import__("numpy").random.default_rng(1)
     p = rng.random(300)

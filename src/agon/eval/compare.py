@@ -265,7 +265,7 @@ def _by_seed(first: PairedSide, second: PairedSide, seeds: Sequence[Any], proble
         descriptive=len(seeds) < intervals.FEW_SEEDS,
         p=intervals.t_test(values),
         detectable=_detectable(values),
-        needed=intervals.needed(fmean(values), stdev(values)),
+        needed=intervals.needed_by_t(fmean(values), stdev(values)),
     )
 
 
@@ -273,7 +273,7 @@ def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, probl
     before, after = first.outcomes(one, problems), second.outcomes(two, problems)
     head: dict[str, Any] = {"first": first.label, "second": second.label, "problems": len(problems)}
     differences = intervals.differences(before, after)
-    needed = intervals.needed(fmean(differences), stdev(differences)) if len(differences) > 1 else None
+    moved = (fmean(differences), stdev(differences)) if len(differences) > 1 else (0.0, 0.0)
     if all(len(samples) == 1 and samples[0] in (0, 1) for samples in (*before, *after)):
         paired = intervals.paired([bool(samples[0]) for samples in before], [bool(samples[0]) for samples in after])
         disagree = (paired.only_first + paired.only_second) / paired.n
@@ -285,7 +285,7 @@ def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, probl
             difference=paired.difference,
             p=paired.p_value,
             detectable=_finite(intervals.detectable(paired.n, disagree)),
-            needed=needed,
+            needed=intervals.needed(*moved),
         )
     never_differ = not any(differences)
     return PairedTest(
@@ -296,7 +296,7 @@ def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, probl
         else intervals.t_interval(differences),
         p=intervals.t_test(differences),
         detectable=_finite(intervals.detectable(len(problems), 0.0)) if never_differ else _detectable(differences),
-        needed=needed,
+        needed=intervals.needed_by_t(*moved),
     )
 
 

@@ -22,6 +22,8 @@ except ImportError as error:
 LEVEL = 0.95
 DRAWS = 4000
 EXACT = 1e-12
+NORMAL = 1000
+"""From this many units on, Student's test needs as many as a normal one."""
 FEW_SEEDS = 10
 """Below this many seeds a bootstrap over seeds is only descriptive: its intervals are too short."""
 
@@ -209,8 +211,8 @@ def detectable(n: int, disagree: float, level: float = LEVEL, power: float = 0.8
 
 
 def needed(effect: float, sd: float, level: float = LEVEL, power: float = 0.8) -> int | None:
-    """Paired units with which a mean difference of this size is found with `power`, when single differences have this
-    standard deviation; None for no difference."""
+    """Problems with which McNemar's test finds a mean difference of this size with `power`, when single differences
+    have this standard deviation; None for no difference."""
     if not effect:
         return None
     z = float(stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(power))
@@ -232,6 +234,19 @@ def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: 
         return power - (1.0 if math.isnan(found) else found)
 
     return float(optimize.brentq(missing, 0.0, 40 * sd)) if sd else 0.0
+
+
+def needed_by_t(effect: float, sd: float, level: float = LEVEL, power: float = 0.8) -> int | None:
+    """The same for Student's test, whose critical value grows as units become few; None for no difference."""
+    if abs(effect) < EXACT:
+        return None
+    if sd < EXACT:
+        return math.ceil(1 - math.log2(1 - level))  # then the signs are tested: see `t_test`
+    z = float(stats.norm.ppf((1 + level) / 2) + stats.norm.ppf(power))
+    units = max(2, math.ceil((z * sd / effect) ** 2))
+    while units < NORMAL and detectable_across_seeds(sd, units, level, power) > abs(effect):
+        units += 1
+    return units
 
 
 def optimism(first: Sequence[float], second: Sequence[float], draws: int = DRAWS, seed: int = 0) -> float:
