@@ -125,7 +125,7 @@ def simulate(sets: int) -> dict[str, tuple[float, str, bool]]:
     hits = [covers(st.paired_clustered(a, b), expected) for a, b in graded]
     rows["paired difference of graded scores, 300 problems"] = band(float(np.mean(hits)), sets)
     rows |= sizes(sets, rng)
-    return rows | powers()
+    return rows | powers() | students_power()
 
 
 def powers() -> dict[str, tuple[float, str, bool]]:
@@ -145,6 +145,22 @@ def powers() -> dict[str, tuple[float, str, bool]]:
             found += float(stats.binom.pmf(disagreements, n, better + worse) * rejected)
         kept = 0.75 <= found <= 0.85
         rows[f"found with the problems needed, {better:.0%} against {worse:.0%}"] = (found, "0.75 to 0.85", kept)
+    return rows
+
+
+def students_power() -> dict[str, tuple[float, str, bool]]:
+    """The same for Student's test, over few seeds and over problems: as many as asked for are enough, one fewer is
+    not."""
+    rng, rows = np.random.default_rng(SEED), {}
+    for effect, sd in ((0.05, 0.03), (0.02, 0.03), (0.1, 0.3)):
+        n = st.needed_by_t(effect, sd)
+        assert n is not None
+        drawn = rng.normal(effect, sd, (50_000, n))
+        found, fewer = (
+            float(np.mean(stats.ttest_1samp(sets, 0, axis=1).pvalue < 0.05)) for sets in (drawn, drawn[:, :-1])
+        )
+        name = f"found by Student's t with the {n} units needed, effect {effect:g}, sd {sd:g}"
+        rows[name] = (found, f">= 0.795 (with one fewer {fewer:.3f})", found >= 0.795 and fewer <= 0.805)
     return rows
 
 

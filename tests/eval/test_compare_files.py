@@ -134,6 +134,29 @@ def test_files_of_real_writers_are_compared(
     assert found.pairs[0].difference.value == 0.0
 
 
+def test_advice_counts_the_comparisons_and_names_what_is_left_out(tmp_path: Path) -> None:
+    old, new = csv(tmp_path / "old.csv", set(range(10))), csv(tmp_path / "new.csv", set(range(2, 16)))
+    alone, (among, *_) = compare_files([old, new]).pairs[0], compare_files([old, new, f"b={new}", f"c={new}"]).pairs
+    assert (among.needed or 0) > (alone.needed or 0), "a corrected test needs more"
+    assert "after Holm" not in str(compare_files([old, new]))
+    (few,) = compare_files([old, csv(tmp_path / "few.csv", {1}, n=25)]).notes
+    assert few == "warning: restricted to the 25 problems in common (old has 40, few has 25)"
+    seeds = compare_files([f"one={old}", f"two={old},{new}"])
+    assert "compares a result without a seed with seed 0 alone" in str(seeds)
+    assert "what a different seed would change is not known" in str(seeds)
+
+
+def test_rewards_are_no_percentages(tmp_path: Path) -> None:
+    for name, plus in (("old", 0.0), ("new", 0.5)):
+        rows = [json.dumps({"id": k, "reward": 10 + 0.1 * k + plus + 0.01 * (k % 3)}) for k in range(20)]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows))
+    text = str(compare_files([tmp_path / "old.jsonl", tmp_path / "new.jsonl"]))
+    assert "new against old: +0.5 [" in text
+    assert "mean score" in text
+    assert "%," not in text.replace("95%", "")
+    assert "points" not in text
+
+
 def test_what_cannot_be_compared_is_said_with_what_to_type(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, other = csv(tmp_path / "old.csv", {1}), tmp_path / "other.csv"
     other.write_text("problem,correct\nx,1\n")

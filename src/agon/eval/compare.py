@@ -35,7 +35,7 @@ from agon.formatting import (
 )
 from agon.rundir import RunDir
 from agon.rundir.records import Record
-from agon.rundir.results import ALPHA, EvalResult, PairedTest, SideResult, passes_of, read_result, tokens_of
+from agon.rundir.results import ALPHA, EvalResult, Interval, PairedTest, SideResult, passes_of, read_result, tokens_of
 
 SAME = (
     "base", "temperature", "top_p", "max_completion_tokens", "max_peek_tokens", "show_code", "verifier", "time_factor",
@@ -89,20 +89,28 @@ class Comparison(Record):
     """Differences in settings, problems left out, directions chosen on the evaluated problems."""
 
     def __str__(self) -> str:
-        parts = [plural(self.problems, "problem"), table(*_side_rows(self)), *map(sentences, self.pairs)]
+        parts = [plural(self.problems, "problem"), table(*_side_rows(self)), *self._sentences()]
         return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else [])])
 
     def _repr_html_(self) -> str:
-        texts = [*map(sentences, self.pairs), *self.notes]
+        texts = [*self._sentences(), *self.notes]
         table = html_table(*_side_rows(self))
         return f"<p>{plural(self.problems, 'problem')}</p>{table}" + "".join(f"<p>{html_lines(t)}</p>" for t in texts)
 
     def markdown(self) -> str:
         """The same as Markdown."""
         parts = [f"{plural(self.problems, 'problem')}.", markdown_table(*_side_rows(self)), pair_table(self)]
-        lines = [line for pair in self.pairs for line in sentences(pair).splitlines()]
+        lines = [line for text in self._sentences() for line in text.splitlines()]
         parts += ["\n".join(f"- {escape_markdown(line)}" for line in group) for group in (lines, self.notes) if group]
         return "\n\n".join(parts)
+
+    def _sentences(self) -> list[str]:
+        return [sentences(pair, self.plain) for pair in self.pairs]
+
+    @property
+    def plain(self) -> bool:
+        """Whether scores are plain numbers, such as rewards, and not shares to be read as percentages."""
+        return any(not 0 <= value <= 1 for side in self.sides for value in side.values.values())
 
 
 def compare(*results: Results | EvalResult | RunDir | str | Path) -> Comparison:
@@ -142,7 +150,7 @@ def compare_results(results: Sequence[EvalResult]) -> Comparison:
         message = "the results are seeds of one arm and system" if len(results) > 1 else "there is one result"
         raise InputError(f"{message}: nothing to compare with", fix=SECOND)
     problems, notes = common(results)
-    pairs = corrected([paired_test(sides[0], other, problems) for other in sides[1:]])
+    pairs = corrected([paired_test(sides[0], other, problems, len(sides) - 1) for other in sides[1:]])
     described = [describe(side, problems) for side in sides]
     notes += [*differing(results), *post_hoc(results), *unequal_prices(described)]
     return Comparison(problems=len(problems), sides=described, pairs=pairs, notes=notes)
@@ -238,20 +246,28 @@ def describe(side: Side, problems: Sequence[str]) -> SideResult:
     return SideResult(label=side.label, values=values, pass_rate=rate, over=over, passes=passes, tokens=tokens)
 
 
-def paired_test(first: PairedSide, second: PairedSide, problems: Sequence[Any]) -> PairedTest:
-    """second - first, by whatever the two have in common."""
+def paired_test(first: PairedSide, second: PairedSide, problems: Sequence[Any], tests: int = 1) -> PairedTest:
+    """second - first, by whatever the two have in common; what could be found is said for one of so many tests."""
     seeds = [seed for seed in first.results if seed in second.results]
     if len(seeds) >= 2:
-        return _by_seed(first, second, seeds, problems)
+        return _by_seed(first, second, seeds, problems, tests)
     one, two = (next(iter(side.results)) for side in (first, second))
     if len(first.results) == len(second.results) == 1:
-        return _by_problem(first, second, one, two, problems)
+        return _by_problem(first, second, one, two, problems, tests)
     one, two = (seeds[0], seeds[0]) if seeds else (one, two)
-    note = f"fewer than two seeds in common: seed {one} against seed {two} alone"
-    return _by_problem(first, second, one, two, problems).model_copy(update={"note": note})
+    sides = " with ".join("a result without a seed" if seed is None else f"seed {seed}" for seed in (one, two))
+    note = f"fewer than two seeds in common: compares {sides} alone"
+    return _by_problem(first, second, one, two, problems, tests).model_copy(update={"note": note})
 
 
-def _by_seed(first: PairedSide, second: PairedSide, seeds: Sequence[Any], problems: Sequence[Any]) -> PairedTest:
+def _level(tests: int) -> float:
+    """The level at which one of several tests finds a difference, by Bonferroni: Holm's first step."""
+    return 1 - ALPHA / tests
+
+
+def _by_seed(
+    first: PairedSide, second: PairedSide, seeds: Sequence[Any], problems: Sequence[Any], tests: int
+) -> PairedTest:
     differences = {str(seed): second.rate(seed, problems) - first.rate(seed, problems) for seed in seeds}
     values = list(differences.values())
     return PairedTest(
@@ -264,12 +280,14 @@ def _by_seed(first: PairedSide, second: PairedSide, seeds: Sequence[Any], proble
         bootstrap=intervals.bootstrap(values),
         descriptive=len(seeds) < intervals.FEW_SEEDS,
         p=intervals.t_test(values),
-        detectable=_detectable(values),
-        needed=intervals.needed_by_t(fmean(values), stdev(values)),
+        detectable=_detectable(values, tests),
+        needed=intervals.needed_by_t(fmean(values), stdev(values), _level(tests)),
     )
 
 
-def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, problems: Sequence[Any]) -> PairedTest:
+def _by_problem(
+    first: PairedSide, second: PairedSide, one: Any, two: Any, problems: Sequence[Any], tests: int
+) -> PairedTest:
     before, after = first.outcomes(one, problems), second.outcomes(two, problems)
     head: dict[str, Any] = {"first": first.label, "second": second.label, "problems": len(problems)}
     differences = intervals.differences(before, after)
@@ -284,8 +302,8 @@ def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, probl
             only_second=paired.only_second,
             difference=paired.difference,
             p=paired.p_value,
-            detectable=_finite(intervals.detectable(paired.n, disagree)),
-            needed=intervals.needed(*moved),
+            detectable=_finite(intervals.detectable(paired.n, disagree, _level(tests))),
+            needed=intervals.needed(*moved, _level(tests)),
         )
     never_differ = not any(differences)
     return PairedTest(
@@ -295,16 +313,18 @@ def _by_problem(first: PairedSide, second: PairedSide, one: Any, two: Any, probl
         if all(0 <= value <= 1 for samples in (*before, *after) for value in samples)
         else intervals.t_interval(differences),
         p=intervals.t_test(differences),
-        detectable=_finite(intervals.detectable(len(problems), 0.0)) if never_differ else _detectable(differences),
-        needed=intervals.needed_by_t(*moved),
+        detectable=_finite(intervals.detectable(len(problems), 0.0, _level(tests)))
+        if never_differ
+        else _detectable(differences, tests),
+        needed=intervals.needed_by_t(*moved, _level(tests)),
     )
 
 
-def _detectable(differences: Sequence[float]) -> float | None:
+def _detectable(differences: Sequence[float], tests: int) -> float | None:
     """The smallest effect that would be found; None where nothing varies."""
     if len(differences) < 2 or intervals.agree(differences):
         return None
-    return _finite(intervals.detectable_across_seeds(stdev(differences), len(differences)))
+    return _finite(intervals.detectable_across_seeds(stdev(differences), len(differences), _level(tests)))
 
 
 def _finite(value: float) -> float | None:
@@ -317,28 +337,50 @@ def _finite(value: float) -> float | None:
 def _side_rows(comparison: Comparison) -> tuple[Sequence[str], list[Sequence[str]]]:
     rows: list[Sequence[str]] = []
     for side in comparison.sides:
-        seeds = "  ".join(f"{100 * value:.1f}" for value in side.values.values())
+        seeds = "  ".join(_plain(value) if comparison.plain else f"{100 * value:.1f}" for value in side.values.values())
         price = (str(side.passes), count(side.tokens))
-        rows.append((side.label, interval(side.pass_rate), side.over, seeds, *price))
-    return ("", "pass@1, 95% interval", "over", "each seed", "passes", "tokens per answer"), rows
+        rate = _plain_interval(side.pass_rate, "") if comparison.plain else interval(side.pass_rate)
+        rows.append((side.label, rate, side.over, seeds, *price))
+    what = "mean score" if comparison.plain else "pass@1"
+    return ("", f"{what}, 95% interval", "over", "each seed", "passes", "tokens per answer"), rows
 
 
 def pair_table(comparison: Comparison) -> str:
     """Every test as a Markdown table."""
     head = (f"against {comparison.sides[0].label}", "difference, 95% interval", "test", "p", "p (Holm)")
     rows = [
-        (pair.second, points(pair.difference), pair.test, probability(pair.p), probability(pair.p_holm))
+        (
+            pair.second,
+            _moved(pair.difference, comparison.plain),
+            pair.test,
+            probability(pair.p),
+            probability(pair.p_holm),
+        )
         for pair in comparison.pairs
     ]
     return markdown_table(head, rows)
 
 
-def sentences(pair: PairedTest) -> str:
+def _plain(value: float, sign: str = "") -> str:
+    return f"{value:{sign}.3g}"
+
+
+def _plain_interval(found: Interval, sign: str) -> str:
+    limits = "" if found.low is None or found.high is None else f" [{found.low:{sign}.3g}, {found.high:{sign}.3g}]"
+    return f"{_plain(found.value, sign)}{limits}"
+
+
+def _moved(difference: Interval | None, plain: bool) -> str:
+    """A difference in points, or of scores that are plain numbers."""
+    return _plain_interval(difference, "+") if plain and difference else points(difference)
+
+
+def sentences(pair: PairedTest, plain: bool = False) -> str:
     """What one comparison says, and what it cannot say."""
     lines = [
-        f"{pair.second} against {pair.first}: {points(pair.difference)}",
-        _evidence(pair),
-        _verdict(pair),
+        f"{pair.second} against {pair.first}: {_moved(pair.difference, plain)}",
+        _evidence(pair, plain),
+        _verdict(pair, plain),
         _conflict(pair),
     ]
     if pair.differences is None:
@@ -348,16 +390,17 @@ def sentences(pair: PairedTest) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _evidence(pair: PairedTest) -> str:
-    p = f"{pair.test}: p = {probability(pair.p)}, {probability(pair.p_holm)} after Holm."
+def _evidence(pair: PairedTest, plain: bool) -> str:
+    holm = "" if pair.p_holm == pair.p else f", {probability(pair.p_holm)} after Holm"
+    p = f"{pair.test[0].upper()}{pair.test[1:]}: p = {probability(pair.p)}{holm}."
     if pair.only_first is not None:
         lost = f"misses {pair.only_first} that {pair.first} solves"
         return f"It solves {pair.only_second} that {pair.first} does not, and {lost}. {p}"
     if pair.differences is None:
         return p
-    by_seed = ", ".join(f"{100 * value:+.1f}" for value in pair.differences.values())
-    label = "bootstrap over seeds (descriptive: too few seeds)" if pair.descriptive else "bootstrap over seeds"
-    return f"By seed: {by_seed}. {p}\n{label}: {points(pair.bootstrap)}."
+    by_seed = ", ".join(_plain(value, "+") if plain else f"{100 * value:+.1f}" for value in pair.differences.values())
+    label = "Bootstrap over seeds (descriptive: too few seeds)" if pair.descriptive else "Bootstrap over seeds"
+    return f"By seed: {by_seed}. {p}\n{label}: {_moved(pair.bootstrap, plain)}."
 
 
 def _conflict(pair: PairedTest) -> str:
@@ -381,13 +424,13 @@ def _conflict(pair: PairedTest) -> str:
     return "Interval and test differ near the limit: the test is exact, the interval approximate. The test decides."
 
 
-def _verdict(pair: PairedTest) -> str:
+def _verdict(pair: PairedTest, plain: bool) -> str:
     better = pair.second if pair.difference.value > 0 else pair.first
     if pair.decided:
         return f"{better} is better: the difference is larger than chance explains."
     if pair.detectable is None:
         return "No difference is shown."
-    least = f"{100 * pair.detectable:.1f} points"
+    least = _plain(pair.detectable) if plain else f"{100 * pair.detectable:.1f} points"
     said = f"No difference is shown; one below {least} would be missed more often than one time in five."
     if pair.needed is None:
         return said

@@ -14,7 +14,7 @@ from statistics import fmean
 from agon.errors import InputError
 from agon.eval import intervals
 from agon.eval.compare import SECOND_FILE, Comparison, corrected, paired_test
-from agon.formatting import count, show_hidden
+from agon.formatting import count, plural, show_hidden
 from agon.rundir.results import SideResult
 from agon_lens.errors import LensError
 from agon_lens.results import Scores, read_scores, samples_per_problem
@@ -58,16 +58,16 @@ def compare_files(
         raise InputError(f"two sides are called {show_hidden(twice)}", fix=fix)
     every = [set(problems) for side in read for problems in side.results.values()]
     shared = set.intersection(*every)
+    sizes = ", ".join(f"{side.label} has {count(len(set().union(*side.results.values())))}" for side in read)
     if not shared:
         fix = "compare results on the same problems; their ids must be equal"
-        raise InputError("the results have no problem in common", fix=fix)
+        raise InputError(f"the results have no problem in common ({sizes})", fix=fix)
     problems = [problem for problem in next(iter(read[0].results.values())) if problem in shared]
     notes = list[str]()
-    if left := max(len(one - shared) for one in every):
-        note = f"restricted to the {len(shared)} problems in common: up to {left} of a result are left out"
-        notes.append(note)
+    if any(one - shared for one in every):
+        notes.append(f"warning: restricted to the {plural(len(shared), 'problem')} in common ({sizes})")
     notes += _ungraded(read) + _budgets(read)
-    pairs = corrected([paired_test(read[0], other, problems) for other in read[1:]])
+    pairs = corrected([paired_test(read[0], other, problems, len(read) - 1) for other in read[1:]])
     return Comparison(
         problems=len(problems), sides=[_describe(side, problems) for side in read], pairs=pairs, notes=notes
     )
