@@ -10,7 +10,7 @@ from agon_lens.charts import LETTER, Chart, side_by_side
 from agon_lens.cli import main
 from agon_lens.diagnose_page import render_diagnoses
 from agon_lens.groups import GroupLog
-from lens_logs import EXAMPLE, rows
+from lens_logs import EXAMPLE, jsonl, rows
 
 
 def test_names_in_a_sentence_are_code_and_have_no_backticks() -> None:
@@ -30,6 +30,14 @@ def test_findings_come_first_with_their_remedy_an_example_and_a_picture(tmp_path
     assert "docs/diagnose.md#truncation" in text
     assert text.count("<details><summary>Example: step") >= 4
     assert "<pre>" in text
+
+
+def test_texts_of_an_example_keep_their_lines_and_are_no_markup(tmp_path: Path) -> None:
+    said = "<script>x</script>\n\tsecond\x1b[2J می\u200cخواهم"
+    log = jsonl(tmp_path / "log.jsonl", [{"group": 1, "completion": said, "reward": 0.0} for _ in range(3)])
+    assert main(["diagnose", str(log), "--html", str(tmp_path / "page.html")]) == 0
+    page = (tmp_path / "page.html").read_text()
+    assert "<pre>&lt;script&gt;x&lt;/script&gt;\n    second&lt;U+001B&gt;[2J می\u200cخواهم</pre>" in page
 
 
 def test_the_labels_of_an_axis_fit_beside_it() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,10 @@ from urllib.request import Request, urlopen
 import pytest
 
 from agon_lens import LensError, diagnose, read, watch
-from agon_lens.cli.watch import log_server
+from agon_lens.cli.watch import findings_page, log_server
+from agon_lens.lines import LogLines
 from agon_lens.logs import read_rollouts
+from lens_logs import jsonl
 
 
 def right(prompts: list[str], completions: list[str], answer: list[str], **more: Any) -> list[float | None]:
@@ -82,6 +85,91 @@ def test_an_asynchronous_function_stays_one(tmp_path: Path) -> None:
     assert len((tmp_path / "lens" / "rewards-0.jsonl").read_text().splitlines()) == 4
 
 
+def test_findings_of_several_processes_are_about_whole_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    ranks = [watch(right, tmp_path / "lens", every=3, show=said.append) for _ in range(2)]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for step in range(4):
+        for rank in (1, 0):
+            monkeypatch.setenv("RANK", str(rank))
+            ranks[rank](**batch(step, "ad" if rank else "aa"))  # the half of process 0 has one reward
+    assert [text.splitlines()[0] for text in said] == ["agon-lens, steps 1 to 2: nothing looks wrong"]
+    (log,) = read(tmp_path / "lens")
+    assert [len(group) for group in log.groups] == [4] * 4
+    assert log.steps == (1, 2, 3, 4), "in order, whichever process wrote them"
+    assert "4 groups, 16 rows" in findings_page(tmp_path / "lens")
+    monkeypatch.setenv("WORLD_SIZE", "9")
+    ranks[0](**batch(7, "aa"))
+    assert "only 2 of 9 processes" in said[-1]
+
+
+def test_a_second_run_puts_the_log_of_the_first_aside_and_one_that_resumes_does_not(tmp_path: Path) -> None:
+    said: list[str] = []
+    for begin in (0, 5, 0):
+        watch(brief, tmp_path / "lens", show=said.append)(**batch(begin))
+    (log,), (earlier,) = read(tmp_path / "lens"), read(tmp_path / "lens" / "earlier-1")
+    assert (log.steps, earlier.steps) == ((1,), (1, 6))
+    assert "put the log of an earlier run aside" in "".join(said)
+    func = watch(brief, tmp_path / "again")
+    for step in (0, 1, 0):
+        func(**batch(step))
+    assert read(tmp_path / "again")[0].steps == (1,)
+    assert read(tmp_path / "again" / "earlier-1")[0].steps == (1, 2)
+
+
+class Judge:
+    def __init__(self, paid: float) -> None:
+        self.paid = paid
+
+    def score(self, completions: list[str], **more: Any) -> list[float]:
+        return [self.paid] * len(completions)
+
+    __call__ = score
+
+
+class Other(Judge):
+    pass
+
+
+def length(completions: list[str], scale: float = 1.0, **more: Any) -> list[float]:
+    return [scale * len(text) for text in completions]
+
+
+def reward(completions: list[str], **more: Any) -> list[float]:
+    return [1.0 for _ in completions]
+
+
+def test_every_function_has_a_readable_column_of_its_own_that_is_read_as_a_reward(tmp_path: Path) -> None:
+    judges = [Judge(1.0).score, Other(0.5).score, Judge(0.25), partial(length, scale=2.0), length, reward, brief]
+    funcs = watch([*judges, lambda completions, **_: [0.0] * len(completions), brief], tmp_path / "lens")
+    for func in funcs:
+        func(**batch(0))
+    (log,) = read(tmp_path / "lens")
+    named = ("Judge_score", "Other_score", "Judge", "length_reward", "length_reward_2", "reward_1", "brief", "lambda")
+    assert log.terms == (*named, "brief_2")
+    assert log.groups[0][0].terms == (1.0, 0.5, 0.25, 2.0, 1.0, 1.0, -0.01, 0.0, -0.01)
+    assert [func.__name__ for func in funcs[:4]] == ["score", "score", "Judge", "length_reward"]
+
+
+def test_a_reference_answer_that_is_a_number_is_no_reward(tmp_path: Path) -> None:
+    func = watch(brief, tmp_path / "lens")
+    func(**batch(0) | {"answer": [1, 2, 3, 4]})
+    assert read(tmp_path / "lens")[0].terms == ("brief",)
+
+
+def test_a_page_reads_one_state_of_a_log_that_is_growing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agon_lens.lines.KEPT_BYTES", 0)
+    for rank, text in enumerate(("ab", "cd")):
+        jsonl(
+            tmp_path / f"rewards-{rank}.jsonl",
+            [{"step": 1, "prompt": f"q{rank}", "completion": each, "x": 0.5} for each in text],
+        )
+    lines = LogLines([tmp_path])
+    with (tmp_path / "rewards-0.jsonl").open("a") as file:
+        file.write('{"step": 2, "prompt": "new", "completion": "z", "x": 1.0}\n')
+    assert [line["completion"] for line in lines] == ["a", "b", "c", "d"]
+
+
 def test_models_are_passed_through(tmp_path: Path) -> None:
     model = SimpleNamespace(forward=print)
     assert watch(["some/model", model, brief], tmp_path)[:2] == ["some/model", model]
@@ -133,6 +221,7 @@ def test_a_growing_log_is_shown_on_loopback(tmp_path: Path) -> None:
         assert "2 groups, 6 rows" in page
         assert 'http-equiv="refresh"' in page
         assert 'href="rollouts.html"' in page
+        assert 'href="rollouts.html#0">Example: group 0' in page, "an example that a page in motion does not close"
         assert "Content-Security-Policy" in urlopen(f"{url}/rollouts.html").read().decode()
         for path, host, code in (("/other", "127.0.0.1:1", 404), ("/", "evil.example:80", 403)):
             with pytest.raises(HTTPError) as refused:

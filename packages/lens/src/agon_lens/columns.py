@@ -43,6 +43,9 @@ COUNTS = {
 """Words in the name of a number that is not a reward ..."""
 PAID = {"reward", "rewards", "score", "scores", "penalty", "bonus", "punishment"}
 """... unless one of these is in it too."""
+INFINITE = (
+    "repair the reward function: this makes every advantage of the group NaN; to read the rest, leave the row out"
+)
 PER_TERM = 'log one row per completion, and its rewards by name: {"correct": 1.0, "format": 0.5}, or a column for each'
 
 
@@ -89,7 +92,7 @@ def recognise(survey: Survey, given: Columns) -> Columns:
         advantage=given.advantage or _first(ADVANTAGE, present),
         prompt=given.prompt or _first(PROMPT, texts),
         completion=given.completion or _first(COMPLETION, texts),
-        gold=given.gold or _first(GOLD, texts),
+        gold=given.gold or _first(GOLD, present - set(given.terms)),
     )
     # a reward that is also named as what says "right" stays a reward
     paid = given.correct is not None and _is_paid(given.correct)
@@ -136,7 +139,8 @@ def _group(present: set[str]) -> tuple[str, ...]:
     """The column that names the problem, within the step where the log has steps."""
     name = _first(GROUP, present)
     if name is None:
-        raise LensError("no group column was recognised", fix="name it with --group COLUMN (or --group step,COLUMN)")
+        fix = f"name it with --group COLUMN or --group step,COLUMN; columns of the log: {', '.join(sorted(present))}"
+        raise LensError("no group column was recognised", fix=fix)
     step = _first(STEPS, present)
     return (step, name) if step else (name,)
 
@@ -157,6 +161,7 @@ def _free(survey: Survey, known: Columns) -> list[str]:
         *STEPS,
         *TRUNCATED,
         *ADVANTAGE,
+        *GOLD,
         "index",
         *(("tokens", "limit") if survey.format else ()),
     }
@@ -173,6 +178,12 @@ def _is_count(name: str) -> bool:
     """Whether a column is named after a count or a place, such as num_tokens; `length_reward` is a reward."""
     words = set(re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
     return bool(words & COUNTS) and not words & PAID
+
+
+def is_recognised(name: str) -> bool:
+    """Whether a column of this name is taken for something other than a reward."""
+    known = (GROUP, TOTAL, CORRECT, TRUNCATED, OPPONENT, ADVANTAGE, PROMPT, COMPLETION, GOLD, STEPS)
+    return name == "index" or any(name in names for names in known) or _is_count(name)
 
 
 def _first(names: Sequence[str], present: set[str]) -> str | None:
@@ -192,11 +203,25 @@ def group_log(name: str, lines: Iterable[LogLine], columns: Columns) -> GroupLog
     """The rewards of lines, group by group, in the order in which the groups appear."""
     terms = columns.terms or (columns.total or "total",)
     columns = replace(columns, terms=terms)
-    placed = defaultdict[Hashable, list[_Placed]](list)
+    placed, missing = defaultdict[Hashable, list[_Placed]](list), Counter[str]()
     for number, line in enumerate(lines):
-        place = _Placed(_row(line, columns), number, _characters(line, columns), step_of(line))
+        try:
+            row = _row(line, columns)
+        except LensError as error:
+            at = f"row {number + 1}" if (step := step_of(line)) is None else f"step {step:g}, row {number + 1}"
+            raise LensError(f"{at}: {error.message}", fix=error.fix) from error
+        place = _Placed(row, number, _characters(line, columns), step_of(line))
+        if row.total is not None:
+            missing.update(name for name in terms if line.get(name) is None)
         placed[tuple(key_of(line.get(part)) for part in columns.group)].append(place)
     groups, notes = _split(list(placed.values()), columns)
+    rows = sum(map(len, groups))
+    notes += [
+        f"{name} is missing in {number} of {plural(rows, 'row')}: counted as 0" for name, number in missing.items()
+    ]
+    steps = [group[0].step for group in groups]
+    if None not in steps:  # files of several processes are read one after the other
+        groups.sort(key=lambda group: group[0].step or 0.0)
     return GroupLog(
         name,
         terms,
@@ -270,7 +295,7 @@ def _number(name: str | None, value: object) -> float | None:
     if value != value:
         return None
     if abs(value) > LARGEST:
-        raise LensError(f"column {name} holds a number beyond {LARGEST:g}", fix="log finite rewards, or leave it out")
+        raise LensError(f"column {name} holds a number beyond {LARGEST:g}, such as an infinite one", fix=INFINITE)
     return float(value)
 
 

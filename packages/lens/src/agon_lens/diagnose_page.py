@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from agon_lens.formatting import escape_html as text
 from agon_lens.formatting import plural
 from agon_lens.page import plain_page, prose, table, write_page_file
 
+KEPT = r"[^\n\u200c\u200d]+"
 NOTE = "Written by agon-lens from the log alone."
 
 
@@ -31,18 +33,20 @@ def render_diagnoses(
     *,
     refresh: int = 0,
     links: Sequence[tuple[str, str]] = (),
+    viewer: str = "",
 ) -> str:
-    """The page of one log, or of the streams of a run; `examples` are groups of a single log, by their number."""
+    """The page of one log, or of the streams of a run; `examples` are groups of a single log, by their number. With the
+    page of a viewer, examples are links to it: a page that loads itself again would close them."""
     meaning = "".join(f"<dt>{text(column)}</dt><dd>{prose(about)}</dd>" for column, about in COLUMNS.items())
-    body = [_section(diagnosis, examples or {}) for diagnosis in diagnoses]
+    body = [_section(diagnosis, examples or {}, viewer) for diagnosis in diagnoses]
     body.append(f"<details><summary>What the columns mean</summary><dl>{meaning}</dl></details>")
     title = f"{name} · reward diagnostics"
     return plain_page(title, f"{name}: reward diagnostics", "\n".join(body), NOTE, refresh=refresh, links=links)
 
 
-def _section(diagnosis: Diagnosis, examples: Mapping[int, Example]) -> str:
+def _section(diagnosis: Diagnosis, examples: Mapping[int, Example], viewer: str) -> str:
     found = findings(diagnosis)
-    sentences = "".join(_finding(finding, examples) for finding in found) or "<li>Nothing looks wrong.</li>"
+    sentences = "".join(_finding(finding, examples, viewer) for finding in found) or "<li>Nothing looks wrong.</li>"
     first = change_first(found)
     dead = [[text(cause.value), str(count), text(MEANING[cause])] for cause, count in diagnosis.dead.items()]
     counts = f"{plural(diagnosis.groups, 'group')}, {plural(diagnosis.rows, 'row')}"
@@ -52,30 +56,40 @@ def _section(diagnosis: Diagnosis, examples: Mapping[int, Example]) -> str:
         f'<p class="verdict">Change first: {prose(first)}</p>' if first else "",
         f'<ol class="findings">{sentences}</ol>',
         _pictures(diagnosis),
-        f"<h3>Terms</h3>{table(tuple(COLUMNS), _rows(diagnosis))}",
-        f"<h3>Dead groups</h3>{table(('cause', 'groups', 'what it means'), dead)}" if dead else "",
+        f"<h3>Terms</h3>{table(tuple(COLUMNS), _rows(diagnosis))}" if diagnosis.has_groups else "",
+        f"<h3>Dead groups</h3>{table(('cause', 'groups', 'what it means'), dead)}"
+        if dead and diagnosis.group_sizes[1] > 1
+        else "",
         _charts(diagnosis),
     ]
     return "".join([*parts, "</section>"])
 
 
-def _finding(finding: Finding, examples: Mapping[int, Example]) -> str:
+def _finding(finding: Finding, examples: Mapping[int, Example], viewer: str) -> str:
     """A finding with its remedy, the page that explains it, and a group that shows it."""
     fix = f" <b>{prose(finding.fix)}</b>" if finding.fix else ""
     shown = next((number for number in finding.groups if number in examples), None)
     example = _example(shown, examples[shown]) if shown is not None else ""
+    if viewer and finding.groups:
+        example = f' <a href="{text(viewer)}#{finding.groups[0]}">Example: group {finding.groups[0]}</a>'
     return f'<li>{prose(finding.sentence)}{fix} <span class="page">{text(finding.page)}</span>{example}</li>'
 
 
 def _example(number: int, example: Example) -> str:
     rows = [
-        [f"#{k}", *(text(cell) for cell in cells), f"<pre>{text(said)}</pre>"]
+        [f"#{k}", *(text(cell) for cell in cells), _lines(said)]
         for k, (cells, said) in enumerate(zip(example.cells, example.texts, strict=True))
     ]
     where = f"group {number}" if example.step is None else f"step {example.step:g}, group {number}"
-    asked = f"<pre>{text(example.prompt)}</pre>" if example.prompt else ""
+    asked = _lines(example.prompt) if example.prompt else ""
     shown = table(("row", *example.head, "completion"), rows)
     return f"<details><summary>Example: {where}</summary>{asked}{shown}</details>"
+
+
+def _lines(written: str) -> str:
+    """A text of a model: hidden characters are shown, apart from ends of lines and the joiners of Persian and emoji."""
+    plain = written.replace("\r\n", "\n").replace("\t", "    ")
+    return f"<pre>{re.sub(KEPT, lambda part: text(part[0]), plain)}</pre>"
 
 
 def _pictures(diagnosis: Diagnosis) -> str:

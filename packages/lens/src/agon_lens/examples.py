@@ -29,10 +29,12 @@ class Example:
     texts: tuple[str, ...]
 
 
-def read_examples(paths: Paths, columns: Columns | None, log: GroupLog, found: Sequence[Finding]) -> dict[int, Example]:
+def read_examples(
+    paths: Paths | LogLines, columns: Columns | None, log: GroupLog, found: Sequence[Finding]
+) -> dict[int, Example]:
     """The first group of every finding that names some, by its number."""
     wanted = sorted({finding.groups[0] for finding in found if finding.groups})
-    lines = LogLines(as_paths(paths))
+    lines = paths if isinstance(paths, LogLines) else LogLines(as_paths(paths))
     texts = read_texts(lines, log, wanted, recognise(lines.survey, columns or Columns()))
     return {number: _example(log, number, each) for number, each in zip(wanted, texts, strict=True)}
 

@@ -72,7 +72,8 @@ class LogLines:
 
     def __post_init__(self) -> None:
         self.files = [file for path in self.paths for file in log_files(path)]
-        self.bytes = sum(file.stat().st_size for file in self.files)
+        self.sizes = [file.stat().st_size for file in self.files]  # of a log that is growing every pass reads the same
+        self.bytes = sum(self.sizes)
         self._kept: list[LogLine] | None = None
         self.survey = self._survey()
 
@@ -84,9 +85,9 @@ class LogLines:
 
     def _read(self, notes: list[str]) -> Iterator[LogLine]:
         done = reported = 0
-        for file in self.files:
-            size, before = file.stat().st_size, done
-            for line, at in _lines(file, notes):
+        for file, size in zip(self.files, self.sizes, strict=True):
+            before = done
+            for line, at in _lines(file, notes, size):
                 done = before + min(at, size)
                 if self.progress and done - reported >= REPORT_EVERY:
                     reported = done
@@ -140,8 +141,8 @@ class LogLines:
 
     def _first_lines(self) -> Iterator[LogLine]:
         """The first line of each file, as it was written."""
-        for file in self.files:
-            if (first := next(_lines(file, []), None)) is not None:
+        for file, size in zip(self.files, self.sizes, strict=True):
+            if (first := next(_lines(file, [], size), None)) is not None:
                 yield first[0]
 
 
@@ -232,10 +233,11 @@ def _by_number(path: Path) -> tuple[int, str]:
     return (int(path.stem) if path.stem.isdecimal() else -1, path.name)
 
 
-def _lines(path: Path, notes: list[str]) -> Iterator[tuple[LogLine, int]]:
-    """The lines of one file, each with the place up to which it was read; what is skipped is added to the notes."""
+def _lines(path: Path, notes: list[str], size: int) -> Iterator[tuple[LogLine, int]]:
+    """The lines of one file, each with the place up to which it was read; what is skipped is added to the notes. JSONL
+    is read up to a size."""
     if path.suffix in JSON_FILES:
-        for line, at in _json_lines(path, notes):
+        for line, at in _json_lines(path, notes, size):
             yield (_with_echo(line) if line.keys() >= AGON else line), at
     elif path.suffix == ".eval":
         yield from _archive(path)
@@ -327,14 +329,14 @@ def _with_echo(line: LogLine) -> LogLine:
     return {name: value for name, value in line.items() if name not in ANSWERED} | {"echo": same}
 
 
-def _json_lines(path: Path, notes: list[str]) -> Iterable[tuple[LogLine, int]]:
+def _json_lines(path: Path, notes: list[str], size: int) -> Iterable[tuple[LogLine, int]]:
     if path.suffix == ".json" and (_first_line(path) is None or _is_one_line(path)):
         whole = _whole(path)
         if isinstance(whole, dict):
             return ((line, 0) for line in _table(path, whole))
         if isinstance(whole, list) and whole and all(isinstance(row, dict) for row in whole):
             return ((row, 0) for row in whole)
-    return _each_line(path, notes)
+    return _each_line(path, notes, size)
 
 
 def _is_one_line(path: Path) -> bool:
@@ -372,10 +374,12 @@ def _table(path: Path, whole: LogLine) -> Iterable[LogLine]:
     return [dict(zip(map(str, names), row, strict=True)) for row in rows]
 
 
-def _each_line(path: Path, notes: list[str]) -> Iterable[tuple[LogLine, int]]:
+def _each_line(path: Path, notes: list[str], size: int) -> Iterable[tuple[LogLine, int]]:
     with path.open("rb") as file:  # as bytes: a line separator of Unicode inside a text does not end the line
         at = 0
-        for number, text in enumerate(file, start=1):
+        for number, whole in enumerate(file, start=1):
+            if not (text := whole[: max(0, size - at)]):
+                break
             at += len(text)
             if not text.endswith(b"\n") and not _is_json(text):  # only the last line has no end
                 notes.append(f"skipped the last line of {path.name}, line {number}: it is incomplete")

@@ -51,18 +51,17 @@ class StepRange:
         return step >= self.first and (self.last is None or step <= self.last)
 
 
-def read(paths: Paths, columns: Columns | None = None, progress: Progress | None = None) -> list[GroupLog]:
+def read(paths: Paths | LogLines, columns: Columns | None = None, progress: Progress | None = None) -> list[GroupLog]:
     """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run.
 
     Files are read twice and never held in memory, so a log may be larger than it; `progress(read, total)` is called
     with bytes.
     """
-    given = as_paths(paths)
-    lines = LogLines(given, progress)
+    lines = paths if isinstance(paths, LogLines) else LogLines(as_paths(paths), progress)
     if columns is None and {*lines.survey.names} >= AGON:
         return [replace(log, notes=tuple(lines.notes)) for log in streams(list(lines))]
     known = recognise(lines.survey, columns or Columns())
-    log = group_log(_name(given), lines, known)
+    log = group_log(_name(lines.paths), lines, known)
     notes = (*lines.notes, *guessed(lines.survey, known, columns or Columns()), *log.notes)
     return [replace(log, notes=notes)]
 

@@ -26,6 +26,8 @@ def page_server(pages: Mapping[str, Callable[[], str]], port: int = 0) -> Thread
             data = body.encode("utf-8", "replace")
             self.send_response(code)
             self.send_header("Content-Type", f"text/{'html' if code == 200 else 'plain'}; charset=utf-8")
+            if code == 503:
+                self.send_header("Refresh", "5")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)

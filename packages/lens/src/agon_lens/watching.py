@@ -10,14 +10,16 @@ import functools
 import inspect
 import json
 import os
+import re
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from agon_lens.columns import COMPLETION, GOLD, Columns, group_log
+from agon_lens.columns import GOLD, Columns, group_log, is_recognised
 from agon_lens.diagnosis import diagnose
 from agon_lens.errors import LensError
 from agon_lens.findings import Rank, change_first, findings
@@ -25,6 +27,8 @@ from agon_lens.formatting import plural
 
 WINDOW = 2048
 """Rows of which the findings speak: the last ones."""
+TAIL = 16_000_000
+"""Bytes at the end of the log of another process that are read for its last rows."""
 SHOWN = 3
 """Findings that are printed at a time."""
 FOLDER = "lens"
@@ -51,8 +55,9 @@ def watch(
         message = f"{len(weights)} weights for {len(given)} reward functions"
         raise LensError(message, fix="give one weight for each function, in their order")
     recorder = Recorder(Path(out), max_completion_length, every, show or _to_terminal)
+    names = iter(_names([func for func in given if _is_function(func)]))
     wrapped = [
-        recorder.wrap(func, 1.0 if weights is None else weights[k]) if _is_function(func) else func
+        recorder.wrap(func, next(names), 1.0 if weights is None else weights[k]) if _is_function(func) else func
         for k, func in enumerate(given)
     ]
     return wrapped[0] if alone else wrapped
@@ -61,6 +66,47 @@ def watch(
 def _is_function(func: Any) -> bool:
     """Whether a trainer calls it with prompts and completions: not the name of a model, nor a torch module."""
     return callable(func) and not hasattr(func, "forward")
+
+
+def _names(funcs: Sequence[Any]) -> list[str]:
+    """A column for each function: its name, one that is read as a reward, and that no other function has."""
+    plain = [_name(func) for func in funcs]
+    owned = [
+        _name(func, owner=True) if plain.count(name) > 1 else name for func, name in zip(funcs, plain, strict=True)
+    ]
+    names = list[str]()
+    for name in owned:
+        if is_recognised(name):  # as the prompt, a count, a total ...
+            name += "_reward" if "reward" not in name else "_1"
+        number, known = 1, name
+        while name in names:
+            number += 1
+            name = f"{known}_{number}"
+        names.append(name)
+    return names
+
+
+def _name(func: Any, owner: bool = False) -> str:
+    """The name of a function, or of what a partial calls, or of the class of an object; with `owner`, also the class
+    of the object whose method it is."""
+    while isinstance(func, functools.partial):
+        func = func.func
+    name = getattr(func, "__name__", type(func).__name__)
+    instance = getattr(func, "__self__", None)
+    kind = getattr(instance, "__name__", type(instance).__name__)  # of a class method it is the class itself
+    if instance is not None and name == "__call__":
+        name = kind
+    elif instance is not None and owner:
+        name = f"{kind}_{name}"
+    return re.sub(r"\W+", "_", name).strip("_") or "reward"
+
+
+def process() -> tuple[int, int]:
+    """The rank of this process and how many there are, as its launcher or torch says."""
+    distributed = sys.modules.get("torch.distributed")
+    if "RANK" not in os.environ and distributed and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
 
 
 def _to_terminal(text: str) -> None:
@@ -79,12 +125,10 @@ class Recorder:
         self._batch: dict[str, Any] = {}
         self._recent: deque[dict[str, Any]] = deque(maxlen=WINDOW)
         self._said_at, self._batches, self._broken = 0, 0, False
+        self._began, self._opened = time.time(), False
 
-    def wrap(self, func: Any, weight: float) -> Any:
-        """The function under its own name, which logs what it paid."""
-        name = getattr(func, "__name__", type(func).__name__)
-        while name in self.names or name in COMPLETION or name in ("step", "prompt", "gold", "truncated"):
-            name += "_"
+    def wrap(self, func: Any, name: str, weight: float) -> Any:
+        """The function, which logs what it paid in the column of this name."""
         self.names.append(name)
 
         def record(values: Any, given: dict[str, Any]) -> None:
@@ -115,7 +159,8 @@ class Recorder:
 
             watched = watched_plain
         functools.update_wrapper(watched, func)
-        watched.__name__ = getattr(func, "__name__", type(func).__name__)
+        named = getattr(func, "__name__", "")  # those of partials and objects have none
+        watched.__name__ = named if named.isidentifier() and not named.startswith("__") else name
         watched.recorder = self
         return watched
 
@@ -145,32 +190,87 @@ class Recorder:
             rows.append(row | {name: paid[name][k] if name in paid else None for name in self.names})
         if not rows:
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        rank = os.environ.get("RANK", "0")
+        rank, ranks = process()
         text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
-        with (self.folder / f"rewards-{rank}.jsonl").open("a", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+        if self._recent and step == 1 < self._recent[-1]["step"]:  # the same functions, in a second run
+            self._recent.clear()
+            self._opened, self._said_at, self._began = False, 0, time.time()
+        if not self._opened:
+            self._open(rank, ranks, step)
+        with self._file(rank).open("ab", buffering=0) as file:  # one call of the system: two processes never mix lines
+            file.write(text.encode("utf-8", "replace"))
         self.rows += len(rows)
         self._recent.extend(rows)
-        if self.every and rank == "0" and step - self._said_at >= self.every:
+        if self.every and rank == 0 and step - self._said_at >= self.every:
             self._said_at = step
-            self._say(step)
+            try:
+                self._say(step, ranks)
+            except LensError as error:
+                self.show(f"agon-lens: no findings at step {step}: {error.message}")
 
-    def _say(self, step: int) -> None:
+    def _file(self, rank: int) -> Path:
+        return self.folder / f"rewards-{rank}.jsonl"
+
+    def _open(self, rank: int, ranks: int, step: int) -> None:
+        """Make the folder. A run that begins anew puts the log of an earlier one aside; one that resumes appends."""
+        self._opened = True
+        self.folder.mkdir(parents=True, exist_ok=True)
+        mine = [self._file(rank)]
+        if rank == 0:  # and those of processes that this run does not have
+            mine += [path for path in self.folder.glob("rewards-*.jsonl") if not 0 <= _rank_of(path) < ranks]
+        for path in mine:
+            if step == 1 and path.is_file() and path.stat().st_mtime < self._began:
+                aside = next(each for n in count(1) if not (each := self.folder / f"earlier-{n}" / path.name).exists())
+                aside.parent.mkdir(exist_ok=True)
+                path.rename(aside)
+                if rank == 0:
+                    self.show(f"agon-lens: put the log of an earlier run aside, as {aside}")
+
+    def _say(self, step: int, ranks: int) -> None:
         """Print what the last rows show."""
+        recent, files = _whole_steps(self._recent, len(self._recent) == WINDOW), 1
+        if ranks > 1:  # groups may be split between processes, and only earlier steps are complete in all of them
+            logs = [path for path in self.folder.glob("rewards-*.jsonl") if 0 <= _rank_of(path) < ranks]
+            parts = [part for path in sorted(logs, key=_rank_of) if (part := _last_rows(path))]
+            begin, files = max((part[0]["step"] for part in parts), default=0), len(parts)
+            recent = [row for part in parts for row in part if begin <= row["step"] < step]
+        if not recent:
+            return
         names = tuple(self.names)
         cut = "truncated" if self.longest else None
         columns = Columns(group=("step", "prompt"), terms=names, completion="completion", truncated=cut)
-        log = group_log("the last rows", self._recent, columns)
+        log = group_log("the last rows", recent, columns)
         found = findings(diagnose(log))
         costly = [finding for finding in found if finding.rank is not Rank.NOTE]
-        first = self._recent[0]["step"]
+        first, last = min(row["step"] for row in recent), max(row["step"] for row in recent)
         number = f"{plural(len(costly), 'finding')} on lost signal" if costly else "nothing looks wrong"
-        head = f"agon-lens, steps {first} to {step}: {number}"
+        head = f"agon-lens, {f'step {first}' if first == last else f'steps {first} to {last}'}: {number}"
         lines = [head, *(f"  - {finding.sentence}" for finding in costly[:SHOWN])]
         if remedy := change_first(found):
             lines.append(f"  Change first: {remedy}")
+        if files < ranks:
+            lines.append(f"  (only {files} of {ranks} processes log to this folder: groups may lack rows)")
         self.show("\n".join([*lines, f"  (groups and rewards: agon-lens watch {self.folder})"]))
+
+
+def _rank_of(path: Path) -> int:
+    text = path.stem.removeprefix("rewards-")
+    return int(text) if text.isdecimal() else -1
+
+
+def _last_rows(path: Path) -> list[dict[str, Any]]:
+    """The last rows of a log that another process may be writing."""
+    with path.open("rb") as file:
+        start = max(0, path.stat().st_size - TAIL)
+        file.seek(start)
+        lines = [line for line in file.readlines()[1 if start else 0 :] if line.endswith(b"\n")]
+    return _whole_steps([json.loads(line) for line in lines[-WINDOW:]], start > 0 or len(lines) > WINDOW)
+
+
+def _whole_steps(rows: Sequence[dict[str, Any]], cut: bool) -> list[dict[str, Any]]:
+    """The rows without the first step, of which some may be missing, if there is another."""
+    first, last = (rows[0]["step"], rows[-1]["step"]) if rows else (0, 0)
+    return [row for row in rows if not cut or first == last or row["step"] != first]
 
 
 def _named(args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:

@@ -25,19 +25,20 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"reading {args.logs[0]}")
     from agon_lens.diagnosis import diagnose
     from agon_lens.findings import findings, summary
-    from agon_lens.lines import without_pages
+    from agon_lens.lines import LogLines, without_pages
     from agon_lens.logs import read
 
     logs = without_pages(args.logs)
     columns = columns_of(args)
-    streams = read(logs, columns, show_progress)
+    lines = LogLines(logs, show_progress)
+    streams = read(lines, columns)
     diagnoses = [diagnose(log, args.scale) for log in streams]
     if args.html:
         from agon_lens.diagnose_page import write_diagnose_page
         from agon_lens.examples import read_examples
 
         (one, *more), (first, *_) = streams, diagnoses
-        examples = {} if more or one.correctness else read_examples(logs, columns, one, findings(first))
+        examples = {} if more or one.correctness else read_examples(lines, columns, one, findings(first))
         write_diagnose_page(diagnoses, args.html, logs[0].name, examples)
     if args.json:
         found = [[finding.json() for finding in findings(diagnosis)] for diagnosis in diagnoses]

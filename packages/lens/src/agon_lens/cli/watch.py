@@ -14,6 +14,8 @@ GROUP = "inspect"
 REFRESH = 5
 """Seconds after which the page loads itself again."""
 
+VIEWER = "rollouts.html"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to watch, and where."""
@@ -26,6 +28,9 @@ def run(args: argparse.Namespace) -> int:
     from agon_lens.lines import log_files
     from agon_lens.serving import serve_until_interrupted
 
+    if not args.log.exists():
+        fix = "start the training first: agon_lens.watch makes its folder with the first rewards"
+        raise LensError(f"{args.log} does not exist", fix=fix)
     log_files(args.log)
     try:
         server = log_server(args.log, args.port)
@@ -38,21 +43,18 @@ def log_server(path: Path, port: int = 0) -> ThreadingHTTPServer:
     """Two pages: the findings with their pictures, and the groups so far."""
     from agon_lens.serving import page_server
 
-    return page_server({"/": lambda: findings_page(path), "/rollouts.html": lambda: groups_page(path)}, port)
+    return page_server({"/": lambda: findings_page(path), f"/{VIEWER}": lambda: groups_page(path)}, port)
 
 
 def findings_page(path: Path) -> str:
     from agon_lens.diagnose_page import render_diagnoses
     from agon_lens.diagnosis import diagnose
-    from agon_lens.examples import read_examples
-    from agon_lens.findings import findings
     from agon_lens.logs import read
 
-    (log,) = read(path)
-    found = diagnose(log)
-    links = [("rollouts.html", "the groups so far")]
-    examples = read_examples(path, None, log, findings(found))
-    return render_diagnoses([found], path.name, examples, refresh=REFRESH, links=links)
+    links = [(VIEWER, "the groups so far")]
+    return render_diagnoses(
+        [diagnose(log) for log in read(path)], path.name, refresh=REFRESH, links=links, viewer=VIEWER
+    )
 
 
 def groups_page(path: Path) -> str:
