@@ -18,6 +18,7 @@ from _scripted_run import answer, make_run
 from agon.report.rows import open_source
 from agon.report.viewer import write_viewer
 from agon.types import Request
+from agon_lens.cli.watch import findings_page
 from agon_lens.log_viewer import view
 
 CLAIM = (
@@ -50,6 +51,7 @@ HIDDEN = (
     r"/[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069\u200b\ufeff\u{e0000}-\u{e007f}]/u.test(letter)).length"
 )
 WIDE = "document.getElementById('bout').scrollWidth > document.getElementById('bout').clientWidth"
+PHONE, TOO_WIDE = (390, 844), "document.documentElement.scrollWidth > innerWidth"
 SHOWN = "document.getElementById('bout').textContent.includes('</script><script>window.pwned')"
 SETTLED = (
     "new Promise((done) => { const end = performance.now() + 20000; "
@@ -136,6 +138,12 @@ def hostile_log(browser: Browser, folder: Path) -> dict[str, int]:
                 counts[name] += browser.js(question)
             counts["views"] += browser.js(SHOWN)
         browser.press("j")
+    (folder / "watch.html").write_text(findings_page(log), encoding="utf-8", errors="replace")
+    browser.size(*PHONE)
+    for made, ready in ((page, READY), (folder / "watch.html", "!!document.querySelector('footer')")):
+        browser.open(made, ready)
+        counts["overflows"] += browser.js(TOO_WIDE)
+    browser.size(1400, 900)
     errors = sum(event.get("method") == "Runtime.exceptionThrown" for event in browser.events)
     foreign = [url for url in browser.requests() if "agon.invalid" in url]
     print(f"hostile log: {counts}, exceptions {errors}")

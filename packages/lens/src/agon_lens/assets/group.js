@@ -105,9 +105,8 @@ class GroupView extends TextView {
   found(g) {
     const { findings, remedy } = this.store;
     if (!findings.length) return null;
-    const costs = findings.filter((finding) => finding.cost).length, all = `${findings.length} finding${findings.length === 1 ? "" : "s"}`;
     const box = h("details", { class: "found", open: this.foundOpen !== false },
-      h("summary", {}, costs ? `${all}; ${costs} on lost signal` : `${all}; none on lost signal`),
+      h("summary", {}, findingsTitle(findings)),
       remedy ? h("p", { class: "first" }, h("b", {}, "Change first: "), prose(remedy)) : null,
       h("ol", {}, findings.map((finding) => this.finding(finding, g))));
     box.addEventListener("toggle", () => { this.foundOpen = box.open; });
@@ -117,6 +116,11 @@ class GroupView extends TextView {
     const show = example === null ? null : h("button", { type: "button", class: "plain", disabled: example === g, onclick: () => { this.toGroup = true; choose(example); } }, example === g ? "shown below" : "show a group");
     return h("li", { class: cost ? "cost" : "" }, prose(sentence), " ", fix ? h("span", { class: "fix" }, prose(fix)) : null, " ", show, h("small", {}, page));
   }
+}
+
+function findingsTitle(findings) {
+  const costs = findings.filter((finding) => finding.cost).length;
+  return `${findings.length} finding${findings.length === 1 ? "" : "s"}; ${costs || "none"} on lost signal`;
 }
 
 const sign = (x) => (x === null || x === 0 ? "none" : x > 0 ? "up" : "down");

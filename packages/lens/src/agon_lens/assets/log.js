@@ -57,6 +57,9 @@ function build() {
   makeChips("outcomes", store.kinds, (name) => flip("kinds", name));
   makeChips("marks", store.marks, (name) => flip("marks", name));
   byId("order").addEventListener("click", setOrder);
+  byId("findings").hidden = !store.findings.length;
+  byId("findings").textContent = findingsTitle(store.findings);
+  byId("findings").addEventListener("click", () => { view.foundOpen = true; choose(list.current ?? 0); });
 }
 
 start(GroupStore.open, build, "groups").catch(failed);
