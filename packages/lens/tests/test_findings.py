@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean, stdev
 
@@ -11,7 +13,7 @@ import pytest
 from agon_lens import GroupLog, RewardRow, diagnose
 from agon_lens.dead import Cause
 from agon_lens.findings import MEANING, Finding, Rank, change_first, findings, summary
-from agon_lens.groups import Group
+from agon_lens.groups import Group, Reading
 from lens_logs import ALIVE, ROOT, rows
 
 
@@ -147,14 +149,131 @@ def test_findings_are_ranked_by_what_they_cost_and_the_first_remedy_is_named() -
     assert change_first(found(*[ALIVE] * 3)) == ""
 
 
-def test_every_finding_has_a_page_that_explains_it() -> None:
+def every_kind_of_finding() -> Iterator[tuple[GroupLog, list[Finding]]]:
+    wrong = tuple(replace(row, advantage=9.0) for row in ALIVE)
+    batch = tuple(
+        tuple(RewardRow((v, 0.0), v, advantage=(v - sum(pair) / 2) / stdev([3.0, 0.0, 1.0, 0.5])) for v in pair)
+        for pair in [(3.0, 0.0), (1.0, 0.5)]
+    )
+    met = [True, True, False, False] * 4
+    against = tuple(
+        RewardRow((2.0 * (k % 3 == 0), -lost), 2.0 * (k % 3 == 0) - lost, opponent=lost) for k, lost in enumerate(met)
+    )
+    half = rows(*[(float(k % 3 == 0), float(k % 5 == 0), 0.5 * (k % 3 == 0)) for k in range(16)])
+    flat, bent = rows((1.0, 0.0), (0.0, 0.0), (1.0, 0.0)), rows((1.0, 0.5), (0.0, 0.0), (1.0, 0.0))
+    high = rows((1.0, 0.5), (0.0, 0.5), (1.0, 0.5))
+    logs = [
+        GroupLog("log", ("right", "form"), (rows((1.0, 0.0)), rows((0.0, 0.0)))),
+        GroupLog("log", ("right", "form"), ((RewardRow((0.0, 0.0), 1.0), RewardRow((0.0, 0.0), 2.0)),)),
+        GroupLog("log", ("right", "form"), (wrong, ALIVE)),
+        GroupLog("log", ("right", "form"), batch, steps=(1, 1)),
+        GroupLog(
+            "log",
+            ("right", "form"),
+            (ALIVE, *[said("abcd", 0.0)] * 2, said("aaaa", 0.0), said("ab", 0.0, truncated=True)),
+        ),
+        GroupLog("log", ("right", "form"), (*[ALIVE] * 4, *[said("ab", 0.0)] * 2), steps=(1, 2, 3, 4, 5, 6)),
+        GroupLog("log", ("right", "form"), (*[ALIVE] * 19, said("ab", 0.0))),
+        GroupLog("log", ("right", "form"), (rows((1.0, 0.5), (0.0, 0.0)), flat) * 4),
+        GroupLog("log", ("right", "form"), (against,)),
+        GroupLog("log", ("right", "form", "echo"), (half,)),
+        GroupLog("log", ("right", "form"), (*[flat] * 30, bent)),
+        GroupLog("log", ("right", "form"), (*[ALIVE] * 3, *[said("ab", 0.0, truncated=True)] * 4)),
+        GroupLog("log", ("right", "form"), (*[ALIVE] * 20, rows((1e8, 0.0), (0.0, 0.5)))),
+        GroupLog("log", ("right", "form"), (ALIVE, tuple(RewardRow((0.0, 0.0), None) for _ in range(2)))),
+        GroupLog("log", ("right", "form"), (*[high] * 30, bent)),
+        GroupLog("log", ("right", "bonus"), (against,), "right", ("bonus",), Reading(4, 4, 3, 2, 1, 1.5)),
+    ]
+    return ((log, findings(diagnose(log))) for log in logs)
+
+
+def test_every_finding_has_a_number_a_group_that_shows_it_and_a_page_that_explains_it() -> None:
     page = (ROOT / "docs" / "diagnose.md").read_text()
     anchors = {re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-") for line in page.splitlines()}
-    groups = (ALIVE, said("abcd", 0.0), said("aaaa", 0.0), said("ab", 0.0, truncated=True))
-    wrong = tuple(replace(row, advantage=9.0) for row in ALIVE)
-    for finding in [*found(*groups), *found(wrong, ALIVE), *found(rows((1.0, 0.0)))]:
-        assert finding.page.partition("#")[0] == "docs/diagnose.md"
-        assert not finding.section or finding.section in anchors, finding
+    sentences = ""
+    for log, found in every_kind_of_finding():
+        for finding in found:
+            sentences += finding.sentence
+            assert re.search(r"\d", finding.sentence), finding
+            assert finding.groups, finding
+            assert max(finding.groups) < len(log.groups), finding
+            assert finding.page.partition("#")[0] == "docs/diagnose.md"
+            assert finding.section in anchors, finding
+    for kind in (
+        "has two rows", "have no reward", "goes up to", "not among the terms", "whole batch", "are not the totals",
+        "were truncated", "teach nothing", "so few are usual", "by collapse", "on a cliff", "Dead groups rise",
+        "never varies within", "inert in expectation", "is inert: it varies", " x `right`", "nearly inert",
+        "at its maximum", "at its minimum", "alone decides", "The bonus has an effect", "Challenges kept",
+        "times as hard",
+    ):  # fmt: skip
+        assert kind in sentences, kind
+
+
+def test_a_term_that_another_repeats_in_every_row_decides_nothing_alone() -> None:
+    twins = tuple(RewardRow((v, v), v) for v in (1.0, 0.0, 1.0, 0.0))  # the total is one of them, or their mean
+    every = found(*[twins] * 5)
+    assert not [finding for finding in every if "alone decides" in finding.sentence]
+
+
+def test_few_losses_are_no_alarm() -> None:
+    cut = (
+        RewardRow((1.0, 0.0), 1.0, True, False),
+        RewardRow((0.0, 0.5), 0.5, False, False),
+        RewardRow((0.0, 0.0), 0.0, False, True),
+    )
+    small = rows((1.0, 0.5), (1.0, 0.49))
+    every = found(*[ALIVE] * 60, said("ab", 0.0), said("aa", 0.0), cut, small)
+    assert {finding.rank for finding in every} == {Rank.NOTE}
+    assert change_first(every) == ""
+
+
+@pytest.mark.parametrize("scale", ["group", "none", "batch", "unlogged"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_healthy_run_gives_no_alarm(seed: int, scale: str) -> None:
+    """Right answers at middling rates, a format that is nearly always kept, a small penalty by length."""
+    drawn = random.Random(seed)
+    paid = []
+    for _ in range(60):
+        rate = drawn.uniform(0.3, 0.7)
+        paid.append(
+            [(float(drawn.random() < rate), 0.5 * (drawn.random() < 0.95), -0.05 * drawn.random()) for _ in range(8)]
+        )
+    groups = []
+    for number, group in enumerate(paid):
+        sums = [sum(terms) for terms in group]
+        step = [sum(terms) for each in paid[number // 4 * 4 : number // 4 * 4 + 4] for terms in each]
+        divisor = {"group": stdev(sums), "batch": stdev(step)}.get(scale, 1.0) + 1e-4 * (scale != "none")
+        rows = (
+            RewardRow(terms, total, advantage=None if scale == "unlogged" else (total - fmean(sums)) / divisor)
+            for terms, total in zip(group, sums, strict=True)
+        )
+        groups.append(tuple(rows))
+    steps = tuple(float(number // 4) for number in range(60))
+    every = findings(diagnose(GroupLog("log", ("right", "format", "brief"), tuple(groups), steps=steps)))
+    assert not [finding for finding in every if finding.rank is not Rank.NOTE]
+    assert change_first(every) == ""
+
+
+def test_a_reward_that_never_differs_in_the_whole_log_is_a_question_to_the_verifier() -> None:
+    zero, half = (change_first(found(*[said(letters, paid) for letters in ("ab", "cd", "ef")])) for paid in (0.0, 0.5))
+    assert zero.startswith("Try the verifier on some right answers")
+    assert half.startswith("Try the reward functions on a right and a wrong answer")
+
+
+def test_rows_without_a_reward_are_a_finding_and_their_terms_say_nothing() -> None:
+    lost = tuple(RewardRow((0.0, 0.0), None) for _ in range(2))
+    assert "2 of 8 rows (25%) have no reward" in about("no reward", ALIVE, ALIVE, ALIVE, lost).sentence
+    text = "\n".join(summary(diagnose(GroupLog("log", ("correctness", "format"), (lost, lost)))))
+    assert "Change first: Look for errors" in text
+    assert "group-constant" not in text
+    assert "always 0" not in text
+
+
+def test_one_huge_reward_is_named_and_does_not_make_all_others_equal() -> None:
+    wild = rows((1e8, 0.0), (0.0, 0.5))
+    (finding,) = [each for each in found(*[ALIVE] * 20, wild) if "goes up to 1e+08" in each.sentence]
+    assert finding.groups == (20,)
+    assert diagnose(GroupLog("log", ("correctness", "format"), (*[ALIVE] * 20, wild))).dead_groups == 0
 
 
 def test_one_fact_is_one_sentence() -> None:

@@ -62,12 +62,27 @@ class Diagnosis:
     truncation: Truncation | None = None
     disagreeing: tuple[int, ...] = ()
     """Groups whose logged advantages are not the ones that the totals give."""
+    unexplained: tuple[int, ...] = ()
+    """Groups in which the total varies by something that is not among the terms."""
+    bonus_inert: tuple[int, ...] = ()
+    """Groups whose advantages the bonus does not change."""
+    ungraded: tuple[int, ...] = ()
+    """Groups with a row that has no reward."""
+    same_total: float | None = None
+    """The total of every row, where all rows of at least two groups have the same one."""
+    wrong_drafts: tuple[int, ...] = ()
+    """Groups of challenges that met a wrong draft."""
     batch_scaled: bool = False
     """Whether the logged advantages are divided by the standard deviation of the whole batch."""
 
     @property
     def dead_groups(self) -> int:
         return sum(self.dead.values())
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether any group has two rows with a reward."""
+        return self.dead.get(Cause.UNGRADED, 0) < self.groups
 
     @property
     def several_terms_vary(self) -> bool:
@@ -78,10 +93,20 @@ class Diagnosis:
         """Every count, as plain values."""
         terms = [asdict(term) | {"inert": term.inert} for term in self.terms]
         for term in terms:
-            del term["sole_groups"]
+            for name in ("sole_groups", "shown_in", "changed_in", "saturated_in", "floored_in", "outliers", "usual"):
+                del term[name]
         dead = {cause.value: count for cause, count in self.dead.items()}
         plain = asdict(self) | {"dead_groups": self.dead_groups, "dead": dead, "terms": terms}
-        del plain["dead_by_cause"], plain["cliffs"], plain["collapsed"], plain["disagreeing"]  # findings name groups
+        for name in (
+            "dead_by_cause",
+            "cliffs",
+            "collapsed",
+            "disagreeing",
+            "unexplained",
+            "bonus_inert",
+            "wrong_drafts",
+        ):
+            del plain[name]  # findings name groups
         return plain | {"cliff_groups": len(self.cliffs), "collapsed_groups": len(self.collapsed)}
 
 
@@ -91,6 +116,7 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         "none" if _has_advantages(log) and _agrees(log, "none") and not _agrees(log, "group") else "group"
     )
     sizes = [len(group) for group in log.groups]
+    unexplained, inert = _unexplained(log), _bonus_inert(log)
     disagreeing = _disagreeing(log, lambda group, number: normalise(totals(group), chosen, log.resolution))
     dead = [(number, cause) for number, cause in enumerate(group_causes(log)) if cause]
     textual = [(number, uniformity(log.groups[number])) for number, cause in dead if cause is not Cause.TRUNCATED]
@@ -102,10 +128,10 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         group_sizes=(min(sizes, default=0), max(sizes, default=0)),
         scale=chosen,
         advantages_agree=None if not _has_advantages(log) else not disagreeing,
-        unexplained_groups=_unexplained(log),
+        unexplained_groups=len(unexplained) / len(log.graded) if log.graded else 0.0,
         dead=dict(Counter(cause for _, cause in dead).most_common()),
         terms=terms(log, chosen),
-        bonus_bites=_bonus_bites(log),
+        bonus_bites=None if inert is None else (len(log.graded) - len(inert)) / (len(log.groups) or 1),
         reading=log.reading,
         trend=over_steps(log),
         notes=log.notes,
@@ -114,20 +140,26 @@ def diagnose(log: GroupLog, scale: Scale | None = None) -> Diagnosis:
         collapsed=tuple(number for number, kind in textual if kind is Uniformity.COLLAPSE),
         truncation=_truncation(log),
         disagreeing=disagreeing,
+        unexplained=unexplained,
+        bonus_inert=inert or (),
+        ungraded=tuple(n for n, group in enumerate(log.groups) if any(row.total is None for row in group)),
+        same_total=_same_total(log),
+        wrong_drafts=tuple(n for n, group in enumerate(log.groups) if any(row.opponent is False for row in group)),
         batch_scaled=bool(disagreeing) and not _disagreeing(log, _batch_normaliser(log)),
     )
 
 
-def _bonus_bites(log: GroupLog) -> float | None:
+def _bonus_inert(log: GroupLog) -> tuple[int, ...] | None:
     """As the game counts it; None where the log does not say which term is correctness and which are the bonus."""
-    if not log.bonus:
+    if not log.bonus or not log.groups:
         return None
     correct = log.terms.index(log.correctness)
     bonus = [log.terms.index(name) for name in log.bonus]
-    biting = [
-        bites(column(group, correct), [sum(row.terms[k] for k in bonus) for row in group]) for group in log.graded
-    ]
-    return sum(biting) / len(log.groups) if log.groups else None
+    return tuple(
+        number
+        for number, group in zip(log.graded_numbers, log.graded, strict=True)
+        if not bites(column(group, correct), [sum(row.terms[k] for k in bonus) for row in group])
+    )
 
 
 def _has_advantages(log: GroupLog) -> bool:
@@ -182,8 +214,16 @@ def _truncation(log: GroupLog) -> Truncation | None:
     return Truncation(cut, least_cut, others, least_others, tuple(groups)) if cut else None
 
 
-def _unexplained(log: GroupLog) -> float:
-    """The share of groups in which the total varies by something that is not among the terms."""
-    graded = log.graded
-    remainders = ([total - sum(row.terms) for total, row in zip(totals(group), group, strict=True)] for group in graded)
-    return sum(varies(values, 10 * log.resolution) for values in remainders) / len(graded) if graded else 0.0
+def _same_total(log: GroupLog) -> float | None:
+    paid = [total for group in log.graded for total in totals(group)]
+    return paid[0] if len(log.graded) > 1 and not varies(paid, log.resolution) else None
+
+
+def _unexplained(log: GroupLog) -> tuple[int, ...]:
+    """The groups in which the total varies by something that is not among the terms."""
+    found = []
+    for number, group in zip(log.graded_numbers, log.graded, strict=True):
+        remainders = [total - sum(row.terms) for total, row in zip(totals(group), group, strict=True)]
+        if varies(remainders, 10 * log.resolution):
+            found.append(number)
+    return tuple(found)

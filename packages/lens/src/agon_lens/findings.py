@@ -35,8 +35,13 @@ CLIFF = {
     ),
     Cause.CANCELLING: "Change the weights: terms differ but add up to the same total.",
     Cause.UNPAID: "Pay correctness: right and wrong rows earn the same.",
+    Cause.UNGRADED: "Look for errors of the verifier or reward functions.",
+    Cause.TRUNCATED: "Raise the completion limit, or pay for shorter answers.",
+    Cause.CONSTANT: "Pay parts of an answer, so that different texts earn different rewards.",
 }
 """What to change where different texts earn the same reward, by cause."""
+NEVER_RIGHT = "Try the verifier on some right answers; if it is right, take easier problems."
+ALWAYS_EQUAL = "Try the reward functions on a right and a wrong answer: in this log they pay both the same."
 VARY = (
     "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the learning "
     "rate or add an entropy term."
@@ -69,8 +74,9 @@ KIND = {
         f"(at least {MIN_REPEATS} repeats), so it pays for the opponent that was drawn, not for what the policy wrote."
     ),
     "rescaling": (
-        "is inert: it varies, but no advantage changes when it is dropped. It only stretches the group, and the "
-        "standard deviation divides that out; another term must vary within the group for it to matter."
+        "is inert: it varies in {} of the groups, but no advantage changes when it is dropped. It only stretches "
+        "the group, and the standard deviation divides that out; another term must vary within the group for it to "
+        "matter."
     ),
 }
 
@@ -81,7 +87,9 @@ MANY_STEPS, MOVED = 6, 0.15
 COPYING = 0.5
 """Share of wrong drafts whose answer is repeated from which on it is called copying."""
 LITTLE = 0.05
-"""Share of groups up to which a term that changes advantages is called nearly inert."""
+"""Share of groups up to which a term is called nearly inert; share of rows or groups below which a loss is a note."""
+USUAL = 0.1
+"""Share of groups below which a loss is no alarm: healthy runs have some."""
 
 
 PAGE = "docs/diagnose.md"
@@ -128,17 +136,20 @@ class Finding:
 def findings(diagnosis: Diagnosis) -> list[Finding]:
     """Every finding, ranked: doubts about the log, then what costs most groups, then what is worth knowing."""
     if diagnosis.groups and diagnosis.group_sizes[1] < 2:
-        said = "No group has two rows. Rows of one group must share the value of the group column: see --group."
-        fix = "If this is an evaluation with one answer per problem: `agon compare` compares two of them."
-        return [Finding(said, Rank.LOG, 1.0, fix, section="which-logs-are-understood")]
+        shown = tuple(range(min(EXAMPLES, diagnosis.groups)))
+        counts = f"{plural(diagnosis.groups, 'group')}, {plural(diagnosis.rows, 'row')}"
+        said = f"No group has two rows ({counts}): rows of one group must share the value of the group column."
+        fix = "Name that column with --group; an evaluation with one answer per problem is for `agon compare`."
+        return [Finding(said, Rank.LOG, 1.0, fix, shown, "which-logs-are-understood")]
     about = (
         *_about_log(diagnosis),
+        *_about_rows(diagnosis),
         *_about_truncation(diagnosis),
         *_about_dead(diagnosis),
         *_about_trend(diagnosis),
         *_about_bonus(diagnosis),
         *_about_reading(diagnosis),
-        *(finding for term in diagnosis.terms for finding in _about_term(term, diagnosis)),
+        *(finding for term in diagnosis.terms if diagnosis.has_groups for finding in _about_term(term, diagnosis)),
     )
     return sorted(about, key=lambda finding: (finding.rank, -finding.share))
 
@@ -157,12 +168,14 @@ def _about_log(diagnosis: Diagnosis) -> Iterator[Finding]:
             Rank.LOG,
             diagnosis.unexplained_groups,
             "Name every reward column with --terms and its weight with --weights.",
-            section="which-logs-are-understood",
+            diagnosis.unexplained,
+            "which-logs-are-understood",
         )
     if diagnosis.batch_scaled:
         yield Finding(
-            "The logged advantages are divided by the standard deviation of the whole batch: groups whose rewards "
-            "hardly differ get small advantages. The table below divides by the group's.",
+            f"The logged advantages of {plural(diagnosis.groups, 'group')} are divided by the standard deviation "
+            "of the whole batch: groups whose rewards hardly differ get small advantages. The table of terms divides "
+            "by the group's.",
             share=1.0,
             groups=diagnosis.disagreeing,
             section="advantages",
@@ -180,6 +193,33 @@ def _about_log(diagnosis: Diagnosis) -> Iterator[Finding]:
         )
 
 
+def _about_rows(diagnosis: Diagnosis) -> Iterator[Finding]:
+    """Rewards that are missing, and those that are far too large."""
+    if missing := diagnosis.ungraded_rows:
+        share = missing / diagnosis.rows
+        yield Finding(
+            f"{missing} of {plural(diagnosis.rows, 'row')} ({_percent(share)}) {'has' if missing == 1 else 'have'} no "
+            "reward (missing or NaN); the diagnosis leaves them out.",
+            Rank.COST if share >= LITTLE else Rank.NOTE,
+            len(diagnosis.ungraded) / diagnosis.groups,
+            "Look for errors of the verifier or reward functions." if share >= LITTLE else "",
+            diagnosis.ungraded,
+            "causes-of-dead-groups",
+        )
+    for term in diagnosis.terms:
+        if 0 < len(term.outliers) < USUAL * diagnosis.groups:
+            large = significant(max(term.range, key=abs))
+            yield Finding(
+                f"`{term.name}` goes up to {large} in {_of(len(term.outliers), diagnosis)}, and is "
+                f"{significant(term.usual)} in the median: such a value decides every advantage of its group.",
+                Rank.COST,
+                len(term.outliers) / diagnosis.groups,
+                f"Repair `{term.name}`, or limit it.",
+                term.outliers,
+                "kinds-of-terms",
+            )
+
+
 def _about_truncation(diagnosis: Diagnosis) -> Iterator[Finding]:
     cut = diagnosis.truncation
     if cut is None or not cut.at_least:
@@ -187,13 +227,16 @@ def _about_truncation(diagnosis: Diagnosis) -> Iterator[Finding]:
     least, others = cut.at_least / cut.rows, cut.others_at_least / cut.others if cut.others else 0.0
     if least >= MOSTLY and (not cut.others or least - others >= MOVED):
         beside = f" ({_percent(others)} of the others did)" if cut.others else ""
-        share = _percent(cut.rows / (cut.rows + cut.others))
+        share = cut.rows / (cut.rows + cut.others)
+        usual = share < LITTLE and len(cut.groups) < USUAL * diagnosis.groups
         yield Finding(
-            f"{share} of the rows were truncated, and {_percent(least)} of those "
+            f"{_percent(share)} of the rows were truncated, and {_percent(least)} of those "
             f"earned the least reward of their group{beside}: the limit of length decides them, not the answer.",
-            Rank.COST,
+            Rank.NOTE if usual else Rank.COST,
             len(cut.groups) / diagnosis.groups,
-            "Raise the limit of completion tokens, or leave truncated rows out of the loss (TRL: "
+            ""
+            if usual
+            else "Raise the limit of completion tokens, or leave truncated rows out of the loss (TRL: "
             "mask_truncated_completions=True).",
             cut.groups,
             "truncation",
@@ -206,17 +249,28 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
     share = dead / diagnosis.groups
     verb = "is dead: its" if dead == 1 else "are dead: their"
     every = tuple(sorted(number for numbers in diagnosis.dead_by_cause.values() for number in numbers))
+    if share < USUAL:
+        said = (
+            f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing; so few are"
+        )
+        yield Finding(f"{said} usual.", Rank.NOTE, share, "", every, "causes-of-dead-groups")
+        return
     worst = max(diagnosis.dead_by_cause, key=lambda cause: len(diagnosis.dead_by_cause[cause]))
+    equal = diagnosis.same_total is not None and not diagnosis.collapsed
+    fix = "" if diagnosis.cliffs or diagnosis.collapsed else CLIFF[worst]
+    if equal:
+        fix = ALWAYS_EQUAL if diagnosis.same_total else NEVER_RIGHT
     yield Finding(
-        f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing.",
+        f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing"
+        f"{f'. Every row of the log earned {significant(diagnosis.same_total)}' if equal else ''}.",
         Rank.COST,
         share,
-        ""
-        if diagnosis.cliffs or diagnosis.collapsed
-        else CLIFF.get(worst, f"Look at those that are {worst.value} first: {MEANING[worst]}."),
+        fix,
         every,
         "causes-of-dead-groups",
     )
+    if equal:
+        return
     if diagnosis.collapsed:
         cause, number = _usual_cause(diagnosis, diagnosis.collapsed)
         solved = cause in (Cause.ALL_RIGHT, Cause.SATURATED)  # then it is no fault that the policy has settled
@@ -236,7 +290,7 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
             f"({cause.value} in {number} of them). More randomness would not help them.",
             Rank.COST,
             len(diagnosis.cliffs) / diagnosis.groups,
-            CLIFF.get(cause, "Pay parts of an answer, so that different texts earn different rewards."),
+            CLIFF[cause],
             diagnosis.cliffs,
             "cliff-or-collapse",
         )
@@ -256,7 +310,9 @@ def _about_trend(diagnosis: Diagnosis) -> Iterator[Finding]:
     if abs(late - early) >= MOVED:
         verb = "rise" if late > early else "fall"
         said = f"Dead groups {verb} from {early:.0%} in the first third of the steps to {late:.0%} in the last."
-        yield Finding(said, share=abs(late - early), section="causes-of-dead-groups")
+        dead = sorted(number for numbers in diagnosis.dead_by_cause.values() for number in numbers)
+        shown = tuple(reversed(dead) if late > early else dead)
+        yield Finding(said, share=abs(late - early), groups=shown, section="causes-of-dead-groups")
 
 
 def _about_bonus(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -269,7 +325,9 @@ def _about_bonus(diagnosis: Diagnosis) -> Iterator[Finding]:
     where = f"in {_percent(share)} of the groups (their advantages would be different without it)"
     usual = "This is usual with small groups and with problems that are nearly always, or nearly never, solved."
     fix = usual if share < LITTLE else ""
-    yield Finding(f"The bonus has an effect {where}; {what}.", share=1 - share, fix=fix, section="kinds-of-terms")
+    said = f"The bonus has an effect {where}{f'; {what}' if share < 1 else ''}."
+    shown = diagnosis.bonus_inert or tuple(range(diagnosis.groups))
+    yield Finding(said, share=1 - share, fix=fix, groups=shown, section="kinds-of-terms")
 
 
 def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
@@ -280,36 +338,43 @@ def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
     copying = ": they copy mistakes" if echoed > COPYING else ""
     yield Finding(
         f"Challenges kept {_percent(kept)} of the right drafts, converted {_percent(converted)} of the wrong ones and "
-        f"echoed {_percent(echoed)} (the same wrong answer again){copying}."
+        f"echoed {_percent(echoed)} (the same wrong answer again){copying}.",
+        groups=diagnosis.wrong_drafts,
+        section="kinds-of-terms",
     )
     if reading.bonus_weight is not None:
         yield Finding(
             f"In groups with right and wrong drafts, being right against a wrong one pulled {reading.bonus_weight:.2f} "
-            "times as hard as being right against a right one (docs/competition.md)."
+            "times as hard as being right against a right one (docs/competition.md).",
+            groups=diagnosis.wrong_drafts,
+            section="kinds-of-terms",
         )
 
 
 def _about_term(term: Term, diagnosis: Diagnosis) -> Iterator[Finding]:
     name = f"`{term.name}`"
     if term.kind == "group-constant":
-        yield _note(f"{name} never varies within a group, so the group's mean cancels it{_level(term)}")
+        yield _note(f"{name} never varies within a group, so the group's mean cancels it{_level(term)}", term.shown_in)
     if term.kind in KIND:
-        yield _note(f"{name} {KIND[term.kind]}")
+        yield _note(f"{name} {KIND[term.kind].format(_percent(term.varying_groups))}", term.shown_in)
     if term.kind == "echo":
         yield _note(
             f"{name} is {significant(term.slope)} x `{term.echo_of}`, apart from what the group or its opponent fixes: "
-            "it changes that term's weight and adds no direction of its own."
+            "it changes that term's weight and adds no direction of its own.",
+            term.shown_in,
         )
     if term.kind == "signal" and term.changed_groups < LITTLE:
         share = _percent(term.changed_groups)
-        yield _note(f"{name} is nearly inert: it changes the advantages of {share} of the groups.")
+        yield _note(f"{name} is nearly inert: it changes the advantages of {share} of the groups.", term.changed_in)
     if not term.inert and term.saturated >= MOSTLY:
-        yield _note(f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now.")
+        said = f"{name} is at its maximum throughout {term.saturated:.0%} of the groups: it adds little now."
+        yield _note(said, term.saturated_in)
     if not term.inert and term.floored >= MOSTLY:
-        yield _note(f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned.")
+        said = f"{name} is at its minimum throughout {term.floored:.0%} of the groups: it is hardly ever earned."
+        yield _note(said, term.floored_in)
     if term.sole_signal and diagnosis.several_terms_vary:
         decided = f"{name} alone decides {_of(term.sole_signal, diagnosis)}"
-        small = 2 * term.amplified > term.sole_signal
+        small = 2 * term.amplified > term.sole_signal and term.sole_signal >= LITTLE * diagnosis.groups
         tiny = (
             f"; {'all' if term.amplified == term.sole_signal else term.amplified} of them by differences below 10% of "
             "the range of rewards, which the standard deviation makes as large as a right answer"
@@ -327,8 +392,8 @@ def _about_term(term: Term, diagnosis: Diagnosis) -> Iterator[Finding]:
         )
 
 
-def _note(sentence: str) -> Finding:
-    return Finding(sentence, section="kinds-of-terms")
+def _note(sentence: str, groups: tuple[int, ...]) -> Finding:
+    return Finding(sentence, groups=groups, section="kinds-of-terms")
 
 
 def _of(number: int, diagnosis: Diagnosis) -> str:
@@ -353,8 +418,10 @@ def _level(term: Term) -> str:
 
 def summary(diagnosis: Diagnosis) -> list[str]:
     """The whole diagnosis as lines to print: head, terms, dead groups, findings."""
-    lines = [_head(diagnosis), *(f"  {note}" for note in diagnosis.notes), "", *_term_table(diagnosis)]
-    if diagnosis.dead:
+    lines = [_head(diagnosis), *(f"  {note}" for note in diagnosis.notes)]
+    if diagnosis.has_groups:
+        lines += ["", *_term_table(diagnosis)]
+    if diagnosis.dead and diagnosis.group_sizes[1] > 1:
         lines += ["", "  dead groups"]
         lines += [f"  {count:>6}  {cause.value:<10}  {MEANING[cause]}" for cause, count in diagnosis.dead.items()]
     if found := findings(diagnosis):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal
 
 Scale = Literal["group", "none"]
 """TRL's scale_rewards: divide by the group's standard deviation, or only subtract its mean."""
 
 RESOLUTION = 1e-6
-"""Rewards closer than this, relative to the largest in the log, are one reward: logs are often kept in float32."""
+"""Rewards closer than this, relative to the largest of a usual group, are one reward: logs are often in float32."""
 SMALLEST = 1e-150
 """Rewards closer than this are one reward too: the square of a smaller difference is 0."""
 
@@ -69,9 +69,12 @@ class GroupLog:
 
     @cached_property
     def resolution(self) -> float:
-        """The smallest difference between two rewards that counts."""
-        sizes = [abs(value) for row in self.rows() for value in (*row.terms, row.total or 0.0)]
-        return max(RESOLUTION * max(sizes, default=0.0), SMALLEST)
+        """The smallest difference between two rewards that counts; one huge reward does not make all others equal."""
+        sizes = [
+            max((abs(value) for row in group for value in (*row.terms, row.total or 0.0)), default=0.0)
+            for group in self.groups
+        ]
+        return max(RESOLUTION * median([size for size in sizes if size] or [0.0]), SMALLEST)
 
     def rows(self) -> Iterator[RewardRow]:
         for group in self.groups:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from agon_lens.columns import key_of
+from agon_lens.columns import is_recognised, key_of
 from agon_lens.errors import LensError
 from agon_lens.lines import LogLines, Survey
 from agon_lens.texts import plain_text
@@ -110,7 +110,8 @@ def _metric(survey: Survey, metric: str | None, path: Path) -> str:
     scores = [name for name in numbers if name.startswith(("score.", "reward."))]
     if len(scores) == 1:
         return scores[0]
-    fix = f"name it: --metric NAME, one of {', '.join(name.partition('.')[2] or name for name in scores or numbers)}"
+    named = scores or [name for name in numbers if not is_recognised(name)]
+    fix = f"name it: --metric NAME, one of {', '.join(name.partition('.')[2] or name for name in named)}"
     raise LensError(f"{path} has {'several scores' if scores else 'no score that is known by its name'}", fix=fix)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Literal
 
 from agon_lens.groups import Group, GroupLog, RewardRow, Scale, column, normalise, totals, varies
@@ -27,6 +27,9 @@ UNCHANGED = 1e-4
 
 SMALL = 0.1
 """Totals of a group are close together when they differ by less than this share of the log's whole range."""
+
+FAR = 1000
+"""A value that is this many times the usual one is an outlier."""
 
 MIN_REPEATS = 8
 """How often an outcome must repeat under the same opponent before its constancy counts as evidence."""
@@ -54,6 +57,16 @@ class Term:
     makes it as large as any."""
     sole_groups: tuple[int, ...] = ()
     """The groups that it alone keeps alive, by their number in the log."""
+    shown_in: tuple[int, ...] = ()
+    """Groups that show its kind: those in which it varies, or all where it never does."""
+    changed_in: tuple[int, ...] = ()
+    """Groups in which it changes an advantage."""
+    outliers: tuple[int, ...] = ()
+    """Groups with a value that is far beyond all usual ones."""
+    usual: float = 0.0
+    """The median size of its values that are not 0."""
+    saturated_in: tuple[int, ...] = ()
+    floored_in: tuple[int, ...] = ()
     echo_of: str | None = None
     slope: float | None = None
 
@@ -69,8 +82,12 @@ def terms(log: GroupLog, scale: Scale) -> tuple[Term, ...]:
 
 
 def _term(log: GroupLog, scale: Scale, index: int) -> Term:
-    groups, resolution = log.graded, log.resolution
+    groups, resolution, numbers = log.graded, log.resolution, log.graded_numbers
     changes = [_change(group, index, scale, resolution) for group in groups]
+    varying = [varies(column(group, index), resolution) for group in groups]
+    saturated, floored = (_constant_at(end, log, index) for end in (max, min))
+    usual = median([abs(row.terms[index]) for group in groups for row in group if row.terms[index]] or [0.0])
+    sole = [number for number, change in zip(numbers, changes, strict=True) if change.sole]
     live = [change for change in changes if change.live or change.live_without]
     pairs = [pair for change in live for pair in change.pairs]
     echo = _echo(log, index)
@@ -78,19 +95,23 @@ def _term(log: GroupLog, scale: Scale, index: int) -> Term:
     return Term(
         name=log.terms[index],
         kind=kind,
-        varying_groups=_share(varies(column(group, index), resolution) for group in groups),
-        saturated=_constant_at(max, groups, index, resolution),
-        floored=_constant_at(min, groups, index, resolution),
+        varying_groups=_share(varying),
+        saturated=len(saturated) / (len(groups) or 1),
+        floored=len(floored) / (len(groups) or 1),
         variance_share=_variance_share(groups, index),
         advantage_change=fmean([abs(with_ - without) for with_, without in pairs]) if pairs else 0.0,
         sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in pairs),
         changed_groups=_share(change.changed for change in live),
-        sole_signal=sum(change.live and not change.live_without for change in changes),
-        sole_groups=tuple(
-            number
-            for number, change in zip(log.graded_numbers, changes, strict=True)
-            if change.live and not change.live_without
+        sole_signal=len(sole),
+        sole_groups=tuple(sole),
+        shown_in=tuple(number for number, here in zip(numbers, varying, strict=True) if here or not any(varying)),
+        changed_in=tuple(number for number, change in zip(numbers, changes, strict=True) if change.changed),
+        outliers=tuple(
+            number for number, group in zip(numbers, groups, strict=True) if _is_outlier(group, index, usual)
         ),
+        usual=usual,
+        saturated_in=saturated,
+        floored_in=floored,
         range=_range(groups, index),
         mean=fmean([row.terms[index] for group in groups for row in group] or [0.0]),
         amplified=_amplified(groups, changes) if scale == "group" else 0,
@@ -105,6 +126,8 @@ class _Change:
 
     live: bool
     live_without: bool
+    sole: bool
+    """Whether this term keeps the group alive, and no other varies in it."""
     pairs: tuple[tuple[float, float], ...]
 
     @property
@@ -116,7 +139,9 @@ def _change(group: Group, index: int, scale: Scale, resolution: float) -> _Chang
     paid = totals(group)
     rest = [total - term for total, term in zip(paid, column(group, index), strict=True)]
     pairs = zip(normalise(paid, scale, resolution), normalise(rest, scale, resolution), strict=True)
-    return _Change(varies(paid, resolution), varies(rest, resolution), tuple(pairs))
+    live, without = varies(paid, resolution), varies(rest, resolution)
+    others = any(varies(column(group, k), resolution) for k in range(len(group[0].terms)) if k != index)
+    return _Change(live, without, live and not without and not others, tuple(pairs))
 
 
 def _kind(log: GroupLog, index: int, changes: list[_Change], echo: tuple[int, float] | None) -> Kind:
@@ -189,22 +214,28 @@ def _variance_share(groups: list[Group], index: int) -> float:
     return covariance / variance if variance else 0.0
 
 
-def _constant_at(
-    extreme: Callable[[Iterable[float]], float], groups: list[Group], index: int, resolution: float
-) -> float:
-    """The share of groups in which every row has the log's largest (or smallest) value of a term."""
-    values = [row.terms[index] for group in groups for row in group]
-    if not values or not varies(values, resolution):
-        return 0.0
+def _is_outlier(group: Group, index: int, usual: float) -> bool:
+    return bool(usual) and max(map(abs, column(group, index))) > FAR * usual
+
+
+def _constant_at(extreme: Callable[[Iterable[float]], float], log: GroupLog, index: int) -> tuple[int, ...]:
+    """The groups in which every row has the log's largest (or smallest) value of a term."""
+    values = [row.terms[index] for group in log.graded for row in group]
+    if not values or not varies(values, log.resolution):
+        return ()
     end = extreme(values)
-    return _share(all(abs(value - end) <= resolution for value in column(group, index)) for group in groups)
+    return tuple(
+        number
+        for number, group in zip(log.graded_numbers, log.graded, strict=True)
+        if all(abs(value - end) <= log.resolution for value in column(group, index))
+    )
 
 
 def _amplified(groups: list[Group], changes: list[_Change]) -> int:
     """Groups that live by this term alone, though their totals are close together."""
     everything = [total for group in groups for total in totals(group)]
     small = SMALL * (max(everything, default=0.0) - min(everything, default=0.0))
-    alone = [group for group, change in zip(groups, changes, strict=True) if change.live and not change.live_without]
+    alone = [group for group, change in zip(groups, changes, strict=True) if change.sole]
     return sum(max(totals(group)) - min(totals(group)) < small for group in alone)
 
 
