@@ -247,7 +247,7 @@ ELSEWHERE = {
     44: ("report/test_card.py", "test_the_card_names_a_base_of_the_hub_only"),
     45: ("deploy/test_push.py", "test_small_files_have_a_size"),
     46: ("cli/test_main.py", "test_bad_arguments_are_bad_input"),
-    47: ("architecture/test_public.py", "test_every_public_name_is_on_the_page_of_the_python_api"),
+    47: ("architecture/test_public.py", "test_every_public_name_is_on_the_page_of_its_package"),
     49: ("test_errors.py", "test_a_traceback_ends_with_what_to_do"),
     48: ("report/test_html_report.py", "test_a_run_that_answers_in_one_pass_is_also_compared_in_two"),
     51: ("data/test_sources.py", "test_too_few_rows_are_reported_with_takes_that_fit"),
