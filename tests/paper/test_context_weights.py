@@ -6,8 +6,12 @@ outcome is no function of the challenger's tokens. The table of docs/competition
 
 from __future__ import annotations
 
+from itertools import product
+from statistics import fmean
+
 import pytest
 
+from agon.algorithm import score
 from agon.game.bonus import bonus_weight, contexts
 from agon.game.rules import Game
 from agon.types import Bout
@@ -55,3 +59,20 @@ def test_the_weight_of_a_run_is_the_mean_pull_of_its_groups() -> None:
     assert tilt > 1.2
     assert weight(AGON, group([False] * 4, [True, False, True, False])) is None, "no right draft to compare with"
     assert weight(AGON, mixed, group([False] * 4, [True] * 4)) == tilt, "unmixed groups do not count"
+
+
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("game", [AGON, COOP, MARGIN, Game(conversion_weight=4.0)])
+def test_the_weight_of_any_group_is_that_of_its_scores(game: Game, size: int) -> None:
+    def pull(drafts: tuple[bool, ...], met: tuple[bool, ...], i: int) -> float:
+        scored = (score(group(drafts, [*met[:i], mine, *met[i + 1 :]]), game)[i].challenge for mine in (True, False))
+        right, wrong = ((challenge and challenge.advantage) or 0.0 for challenge in scored)
+        return right - wrong
+
+    for drafts, met in product(product((False, True), repeat=size), repeat=2):
+        pulls = {side: [pull(drafts, met, i) for i in range(size) if drafts[i] is side] for side in (True, False)}
+        found = weight(game, group(drafts, met))
+        if not all(pulls.values()) or abs(fmean(pulls[True])) < 1e-3:  # 1e-4 is in the denominator of Equation 1
+            assert found is None
+        else:
+            assert found == pytest.approx(fmean(pulls[False]) / fmean(pulls[True]), rel=1e-3, abs=1e-3)

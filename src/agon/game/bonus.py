@@ -53,14 +53,16 @@ def bonus_weight(groups: Iterable[Sequence[Context]]) -> float | None:
     """How much more it pays to be right against a wrong draft than against a right one.
 
     A challenge pulls on its context with A(right) - A(wrong), the others of its group as they were. This is the mean
-    pull on contexts with a wrong draft over the mean on those with a right draft, in groups that have both; None if
-    there are none. 1 is no tilt: without a bonus it is close to 1 (docs/competition.md).
+    pull on contexts with a wrong draft over the mean on those with a right draft, in groups that have both. None if
+    there are none, or if nothing pulls on right drafts: where all others of a group are paid alike, the standard
+    deviation divides out by how much a row is paid less. 1 is no tilt: without a bonus it is close to 1
+    (docs/competition.md).
     """
     mixed = [group for group in groups if {context.draft_right for context in group} == {True, False}]
     if not mixed:
         return None
     on_right, on_wrong = (fmean(_mean_pull(group, draft_right) for group in mixed) for draft_right in (True, False))
-    return on_wrong / on_right if on_right else None
+    return on_wrong / on_right if on_right > SAME else None  # what is below is rounding
 
 
 def _mean_pull(group: Sequence[Context], draft_right: bool) -> float:

@@ -72,7 +72,7 @@ class StepRecord(Record):
     """Groups of challenges whose advantages would be different without the bonus; null where none is paid."""
     bonus_weight: float | None = None
     """How much more it pays to be right against a wrong draft than against a right one, in groups with both; 1 is no
-    difference, null where no bonus is paid or no group has both."""
+    difference, null where no bonus is paid, no group has both, or nothing pulls on right drafts."""
     versions: dict[Policy, VersionName]
     """Which version of each policy was sampled; of `b`, what a rival is that does not learn, such as
     `endpoint:MODEL`."""

@@ -127,13 +127,14 @@ def bonus_weight(groups: Iterable[Sequence[Challenge]]) -> float | None:
     """How much more it pays to be right against a wrong draft than against a right one.
 
     A challenge pulls with A(right) - A(wrong), the others of its group as they were. This is the mean pull against
-    wrong drafts over the mean against right ones, in groups that have both; None if there are none.
+    wrong drafts over the mean against right ones, in groups that have both; None if there are none, or if nothing
+    pulls against right ones.
     """
     mixed = [group for group in groups if {challenge.draft_right for challenge in group} == {True, False}]
     if not mixed:
         return None
     on_right, on_wrong = (fmean(_mean_pull(group, draft_right) for group in mixed) for draft_right in (True, False))
-    return on_wrong / on_right if on_right else None
+    return on_wrong / on_right if on_right > UNCHANGED else None  # what is below is rounding
 
 
 def _mean_pull(group: Sequence[Challenge], draft_right: bool) -> float:
