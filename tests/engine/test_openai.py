@@ -200,6 +200,31 @@ def test_models_that_are_not_served_are_named() -> None:
         made.check()
 
 
+class Words:
+    """As much of a renderer as the question for token ids needs."""
+
+    def encode(self, text: str) -> list[int]:
+        return [1, 2, 3]
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 407, 500, 502, 503])
+def test_only_a_refusal_that_lasts_means_that_a_server_takes_no_token_ids(quick: None, status: int) -> None:
+    def answer(path: str, body: Any) -> tuple[int, Any]:
+        return (200, {"data": [{"id": "the-base"}]}) if body is None else (status, "not here")
+
+    with server(answer) as url:
+        made = OpenAISampler(url, "the-base", escape=escape, renderer=Words())  # type: ignore[arg-type]
+        try:
+            if status in (407, 502, 503):
+                with pytest.raises(EngineError, match=f"/completions answered {status}"):
+                    made.check()
+            else:
+                made.check()
+                assert (made.ids, made.why_text) == (False, f"{url}/completions answered {status}")
+        finally:
+            made.close()
+
+
 # -- the same completions as in this process --------------------------------------------------------------------------
 
 

@@ -29,9 +29,12 @@ class Engine:
     def __init__(self, held: dict[str, Path], *, fault: str = "", attests: bool = True, loads: bool = True) -> None:
         self.held, self.fault, self.attests, self.loads = dict(held), fault, attests, loads
         self.asked: list[str] = []
+        self.denied, self.status = "", 403
 
     def answer(self, path: str, body: Any) -> tuple[int, Any]:
         self.asked.append(path)
+        if path == self.denied:
+            return self.status, "a proxy"
         if path == "/v1/models":
             return 200, {"data": [{"id": name} for name in ("base", *self.held)]}
         if path == "/collective_rpc":

@@ -145,3 +145,32 @@ def test_a_server_without_log_probs_is_refused(tmp_path: Path) -> None:
     engine = Engine({"policy": folder}, fault="no logprobs", attests=False, loads=False)
     with serving(engine) as url, pytest.raises(LensError, match="without log-probs"):
         check(url, {"policy": folder}, score=lambda name, draws: [[0.0] * 4 for _ in draws])
+
+
+@pytest.mark.parametrize("status", [401, 403, 407, 502])
+@pytest.mark.parametrize("path", ["/v1/models", "/collective_rpc", "/v1/load_lora_adapter"])
+def test_what_a_proxy_denies_is_an_error_and_no_missing_feature(tmp_path: Path, path: str, status: int) -> None:
+    folder = adapter(tmp_path / "now")
+    engine = Engine({"policy": folder})
+    engine.denied, engine.status = path, status
+    with serving(engine) as url, pytest.raises(LensError, match=f"{path} answered {status}") as refused:
+        check(url, {"policy": folder})
+    assert "proxy" in refused.value.fix
+
+
+def test_an_adapter_that_the_server_refuses_is_said_in_its_words(tmp_path: Path) -> None:
+    folder = adapter(tmp_path / "now")
+    engine = Engine({"policy": folder})
+    engine.denied, engine.status = "/v1/load_lora_adapter", 400
+    with serving(engine) as url:
+        (skipped,) = check(url, {"policy": folder}).skipped
+    assert "a proxy" in skipped
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = adapter(tmp_path / "now")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with serving(Engine({"policy": folder})) as url:
+        assert check(url, {"policy": folder}).good

@@ -29,6 +29,8 @@ KEEP_ALIVE = 3.0
 """Seconds that an idle connection is kept: vLLM closes its end after 5, and a request that meets that is lost."""
 TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504)
 """Status codes that are worth another try."""
+DENIED = (401, 403, 407)
+"""Status codes of a server, or of a proxy in front of it, that does not let a request through."""
 LONGEST_PAUSE = 60.0
 
 

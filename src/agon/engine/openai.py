@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agon.bridge import Bridge
-from agon.engine.http_client import KEY, HTTPClient, Reply, host_of
+from agon.engine.http_client import DENIED, KEY, HTTPClient, Reply, host_of
 from agon.engine.protocol import EngineDown
 from agon.engine.render import Rendered, Renderer
 from agon.engine.replies import Body, Chat, Models, PlainTokens, Usage, parse
@@ -30,8 +30,6 @@ TRIES = 5
 IN_FLIGHT = 64
 """Requests at a time."""
 
-
-DENIED = (401, 403)
 REFUSED = (*DENIED, 404)
 """Status codes that every other request would get too."""
 
@@ -60,6 +58,8 @@ class OpenAISampler:
             raise EngineError("the URL holds a password, which errors would repeat", fix=f"put a key in {key} instead")
         self.ids = False
         """Whether token ids are sent; `check` finds out."""
+        self.why_text = ""
+        """What the server answered to token ids, if it refused them."""
         self._escape, self._renderer, self._key = escape, renderer, key
         self._names: dict[Version, str] = {BASE: base}
         self._latest: dict[Policy | None, Version] = {}
@@ -123,10 +123,20 @@ class OpenAISampler:
         prompt = self._renderer.encode("one two three")
         body = {"model": self._names[BASE], "prompt": prompt, "max_tokens": 1, "return_token_ids": True}
         try:
-            reply = parse(await self._client.send("/completions", body), PlainTokens)
+            reply = await self._client.send_with_retries("/completions", body, lambda reply: reply, tries=TRIES)
+        except EngineDown as failure:
+            raise Unanswered(str(failure), fix="check that the server still runs") from failure
+        if reply.status == 407 or reply.status > 500:  # of a proxy, or for now: no answer to the question
+            message = f"{reply.url} answered {reply.status}: {reply.text[:200].strip()}"
+            raise EngineError(message, fix="see the server's log and, if one is between, that of the proxy")
+        if not reply.ok:
+            self.why_text = f"{reply.url} answered {reply.status}"
+            return False
+        try:
+            drawn = parse(reply, PlainTokens)
         except EngineDown:
             return False
-        return bool(reply.usage.prompt_tokens == len(prompt) and reply.choices[0].token_ids)
+        return bool(drawn.usage.prompt_tokens == len(prompt) and drawn.choices[0].token_ids)
 
     def _resolve(self, seat: Seat) -> Version:
         version = self._latest.get(seat) if isinstance(seat, Policy) else seat

@@ -80,7 +80,8 @@ def served(target: Target, url: str, names: Mapping[str, str], note: Note) -> Sa
         sampler.rename(version, names.get(policy.value, version))
     sampler.check()
     if not sampler.ids:
-        note(f"{url} takes text only: quoted text is sent escaped, and prompts are rendered by the server")
+        why = f" ({sampler.why_text})" if sampler.why_text else ""
+        note(f"{url} takes text only{why}: quoted text is sent escaped, and prompts are rendered by the server")
     return sampler
 
 

@@ -45,6 +45,8 @@ class Server(ThreadingHTTPServer):
         self.raw, self.stuck = False, ""
         self.models: Any = {"data": [{"id": "the-base", "max_model_len": 640}]}
         self.hangs = False
+        self.denied: tuple[str, int] = "", 403
+        """A path that a proxy in front of it answers, and how."""
         self.rpc: int | None = None
         """What calls of workers answer; None: what differs between an adapter and its folder's name."""
         self.replies: list[Any] = []
@@ -111,6 +113,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, {"choices": [{"token_ids": [5] * count, "logprobs": logprobs, "finish_reason": finish}]})
 
     def answer(self, status: int, body: Any) -> None:
+        path, denied = self.server.denied
+        status = denied if self.path == path else status
         text = body if isinstance(body, str) else json.dumps(body)
         self.send_response(status)
         self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
@@ -430,3 +434,22 @@ def test_a_server_attests_if_it_has_the_extension_and_the_endpoint(
         assert wrong is not None
         assert wrong[0].startswith("a@1-x+")
         assert wrong[0].endswith(" 5f3c")
+
+
+@pytest.mark.parametrize("status", [403, 407])
+@pytest.mark.parametrize("path", ["/health", "/metrics", "/collective_rpc", "/v1/load_lora_adapter"])
+def test_what_a_proxy_denies_is_an_error_at_once_and_no_missing_feature(
+    server: Server, tmp_path: Path, path: str, status: int
+) -> None:
+    server.denied = path, status
+    adapter_folders(tmp_path, "one")
+
+    async def ask() -> None:
+        engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=IN_VAIN)
+        await engine.start()
+        await engine.load(Version("a@1-x"), tmp_path / "one")
+
+    with pytest.raises(EngineError, match=f"{path} answered {status}") as refused:
+        asyncio.run(ask())
+    assert "AGON_API_KEY" in refused.value.fix
+    assert f"let {path} through the proxy" in refused.value.fix

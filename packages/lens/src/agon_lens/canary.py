@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from urllib.parse import urlsplit
 
 from agon_lens.errors import LensError
 
@@ -48,6 +49,9 @@ SHOWN = 3
 SPREAD = 0.5
 """Standard deviation of the weights of a probe: far beyond any trained adapter."""
 KEY = "AGON_API_KEY"
+LOCAL = ("localhost", "127.0.0.1", "::1")
+DENIED = (401, 403, 407, 502, 503, 504)
+"""Status codes of a proxy, or of a server that lets nobody in: they say nothing about what the server can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +172,11 @@ def _probe(server: Server, base: str, pattern: Path, report: Report) -> None:
     name = f"canary-{uuid.uuid4().hex[:8]}"
     with _probe_folder(pattern) as folder:
         status, reply = server.ask("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
-        if status in (400, 403, 404, 405):
+        if status in (404, 405):
             report.skipped.append("probe: start the server with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1")
+            return
+        if status == 400:
+            report.skipped.append(f"probe: the server refused an adapter of this shape: {str(reply)[:200]}")
             return
         if status != 200:
             raise LensError(f"/v1/load_lora_adapter answered {status}: {str(reply)[:200]}", fix="see the server's log")
@@ -215,6 +222,9 @@ class Server:
         if not url.startswith(("http://", "https://")):
             raise LensError(f"{url} is not an address", fix="write it like http://127.0.0.1:8000")
         self.url = url.rstrip("/").removesuffix("/v1")
+        # a proxy of the environment does not reach this machine's own servers
+        proxies = [urllib.request.ProxyHandler({})] if urlsplit(url).hostname in LOCAL else []
+        self._opener = urllib.request.build_opener(*proxies)
 
     def models(self) -> list[str]:
         """The names that it serves."""
@@ -248,13 +258,17 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, headers)
         try:
-            with urllib.request.urlopen(request, timeout=SECONDS) as reply:
+            with self._opener.open(request, timeout=SECONDS) as reply:
                 status, text = reply.status, reply.read()
         except urllib.error.HTTPError as error:
             status, text = error.code, error.read()
         except (OSError, ValueError) as error:
             message = f"{self.url} does not answer: {getattr(error, 'reason', error)}"
             raise LensError(message, fix="start the server, or name its address") from error
+        if status in DENIED:
+            message = f"{self.url}{path} answered {status}: {text[:200].decode('utf-8', 'replace').strip()}"
+            fix = f"put the server's key in {KEY}, or see which proxy is between (HTTP_PROXY, NO_PROXY)"
+            raise LensError(message, fix=fix)
         try:
             return status, json.loads(text)
         except ValueError:

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from agon.cluster.address import outsider
-from agon.engine.http_client import KEY, TEMPORARY, HTTPClient, Reply, host_of
+from agon.engine.http_client import DENIED, KEY, TEMPORARY, HTTPClient, Reply, host_of
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
 from agon.engine.replies import Attested, Models, ScoredTokens, parse
 from agon.errors import ConfigError, EngineError
@@ -142,10 +142,10 @@ class ServerEngine:
 
     async def _introduce(self) -> None:
         """Ask what the server serves; refuse one that cannot be watched, or whose log-probs are not the sampler's."""
-        if not (await self._client.send("/health", limit=5)).ok:
+        if not (await self._send("/health", limit=5)).ok:
             raise EngineDown(f"{self.url} is not healthy")
         await self._identify()
-        if not counted(await self._client.send("/metrics")):
+        if not counted(await self._send("/metrics")):
             raise EngineError(
                 f"{self.url}/metrics counts no tokens: a server that hangs would look like one that works",
                 fix="start it without --disable-log-stats, and let /metrics through",
@@ -159,7 +159,7 @@ class ServerEngine:
 
     async def _can_attest(self) -> bool:
         """Whether it has the development endpoints (404 if not) and our worker extension (500 if not)."""
-        reply = await self._client.send(RPC, {"method": "attest", "args": ["", "", ""]}, limit=self._ready)
+        reply = await self._send(RPC, {"method": "attest", "args": ["", "", ""]}, limit=self._ready)
         if not reply.ok and reply.status not in (404, 500):
             raise EngineDown(f"{RPC} answered {reply.status}: {reply.text[:200]}")
         return reply.ok
@@ -177,13 +177,24 @@ class ServerEngine:
 
         `loaded`: it is about an adapter that the server has loaded before.
         """
-        reply = await self._client.send(path, body)
+        reply = await self._send(path, body)
         if reply.status >= 500 or reply.status in TEMPORARY:
             raise EngineDown(f"{path} answered {reply.status}: {reply.text[:200]}")
         if loaded and reply.status == 404:
             raise AdapterLost(f"{self.url} was restarted and has lost its adapters")
         if not reply.ok:
             raise EngineError(f"{reply.url} answered {reply.status}: {reply.text[:200]}", fix=HOW)
+        return reply
+
+
+    async def _send(self, path: str, body: Mapping[str, object] | None = None, *, limit: float | None = None) -> Reply:
+        """One exchange that was let through: what is denied says nothing about what the server can do."""
+        reply = await self._client.send(path, body, limit=limit)
+        if reply.status in DENIED:
+            raise EngineError(
+                f"{reply.url} answered {reply.status}: {reply.text[:200]}",
+                fix=f"put the server's key in {KEY}, or let {path} through the proxy that answers for it",
+            )
         return reply
 
 
