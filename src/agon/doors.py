@@ -6,13 +6,13 @@
     agon.presets      problem sets on the Hub        agon.data.presets.Preset
 
 A package adds an entry point of the group with a value like `package.module:NAME`. A door is imported when its name is
-used, also to check a config: it imports nothing heavy before it is opened. The kernel knows no name. Commands enter in
-the same way (`agon.cli`).
+used, also to check a config: it imports nothing heavy before it is opened. The kernel knows no name. A door that is
+broken harms only what names it. Commands enter in the same way (`agon.cli`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -46,6 +46,11 @@ OURS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """What comes with Agon, in the order in which a config is offered to it."""
+NEEDED: Mapping[str, Sequence[str]] = {
+    "agon.backends": ("name", "is_engine", "opens_here", "rules", "unused", "claims", "rules_for"),
+    "agon.rivals": ("kind", "rivalry", "rules", "unused", "seats"),
+}
+"""What is asked of a door before a config that names it is valid."""
 
 
 @cache
@@ -66,19 +71,35 @@ def door(group: Group, name: str) -> Any:
             f"there is no {group.removeprefix('agon.')[:-1]} {name!r}", fix=f"{''.join(near)}choose from: {known}"
         )
     module, _, attribute = place.partition(":")
+    fix = "install what it needs, or remove the package that declares it"
     try:
         opened = import_module(module)
-        return getattr(opened, attribute) if attribute else opened
-    except (ImportError, AttributeError) as error:
-        fix = "install what it needs, or remove the package that declares it"
-        raise ConfigError(f"{group} {name!r} cannot be imported from {place}: {error}", fix=fix) from error
+        found = getattr(opened, attribute) if attribute else opened
+    except (Exception, SystemExit) as error:  # somebody else's module may do anything
+        why = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"{group} {name!r} cannot be imported from {place}: {why}", fix=fix) from error
+    if lacking := [needed for needed in NEEDED.get(group, ()) if not hasattr(found, needed)]:
+        raise ConfigError(f"{group} {name!r} at {place} has no {', '.join(lacking)}", fix=fix)
+    return found
 
 
 def doors(group: Group) -> Iterator[Any]:
-    """Every door of a group, in order."""
-    return (door(group, name) for name in places(group))
+    """Every door of a group that can be opened, in order."""
+    for name in places(group):
+        if name in OURS.get(group, {}) or broken(group, name) is None:
+            yield door(group, name)
+
+
+def broken(group: Group, name: str) -> ConfigError | None:
+    """Why a door cannot be opened."""
+    try:
+        door(group, name)
+    except ConfigError as error:
+        return error
+    return None
 
 
 def claimed(values: Mapping[str, Any]) -> Any:
-    """The backend of a config, given as plain values: the first door that claims it."""
-    return next(kind for kind in doors("agon.backends") if kind.claims(values))
+    """The backend of a config, given as plain values: the first door that claims it, or the one that it names."""
+    claims = (kind for kind in doors("agon.backends") if kind.claims(values))
+    return next(claims, None) or door("agon.backends", values["sampler"]["engine"])

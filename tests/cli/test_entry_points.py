@@ -74,7 +74,7 @@ def test_a_name_that_is_nearly_right_is_suggested(add_package, module, capsys) -
     assert "did you mean `agon greet`?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["1 / 0", "HELP = 'x'", "import no_such_package", GREET.replace("def run", "def ran")])
+@pytest.mark.parametrize("text", ["1 / 0", "raise SystemExit", "HELP = 'x'", "import no_such_package", GREET.replace("def run", "def ran")])
 def test_a_broken_command_is_a_note_and_harms_no_other(text, add_package, module, capsys) -> None:  # type: ignore[no-untyped-def]
     add_package(f"greet = {module}", text)
     assert cli.main(["--help"]) == 0
@@ -88,6 +88,12 @@ def test_a_broken_command_is_a_note_and_harms_no_other(text, add_package, module
 def test_an_entry_point_whose_module_is_gone_is_a_note(add_package, capsys) -> None:  # type: ignore[no-untyped-def]
     add_package("greet = no_such_module")
     assert "cannot be loaded: ModuleNotFoundError" in cli.usage(every=True)
+
+
+def test_a_command_with_broken_arguments_harms_no_other(add_package, module, capsys) -> None:  # type: ignore[no-untyped-def]
+    add_package(f"greet = {module}", GREET.replace("    parser.add_argument", "    1 / 0; parser.add_argument"))
+    assert cli.main(["plan", "x.yaml", "--no-such-option"]) == 2
+    assert capsys.readouterr().err.startswith("error: agon plan: unrecognized arguments: --no-such-option\nfix: ")
 
 
 def test_a_command_of_ours_is_never_replaced(add_package, module) -> None:  # type: ignore[no-untyped-def]

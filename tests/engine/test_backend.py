@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from agon.config.explain import names
+from agon.cli import doctor
+from agon.config.explain import explain, names
 from agon.data.presets import read_preset
 from agon.deploy.pair_settings import settings_of
 from agon.doors import door, doors, places
 from agon.engine.backend import Backend, backend_of, engines_here
-from agon.errors import DataError, InputError
+from agon.errors import ConfigError, DataError, InputError
 from agon.verify import load_verifier
 from tests.engine.helpers.configs import config
 
@@ -103,6 +104,33 @@ def test_what_another_package_brings_is_chosen_by_name_in_a_config() -> None:
         config(sampler={"engine": "echo", "replicas": 2})
     with pytest.raises(DataError, match="no option family"):
         read_preset("grade-school", None, {"family": "chain"})
+
+
+BROKEN = {
+    "does not import": "import no_such_package",
+    "fails": "1 / 0",
+    "exits": "raise SystemExit(3)",
+    "has no such name": "",
+    "is something else": "Echo = Stubborn = nod = GSM8K = object()",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
+@pytest.mark.usefixtures("elsewhere")
+def test_a_package_that_is_broken_harms_only_what_names_it(
+    text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "elsewhere.py").write_text(text)
+    assert backend_of(config()).name == "vllm"
+    assert backend_of(config(**CHOSEN["hf"])).name == "hf"
+    assert door("agon.rivals", config(rival={"kind": "league"}).rival.kind).kind == "league"
+    assert [kind.name for kind in engines_here()] == ["vllm", "hf"]
+    assert explain("sampler.engine")["rules"]
+    for named in ({"sampler": {"engine": "echo"}}, {"rival": {"kind": "stubborn"}}):
+        with pytest.raises(ConfigError, match=r"(echo|stubborn)'.*elsewhere") as refused:
+            config(**named)
+        assert "remove the package" in refused.value.fix
+    assert {"backend echo", "rival stubborn"} <= {one.name for one in doctor.plugins() if one.status == "failed"}
 
 
 def test_a_name_that_no_package_brings_is_answered_with_those_that_are_here() -> None:

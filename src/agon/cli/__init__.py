@@ -160,7 +160,7 @@ def find(name: str) -> Command:
     for entry in added.select(name=name):
         try:
             return _load(entry)[1]
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InputError(_broken(entry, error), fix=f"reinstall {_home(entry)}, or uninstall it") from error
     from difflib import get_close_matches
 
@@ -180,7 +180,7 @@ def commands() -> tuple[dict[str, dict[str, Command]], list[str]]:
             continue
         try:
             title, command = _load(entry)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             notes.append(_broken(entry, error))
         else:
             groups.setdefault(title, {})[entry.name] = command

@@ -12,9 +12,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from agon.cli.parser import json_argument, print_json
+from agon.doors import OURS, Group, broken, places
 from agon.errors import AgonError, install
 from agon.formatting import plural
 
@@ -89,6 +90,7 @@ def checks(address: str | None = None, network: str | None = None) -> Iterator[C
     kind = "gpu" if devices.detail.startswith("GPU") else "cpu"
     yield from (package(name, kind) for name in PINNED[kind])
     yield from map(optional, OPTIONAL)
+    yield from plugins()
     yield verifier("math")
     yield sandbox()
     if address:
@@ -140,6 +142,16 @@ def optional(name: str) -> Check:
     if version is None:
         return Check(name, "missing", f"needed for {purpose}", install(extra))
     return Check(name, "ok", version)
+
+
+def plugins() -> Iterator[Check]:
+    """What other packages bring, by the name that a config uses."""
+    for group in get_args(Group):
+        for name in places(group):
+            if name not in OURS.get(group, {}):
+                error = broken(group, name)
+                what = f"{group.removeprefix('agon.')[:-1]} {name}"
+                yield Check(what, "failed", error.message, error.fix) if error else Check(what, "ok", places(group)[name])
 
 
 def installed(name: str) -> str | None:

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 
     def _instead(self, word: str, value: str) -> str:
         """A config key of that name, the nearest option, or the command that has it."""
-        from agon.cli import commands, parser_of
+        from agon.cli import commands
 
         if any(action.dest == "overrides" for action in self._actions) and (key := _config_key(word, self.prog)):
             return f"write {key}={value or 'VALUE'}; "
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
         if near := get_close_matches(word, options, n=1):
             return f"did you mean --{near[0]}? "
         others = [name for group in commands()[0].values() for name in group if f"agon {name}" != self.prog]
-        having = [name for name in others if f"--{word}" in parser_of(name)._option_string_actions]
+        having = [name for name in others if f"--{word}" in _options(name)]
         return f"--{word} is an option of agon {' and agon '.join(having[:2])}; " if having else ""
 
     def _shortest(self) -> str:
@@ -73,6 +73,16 @@ class Parser(argparse.ArgumentParser):
         needed = [action for action in self._actions if action.required and action.nargs != argparse.ZERO_OR_MORE]
         words = [f"{action.option_strings[-1]} {_values(action)}" for action in needed if action.option_strings]
         return " ".join([self.prog, *words, *(_values(action) for action in needed if not action.option_strings)])
+
+
+def _options(command: str) -> Container[str]:
+    """The options of a command; none where its package is broken, which `agon COMMAND` reports."""
+    from agon.cli import parser_of
+
+    try:
+        return parser_of(command)._option_string_actions
+    except (Exception, SystemExit):
+        return ()
 
 
 def _config_key(word: str, command: str) -> str | None:

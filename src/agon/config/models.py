@@ -45,8 +45,8 @@ def _distinct(urls: list[str]) -> list[str]:
 
 
 def _known_engine(name: str) -> str:
-    engines = [kind.name for kind in doors("agon.backends") if kind.is_engine]
-    if name not in engines:
+    if name not in places("agon.backends") or not door("agon.backends", name).is_engine:
+        engines = [kind.name for kind in doors("agon.backends") if kind.is_engine]
         raise ValueError(f"there is no engine {name!r}; choose one of: {', '.join(engines)}")
     return name
 
