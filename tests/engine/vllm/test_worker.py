@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from vllm.lora.request import LoRARequest
 
-from agon.engine.vllm import worker
+from agon.engine.vllm import compat, worker
 from agon.engine.vllm.worker import WEIGHTS, StrictAdapters
 
 RANK, SLOTS = 2, 3
@@ -130,3 +130,13 @@ def test_weights_that_are_not_numbers_equal_themselves(asked: Any) -> None:
 
 def test_a_name_that_was_never_loaded_is_said(asked: Any) -> None:
     assert StrictAdapters().attest("three", "", "") == ["no adapter three is loaded"]
+
+
+def test_an_adapter_that_was_removed_is_not_loaded_again_to_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = object.__new__(compat.LRUCacheWorkerLoRAManager)
+    workers._adapter_manager = SimpleNamespace(remove_adapter=lambda number: True)
+    for number, name in enumerate(("gone", "kept")):
+        monkeypatch.setitem(worker.REQUESTS, name, LoRARequest(name, 90 + number, "folder"))
+    assert workers.remove_adapter(90)
+    assert StrictAdapters().attest("gone", "", "") == ["no adapter gone is loaded"]
+    assert "kept" in worker.REQUESTS

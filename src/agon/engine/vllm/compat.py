@@ -25,7 +25,7 @@ NAMES = {
 """Names, the modules that have them, and what for."""
 ATTRIBUTES = {
     "AsyncLLM": "from_engine_args generate add_lora remove_lora list_loras collective_rpc sleep wake_up shutdown",
-    "LRUCacheWorkerLoRAManager": "_manager_cls add_adapter _load_adapter",
+    "LRUCacheWorkerLoRAManager": "_manager_cls add_adapter remove_adapter _load_adapter",
     "LRUCacheLoRAModelManager": "_create_merged_loras_inplace _get_lora_layer_weights",
     "PunicaWrapperCPU": "update_metadata add_lora_linear add_lora_embedding add_lora_logits",
     "StatLoggerBase": "record log_engine_initialized",
@@ -40,18 +40,23 @@ def __getattr__(name: str) -> Any:
 
 
 def install_manager(manager: type, requests: dict[str, Any]) -> None:
-    """Let workers manage adapters with a class of ours, and keep the request of each: vLLM itself ignores modules that
-    it does not find, and forgets by which name it was asked for an adapter."""
+    """Let workers manage adapters with a class of ours, and keep the request of each until it is removed: vLLM itself
+    ignores modules that it does not find, and forgets by which name it was asked for an adapter."""
     workers = __getattr__("LRUCacheWorkerLoRAManager")
     if workers._manager_cls is not __getattr__("LRUCacheLoRAModelManager"):
         raise ImportError("this vLLM manages adapters differently; install the version in constraints/")
-    add_adapter = workers.add_adapter
+    add_adapter, remove_adapter = workers.add_adapter, workers.remove_adapter
 
     def add_named(self: Any, request: Any) -> bool:
         requests[request.lora_name] = request
         return bool(add_adapter(self, request))
 
-    workers._manager_cls, workers.add_adapter = manager, add_named
+    def forget(self: Any, number: int) -> bool:
+        for name in [name for name, request in requests.items() if request.lora_int_id == number]:
+            del requests[name]
+        return bool(remove_adapter(self, number))
+
+    workers._manager_cls, workers.add_adapter, workers.remove_adapter = manager, add_named, forget
 
 
 def install_cpu_kernels(wrapper: type) -> None:
