@@ -361,7 +361,8 @@ class Config(Frozen):
     def rules(self) -> Game:
         """The rules of the game that this run plays."""
         rival, backend = door("agon.rivals", self.rival.kind), claimed(resolved(self))
-        waits = rival.answers_late and backend.batches_by_arrival
+        kinds = backend, door("agon.backends", self.sampler.engine)
+        waits = rival.answers_late and any(kind.batches_by_arrival for kind in kinds)
         return Game(
             **self.game.model_dump() | {"wait_for_all_drafts": waits or self.game.wait_for_all_drafts},
             max_peek_tokens=self.train.max_peek_tokens,

@@ -105,7 +105,7 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     first, new = is_first_process(), not target.path.exists()
     if first and new and backend.trains_here:
         target = replace(target, config=_at_revisions(target.config))
-    elif first and resume:
+    elif first and not new:
         target = replace(target, config=_as_started(target.config, RunDir.open(target.path).config))
     run, changes = _open(target, parts, resume, rows) if first else (_awaited(target.path), [])
     if not first:

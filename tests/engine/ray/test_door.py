@@ -13,6 +13,7 @@ from agon.engine.backend import backend_of
 from agon.engine.protocol import Draw
 from agon.engine.ray import door as ray_door
 from agon.engine.ray.door import Ray
+from agon.engine.tinker.door import Tinker
 from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.host import HostedEngine
 from agon.engine.vllm.sampler import VLLMSampler
@@ -92,3 +93,16 @@ def test_without_actors_nothing_is_joined(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Vllm, "sampler", lambda self, context: (self.config.sampler, context))
     backend = on_nodes(address="10.0.0.8:6379", samplers=0)
     assert backend.sampler(9) == (backend.config.sampler, 9)  # type: ignore[comparison-overlap]
+
+
+def test_a_run_beside_a_cluster_learns_and_resumes_as_its_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"engine": "ray", "address": "local", "samplers": 0, "verifiers": 2}
+    tinker = backend_of(config(sampler={"engine": "tinker"}, cluster=cluster))
+    assert (tinker.name, tinker.trains_here) == ("ray", False)
+    hf = backend_of(config(sampler={"engine": "hf"}, cluster=cluster))
+    assert (hf.name, hf.trains_here, hf.all_draw) == ("ray", True, True)
+    late = {"kind": "endpoint", "url": "http://localhost:1/v1", "model": "m"}
+    assert config(sampler={"engine": "hf"}, cluster=cluster, rival=late).rules().wait_for_all_drafts
+    monkeypatch.setattr(Tinker, "renderers", lambda self: "no weights")
+    monkeypatch.setattr(Tinker, "lost", ["memory"])
+    assert (tinker.renderers(), tinker.lost) == ("no weights", ["memory"])

@@ -56,7 +56,7 @@ def test_a_run_that_a_service_failed_resumes_and_ends_with_a_pair(
 ) -> None:
     service.fails_at = 19
     with pytest.raises(EngineError, match="failed to compute gradients: RuntimeError: 503"):
-        train(config(tmp_path), name="run", out=tmp_path)
+        train(config(tmp_path), name="run", out=tmp_path, resume=True)  # there is no run yet
     error = capsys.readouterr().err
     assert error.index("this server ignores gradient clipping") < error.index("step 1/4")
     lost = RunDir.open(tmp_path / "run").steps.records()

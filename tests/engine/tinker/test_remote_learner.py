@@ -17,7 +17,7 @@ from agon.engine.tinker.remote_learner import TinkerLearner, learning_rate
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging
 from agon.engine.trl.setup import make_scheduler, trl_arguments
-from agon.errors import EngineError
+from agon.errors import CheckpointError, EngineError
 from agon.protocols import Learner, Tokens, Update
 from agon.rundir.adapter import check_adapter
 from agon.types import Policy, Stream
@@ -150,6 +150,21 @@ def test_a_saved_run_continues_where_it_was_optimizer_included(service: FakeServ
     for policy in Policy:
         assert weights(resumed, policy) == weights(straight, policy)
         assert check_adapter(tmp_path / policy.value).r == 4
+
+
+def test_a_service_that_restores_other_weights_does_not_resume(service: FakeService, tmp_path: Path) -> None:
+    first = make()
+    train(first, 2)
+    first.save(tmp_path)
+    state = SavedWeights.read(tmp_path / "trainer_state" / "b").state
+    assert state is not None
+    kept = service.files[state]
+    kept.b = kept.b * (1 + 2**-10)  # rounding
+    make().load(tmp_path)
+    kept.b = kept.b * 0  # as a new adapter starts
+    with pytest.raises(CheckpointError, match=f"restored {state} as an adapter with other weights") as refused:
+        make().load(tmp_path)
+    assert "--name" in refused.value.fix
 
 
 def test_an_export_names_copies_that_are_never_reused(service: FakeService, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,11 @@ from agon.engine.backend import OF_B, Backend, Values
 from agon.engine.base import base_files, quieten
 from agon.engine.devices import SPLIT
 from agon.engine.protocol import Engine
+from agon.engine.render import Renderer
 from agon.engine.versions import KEPT
 from agon.engine.vllm.door import local_engine
 from agon.protocols import Learner, Sampler, Verifier
+from agon.types import Policy
 from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
@@ -81,6 +84,10 @@ class Ray(Backend):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._local: Backend = door("agon.backends", config.sampler.engine)(config)
+        # of the engine beside it; what draws on nodes is drawn by one process
+        vars(self).update(trains_here=self._local.trains_here)
+        if not config.cluster.samplers:
+            vars(self).update(all_draw=self._local.all_draw)
 
     @classmethod
     def claims(cls, values: Values) -> bool:
@@ -130,6 +137,13 @@ class Ray(Backend):
 
     def canary(self, sampler: Sampler, learner: Learner) -> Canary | None:
         return self._local.canary(sampler, learner)
+
+    def renderers(self) -> dict[Policy, Renderer]:
+        return self._local.renderers()
+
+    @property
+    def lost(self) -> Sequence[str]:
+        return self._local.lost
 
     def engines(self) -> int | None:
         return self.config.cluster.samplers or self._local.engines()

@@ -13,6 +13,8 @@ from agon.rundir.adapter import SETTINGS, WEIGHTS
 
 LARGEST = 1 << 36
 """Bytes of one file in an archive."""
+ROUNDING = 2.0**-8
+"""How much of a number is lost in bfloat16."""
 KINDS = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """How numbers of a safetensors file are read."""
 
@@ -60,9 +62,22 @@ def alpha_of(archive: bytes) -> float:
 
 def tensors_of(archive: bytes) -> dict[str, Any]:
     """The adapter's tensors as NumPy arrays in float32; NumPy has no bfloat16, in which some servers hold them."""
+    return _tensors(read_archive(archive)[WEIGHTS])
+
+
+def same_weights(archive: bytes, folder: Path) -> bool:
+    """Whether an archive holds the adapter that `write_adapter` wrote; a service may have rounded it to bfloat16."""
     import numpy
 
-    data = read_archive(archive)[WEIGHTS]
+    now, then = tensors_of(archive), _tensors((folder / WEIGHTS).read_bytes())
+    return {name: t.shape for name, t in now.items()} == {name: t.shape for name, t in then.items()} and all(
+        numpy.allclose(now[name], then[name], rtol=ROUNDING, atol=0.0) for name in then
+    )
+
+
+def _tensors(data: bytes) -> dict[str, Any]:
+    import numpy
+
     start = 8 + int.from_bytes(data[:8], "little")
     tensors = {}
     try:

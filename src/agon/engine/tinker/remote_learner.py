@@ -16,7 +16,7 @@ from typing import Any
 
 from agon.config import Model, Train
 from agon.engine.synthetic import random_tokens
-from agon.engine.tinker.archive import write_adapter
+from agon.engine.tinker.archive import same_weights, write_adapter
 from agon.engine.tinker.client import AdamStep, AdapterClient, TinkerClient, WeightedRow
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging, PassMetrics, PolicyRows, rows_by_policy
@@ -127,7 +127,10 @@ class TinkerLearner:
         (folder / STATE_FOLDER / STEP).write_text(json.dumps({"step": self.step}) + "\n")
 
     def load(self, folder: Path) -> None:
-        """Restore what `save` named, optimizer included, if the service still keeps it."""
+        """Restore what `save` named, optimizer included, if the service still keeps it.
+
+        A service that hands out other weights than it was asked to restore is refused: it would start a new run.
+        """
         found = {policy: SavedWeights.read(folder / STATE_FOLDER / policy.value) for policy in Policy}
         try:
             step = int(json.loads((folder / STATE_FOLDER / STEP).read_bytes())["step"])
@@ -138,6 +141,11 @@ class TinkerLearner:
         self._saved, self.step = {}, step
         for policy, saved in found.items():
             fresh = self._copy(policy)
+            if not same_weights(self._client.archive(fresh.sampler), folder / policy.value):
+                raise CheckpointError(
+                    f"the service restored {saved.state} as an adapter with other weights than {folder} holds",
+                    fix="restore the service's storage, or start a new run under a different --name",
+                )
             self._saved[policy] = fresh.model_copy(update={"digest": saved.digest, "state": saved.state})
 
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
