@@ -95,7 +95,8 @@ def _not_installed(package: str) -> InputError:
 
 def upgrade() -> str:
     """The commands that install a newer Agon."""
-    return f"install a newer Agon: {f'git pull, then {install()}' if _in_clone() else 'pip install -U agon-rl'}"
+    here = "git pull, then pip install -e packages/judge -e packages/lens -e ."  # all three have one version
+    return f"install a newer Agon: {here if _in_clone() else 'pip install -U agon-rl'}"
 
 
 def to_utf8(path: object) -> str:
