@@ -9,8 +9,10 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from agon.config.rival import Rival
 from agon.doors import claimed, door, places
 
 
@@ -171,6 +173,8 @@ def broken_rules(config: Mapping[str, Any], valid: Callable[[str], bool] = lambd
 
 CHOICES = ("sampler.engine", "cluster.engine", "model.b.name", "rival.kind")
 """Keys that choose a backend and a rival."""
+FILLED = {"rival.every": Rival.model_fields["every"].default}
+"""Defaults of unused keys, where they are not empty: a run stores them."""
 
 
 def _rules_of_doors(config: Mapping[str, Any]) -> Iterator[Rule]:
@@ -178,11 +182,11 @@ def _rules_of_doors(config: Mapping[str, Any]) -> Iterator[Rule]:
     yield from backend.rules_for(config)
     yield from rival.rules
     for key, owner in {**backend.unused, **rival.unused}.items():
-        yield Rule((key,), _is_empty, f"belongs to {owner}, which this config does not choose: leave it out")
+        yield Rule((key,), partial(_is_unset, FILLED.get(key)), f"belongs to {owner}, which this config does not choose: leave it out")
 
 
-def _is_empty(value: Any) -> bool:
-    return value is None or value in ([], {}, 0)
+def _is_unset(default: Any, value: Any) -> bool:
+    return value is None or value in ([], {}, 0, default)
 
 
 def _at(config: Mapping[str, Any], key: str) -> Any:

@@ -40,6 +40,8 @@ ONLY_A_LEARNS = (
         "write game.show_draft true, or choose the arm agon",
     ),
 )
+OF_ENDPOINT = dict.fromkeys(("rival.url", "rival.model"), "rival.kind endpoint")
+OF_LEAGUE = {"rival.every": "rival.kind league"}
 NO_PAIR = Rule(
     ("eval.direction", "rival.kind"),
     lambda direction, kind: direction in {"dev", "ab"},
@@ -53,7 +55,7 @@ class Rival:
     kind: ClassVar[str] = "policy"
     rivalry: ClassVar[Rivalry] = "learns"
     rules: ClassVar[tuple[Rule, ...]] = ()
-    unused: ClassVar[Mapping[str, str]] = dict.fromkeys(("rival.url", "rival.model"), "rival.kind endpoint")
+    unused: ClassVar[Mapping[str, str]] = {**OF_ENDPOINT, **OF_LEAGUE}
     """Keys that must keep their default here, as they would do nothing; and whose they are."""
     answers_late: ClassVar[bool] = False
     """Whether its completions arrive when they like, so that they must not decide what is drawn in one batch."""

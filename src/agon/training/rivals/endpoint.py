@@ -15,7 +15,7 @@ from agon.config.rules import Rule
 from agon.game.peek import escape
 from agon.game.rules import Rivalry
 from agon.protocols import CompletionSource
-from agon.training.rivals import NO_PAIR, ONLY_A_LEARNS, Draw, Rival
+from agon.training.rivals import NO_PAIR, OF_LEAGUE, ONLY_A_LEARNS, Draw, Rival
 from agon.types import Completion, Policy, Request
 
 
@@ -44,7 +44,7 @@ class Endpoint(Rival):
     kind = "endpoint"
     rivalry: ClassVar[Rivalry] = "leaves"
     rules = (*RULES, *ONLY_A_LEARNS, NO_PAIR)
-    unused: ClassVar[Mapping[str, str]] = {}
+    unused: ClassVar[Mapping[str, str]] = OF_LEAGUE
     answers_late = True
     on_card = "the model {} behind an endpoint; B was not trained: A answers alone"
 
