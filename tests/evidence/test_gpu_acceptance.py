@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
@@ -34,6 +36,48 @@ def test_without_a_gpu_nothing_is_tried(
     assert run(kit, monkeypatch, "--report", str(tmp_path / "report.json")) == 2
     assert "--on-cpu" in capsys.readouterr().err
     assert not (tmp_path / "report.json").exists()
+
+
+@pytest.mark.parametrize(("capability", "code", "says"), [((7, 0), 2, "use a T4"), ((7, 5), 0, "model.dtype=float16")])
+def test_a_card_without_bfloat16_is_told_first_what_works(
+    kit: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    capability: tuple[int, int],
+    code: int,
+    says: str,
+) -> None:
+    import torch
+
+    monkeypatch.setattr(kit, "gpu_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda number: "an old card")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda number: capability)
+    monkeypatch.setattr(kit, "evidence", lambda name, until: kit.outcome(0))
+    monkeypatch.setenv("PATH", "/bin")
+    assert run(kit, monkeypatch, "--only", "bases", "--report", str(tmp_path / "report.json")) == code
+    first = capsys.readouterr().out.splitlines()[0]
+    assert "an old card" in first
+    assert says in first
+    assert (os.environ["PATH"] == "/bin") is (code == 2), "programs of this Python's environment are found by name"
+
+
+def test_outside_an_activated_environment_the_clones_own_is_taken(tmp_path: Path) -> None:
+    script = tmp_path / "scripts" / "gpu-acceptance"
+    script.parent.mkdir()
+    shutil.copy(tree.ROOT / "scripts" / "gpu-acceptance", script)
+
+    def start() -> subprocess.CompletedProcess[str]:
+        bare = [sys.executable, "-I", "-S", str(script), "--on-cpu"]  # sees no installed package
+        return subprocess.run(bare, capture_output=True, text=True)
+
+    assert "has no torch; install as docs/reproduce.md says" in start().stderr
+    own = tmp_path / ".venv" / "bin" / "python"
+    own.parent.mkdir(parents=True)
+    own.write_text('#!/bin/sh\necho "$@"\n')
+    own.chmod(0o755)
+    assert start().stdout == f"{script} --on-cpu\n"
 
 
 @pytest.mark.parametrize("code", [0, 1])
