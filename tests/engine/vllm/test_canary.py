@@ -13,7 +13,7 @@ import pytest
 
 from agon.engine import fleet
 from agon.engine.fleet import Fleet
-from agon.engine.protocol import Draw
+from agon.engine.protocol import Draw, EngineDown
 from agon.engine.vllm import canary as module
 from agon.engine.vllm.canary import LIMITS, NORMS, Canary, throw_away
 from agon.engine.vllm.sampler import VLLMSampler
@@ -373,6 +373,23 @@ def test_an_engine_that_fails_after_a_step_does_not_stop_the_run(
     canary, versions = checked(start(*engines), adapters)
     engines[1].fail_next("die attesting")
     assert canary.attest(versions.values()) == []
+
+
+def test_what_an_engine_said_before_it_failed_still_stops_the_run(
+    start: Start, engines: list[FakeEngine], adapters: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    canary, versions = checked(start(*engines), adapters)
+    engines[1].loaded[versions[A]] = adapters / "two"
+    attest = engines[1].attest
+
+    async def dies_later(version: Version, folder: Path, digest: str) -> list[str] | None:
+        if version == versions[B]:
+            raise EngineDown("the engine's process died")
+        return await attest(version, folder, digest)
+
+    monkeypatch.setattr(engines[1], "attest", dies_later)
+    with pytest.raises(EngineError, match="engine 1 does not hold a@0-one"):
+        canary.attest(versions.values())
 
 
 def test_an_engine_that_waits_for_its_check_is_not_asked_after_a_step(
