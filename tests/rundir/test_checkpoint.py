@@ -140,7 +140,7 @@ def test_adapters_alone_are_never_resumed_from(root: Path) -> None:
     checkpoint.prune(root, 2, pinned=(10,))
     for step in (20, 30):
         shutil.rmtree(root / f"step_0000{step}")
-    assert checkpoint.newest(root) == (None, {}, [])
+    assert checkpoint.newest(root) == (None, {}, [(root / "step_000010", "only its adapters were kept")])
 
 
 def test_damaged_checkpoints_do_not_count_and_stay_until_enough_are_whole(root: Path) -> None:

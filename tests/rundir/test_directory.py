@@ -269,6 +269,17 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_refused(run: RunDir) -> None
     assert run.steps.records() == before
 
 
+def test_a_run_that_kept_adapters_alone_is_refused_instead_of_begun_again(run: RunDir) -> None:
+    run.prune(2, pinned=(2,))
+    for step in run.checkpoints.iterdir():
+        if step.name > "step_000002":
+            shutil.rmtree(step)
+    before = run.steps.records()
+    with pytest.raises(CheckpointError, match="step_000002: only its adapters were kept"):
+        run.resume()
+    assert run.steps.records() == before != []
+
+
 def test_a_config_swapped_under_a_run_is_noticed(run: RunDir) -> None:
     (run.path / "config.yaml").write_text(yaml.safe_dump(resolved(changed(arm="coop"))))
     with pytest.raises(RunDirError, match="saved under a different config"):

@@ -176,6 +176,7 @@ def newest(root: Path) -> Newest:
             continue
         if manifest.resumable:
             return Newest(folder, manifest.state, skipped)
+        skipped.append((folder, "only its adapters were kept"))
     return Newest(None, {}, skipped)
 
 
