@@ -28,7 +28,9 @@ def test_a_missing_package_of_an_extra_is_answered_with_what_to_install() -> Non
 
 
 def test_advice_names_the_package_outside_of_a_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert errors.upgrade() == "install a newer Agon: git pull, then pip install -e packages/judge -e packages/lens -e ."
+    assert (
+        errors.upgrade() == "install a newer Agon: git pull, then pip install -e packages/judge -e packages/lens -e ."
+    )
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "lib" / "agon" / "errors.py"))
     assert errors.install("train", "eval") == "pip install 'agon-rl[train,eval]'"
     assert errors.install() == "pip install agon-rl"

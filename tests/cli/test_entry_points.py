@@ -74,7 +74,9 @@ def test_a_name_that_is_nearly_right_is_suggested(add_package, module, capsys) -
     assert "did you mean `agon greet`?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("text", ["1 / 0", "raise SystemExit", "HELP = 'x'", "import no_such_package", GREET.replace("def run", "def ran")])
+@pytest.mark.parametrize(
+    "text", ["1 / 0", "raise SystemExit", "HELP = 'x'", "import no_such_package", GREET.replace("def run", "def ran")]
+)
 def test_a_broken_command_is_a_note_and_harms_no_other(text, add_package, module, capsys) -> None:  # type: ignore[no-untyped-def]
     add_package(f"greet = {module}", text)
     assert cli.main(["--help"]) == 0

@@ -117,9 +117,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
 @pytest.mark.usefixtures("elsewhere")
-def test_a_package_that_is_broken_harms_only_what_names_it(
-    text: str, tmp_path: Path
-) -> None:
+def test_a_package_that_is_broken_harms_only_what_names_it(text: str, tmp_path: Path) -> None:
     (tmp_path / "elsewhere.py").write_text(text)
     assert backend_of(config()).name == "vllm"
     assert backend_of(config(**CHOSEN["hf"])).name == "hf"

@@ -151,7 +151,8 @@ def plugins() -> Iterator[Check]:
             if name not in OURS.get(group, {}):
                 error = broken(group, name)
                 what = f"{group.removeprefix('agon.')[:-1]} {name}"
-                yield Check(what, "failed", error.message, error.fix) if error else Check(what, "ok", places(group)[name])
+                fine = Check(what, "ok", places(group)[name])
+                yield Check(what, "failed", error.message, error.fix) if error else fine
 
 
 def installed(name: str) -> str | None:

@@ -182,7 +182,11 @@ def _rules_of_doors(config: Mapping[str, Any]) -> Iterator[Rule]:
     yield from backend.rules_for(config)
     yield from rival.rules
     for key, owner in {**backend.unused, **rival.unused}.items():
-        yield Rule((key,), partial(_is_unset, FILLED.get(key)), f"belongs to {owner}, which this config does not choose: leave it out")
+        yield Rule(
+            (key,),
+            partial(_is_unset, FILLED.get(key)),
+            f"belongs to {owner}, which this config does not choose: leave it out",
+        )
 
 
 def _is_unset(default: Any, value: Any) -> bool:

@@ -186,7 +186,6 @@ class ServerEngine:
             raise EngineError(f"{reply.url} answered {reply.status}: {reply.text[:200]}", fix=HOW)
         return reply
 
-
     async def _send(self, path: str, body: Mapping[str, object] | None = None, *, limit: float | None = None) -> Reply:
         """One exchange that was let through: what is denied says nothing about what the server can do."""
         reply = await self._client.send(path, body, limit=limit)
