@@ -137,6 +137,7 @@ def test_rollouts_of_a_problem_stay_equal_where_they_can_be_halved(tmp_path: Pat
 @pytest.mark.parametrize("name", FILES)
 def test_a_converted_run_plans_and_starts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a size that a CPU trains in seconds: the base, the limits and the engine are replaced, nothing else."""
+    pytest.importorskip("trl", reason="it trains, which takes the extra `train`")
     (tmp_path / name).write_text(FILES[name])
     rows = [{"prompt": f"What is {n} + {n + 1}?", "solution": str(2 * n + 1)} for n in range(450)]
     (tmp_path / "problems.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -204,7 +204,7 @@ def _load(entry: EntryPoint) -> tuple[str, Command]:
     return module.GROUP, Command(entry.value, module.HELP, package="")
 
 
-def _broken(entry: EntryPoint, error: Exception) -> str:
+def _broken(entry: EntryPoint, error: BaseException) -> str:
     return f"the command {entry.name} of {_home(entry)} cannot be loaded: {type(error).__name__}: {error}"
 
 
