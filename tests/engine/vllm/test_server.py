@@ -453,3 +453,15 @@ def test_what_a_proxy_denies_is_an_error_at_once_and_no_missing_feature(
         asyncio.run(ask())
     assert "AGON_API_KEY" in refused.value.fix
     assert f"let {path} through the proxy" in refused.value.fix
+
+
+def test_a_proxy_that_hides_the_counters_for_a_moment_takes_no_progress_back(server: Server) -> None:
+    async def counts() -> tuple[int, int]:
+        engine = ServerEngine(f"http://127.0.0.1:{server.server_port}", ready=IN_VAIN)
+        await engine.start()
+        before = await engine.progress()
+        server.denied = "/metrics", 502
+        return before, await engine.progress()
+
+    before, hidden = asyncio.run(counts())
+    assert before == hidden > 0

@@ -122,7 +122,8 @@ class ServerEngine:
     async def progress(self) -> int:
         """The server's own counters; a server that does not answer makes no progress."""
         with suppress(EngineDown):
-            self._tokens = sum(counted(await self._client.send("/metrics", limit=5)))
+            reply = await self._client.send("/metrics", limit=5)
+            self._tokens = sum(counted(reply)) if reply.ok else self._tokens
         return self._tokens
 
     async def sleep(self) -> None:
