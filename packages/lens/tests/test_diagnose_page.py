@@ -28,6 +28,7 @@ def test_findings_come_first_with_their_remedy_an_example_and_a_picture(tmp_path
     assert places == sorted(places)
     assert "brevity_reward alone 12%" in text, "as a share in the picture"
     assert "docs/diagnose.md#truncation" in text
+    assert "<td>yes</td><td><pre>" in text, "which rows were truncated"
     assert text.count("<details><summary>Example: step") >= 4
     assert "<pre>" in text
 

@@ -255,9 +255,14 @@ def test_a_healthy_run_gives_no_alarm(seed: int, scale: str) -> None:
 
 
 def test_a_reward_that_never_differs_in_the_whole_log_is_a_question_to_the_verifier() -> None:
-    zero, half = (change_first(found(*[said(letters, paid) for letters in ("ab", "cd", "ef")])) for paid in (0.0, 0.5))
+    zero, half = (
+        change_first(found(*[tuple(RewardRow((paid, 0.0), paid, text=k) for k in range(3))] * 3)) for paid in (0.0, 0.5)
+    )
     assert zero.startswith("Try the verifier on some right answers")
     assert half.startswith("Try the reward functions on a right and a wrong answer")
+    assert change_first(found(*[said("abc", 1.0)] * 3)).startswith("Take harder problems"), (
+        "the log says that all are right"
+    )
 
 
 def test_rows_without_a_reward_are_a_finding_and_their_terms_say_nothing() -> None:

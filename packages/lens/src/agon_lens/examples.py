@@ -48,8 +48,10 @@ def _example(log: GroupLog, number: int, texts: GroupTexts) -> Example:
     return Example(
         step=log.steps[number] if log.steps else None,
         prompt=_beginning(texts.prompt),
-        head=("total", "advantage", *log.terms),
-        cells=tuple((significant(row.total), significant(row.advantage), *map(significant, row.terms)) for row in rows),
+        head=("total", "advantage", *log.terms, "truncated"),
+        cells=tuple(
+            (*map(significant, (row.total, row.advantage, *row.terms)), "yes" if row.truncated else "") for row in rows
+        ),
         texts=tuple(map(_beginning, said)),
     )
 

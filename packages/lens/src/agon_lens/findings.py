@@ -41,7 +41,7 @@ CLIFF = {
 }
 """What to change where different texts earn the same reward, by cause."""
 NEVER_RIGHT = "Try the verifier on some right answers; if it is right, take easier problems."
-ALWAYS_EQUAL = "Try the reward functions on a right and a wrong answer: in this log they pay both the same."
+ALWAYS_EQUAL = "Try the reward functions on a right and a wrong answer: here every answer earns the same."
 VARY = (
     "Let the policy vary: raise the temperature, check that every rollout has a seed of its own, lower the learning "
     "rate or add an entropy term."
@@ -256,10 +256,11 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
         yield Finding(f"{said} usual.", Rank.NOTE, share, "", every, "causes-of-dead-groups")
         return
     worst = max(diagnosis.dead_by_cause, key=lambda cause: len(diagnosis.dead_by_cause[cause]))
-    equal = diagnosis.same_total is not None and not diagnosis.collapsed
+    unread = worst in (Cause.CONSTANT, Cause.ALL_WRONG)  # perhaps the verifier reads no answer
+    equal = diagnosis.same_total is not None and unread and not diagnosis.collapsed
     fix = "" if diagnosis.cliffs or diagnosis.collapsed else CLIFF[worst]
     if equal:
-        fix = ALWAYS_EQUAL if diagnosis.same_total else NEVER_RIGHT
+        fix = ALWAYS_EQUAL if diagnosis.same_total and worst is Cause.CONSTANT else NEVER_RIGHT
     yield Finding(
         f"{dead} of {plural(diagnosis.groups, 'group')} ({_percent(share)}) {verb} tokens teach nothing"
         f"{f'. Every row of the log earned {significant(diagnosis.same_total)}' if equal else ''}.",
