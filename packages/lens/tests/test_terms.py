@@ -90,6 +90,11 @@ def test_the_conversion_bonus_is_inert_against_a_shared_opponent_with_constant_f
     assert last(diagnose(log_of(table, met))).kind == "rescaling"
 
 
+def test_of_two_terms_that_are_equal_in_every_row_the_first_is_learnt() -> None:
+    table = [[(float(k), 0.5, float(k)) for k in (0, 1, 1)]] * 3
+    assert [term.kind for term in diagnose(log_of(table)).terms] == ["signal", "group-constant", "rescaling"]
+
+
 def test_the_conversion_bonus_is_not_inert_against_a_shared_opponent_when_format_varies() -> None:
     table, met = conversion([0.5, 0.0, 0.0, 0.5] * 2, [False] * 8)
     assert not last(diagnose(log_of(table, met))).inert

@@ -364,7 +364,7 @@ def _about_term(term: Term, diagnosis: Diagnosis) -> Iterator[Finding]:
             "it changes that term's weight and adds no direction of its own.",
             term.shown_in,
         )
-    if term.kind == "signal" and term.changed_groups < LITTLE:
+    if term.kind == "signal" and 0 < term.changed_groups < LITTLE:
         share = _percent(term.changed_groups)
         yield _note(f"{name} is nearly inert: it changes the advantages of {share} of the groups.", term.changed_in)
     if not term.inert and term.saturated >= MOSTLY:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Literal
 
@@ -78,7 +78,26 @@ class Term:
 
 def terms(log: GroupLog, scale: Scale) -> tuple[Term, ...]:
     """Every term of a log, in the order of its columns."""
-    return tuple(_term(log, scale, index) for index in range(len(log.terms)))
+    found = [_term(log, scale, index) for index in range(len(log.terms))]
+    inert = list[int]()
+    for index in reversed(range(len(found))):  # of terms that repeat each other, the first is the one that is learnt
+        if found[index].kind == "rescaling":
+            if _change_together(log, [*inert, index], scale):
+                found[index] = replace(found[index], kind="signal")
+            else:
+                inert.append(index)
+    return tuple(found)
+
+
+def _change_together(log: GroupLog, indices: list[int], scale: Scale) -> bool:
+    """Whether an advantage changes when these terms are dropped."""
+    for group in log.graded:
+        paid = totals(group)
+        rest = [total - sum(row.terms[k] for k in indices) for total, row in zip(paid, group, strict=True)]
+        both = zip(*(normalise(values, scale, log.resolution) for values in (paid, rest)), strict=True)
+        if any(abs(with_ - without) > UNCHANGED for with_, without in both):
+            return True
+    return False
 
 
 def _term(log: GroupLog, scale: Scale, index: int) -> Term:
