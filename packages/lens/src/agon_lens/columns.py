@@ -92,7 +92,7 @@ def recognise(survey: Survey, given: Columns) -> Columns:
         advantage=given.advantage or _first(ADVANTAGE, present),
         prompt=given.prompt or _first(PROMPT, texts),
         completion=given.completion or _first(COMPLETION, texts),
-        gold=given.gold or _first(GOLD, present - set(given.terms)),
+        gold=given.gold or _first(GOLD, texts),
     )
     # a reward that is also named as what says "right" stays a reward
     paid = given.correct is not None and _is_paid(given.correct)
@@ -161,7 +161,6 @@ def _free(survey: Survey, known: Columns) -> list[str]:
         *STEPS,
         *TRUNCATED,
         *ADVANTAGE,
-        *GOLD,
         "index",
         *(("tokens", "limit") if survey.format else ()),
     }
