@@ -184,9 +184,8 @@ class Recorder:
         for k, completion in enumerate(completions):
             row = {"step": step, "prompt": prompts[k] if prompts else None, "completion": completion}
             if gold is not None and k < len(gold):
-                row["gold"] = (
-                    gold[k] if isinstance(gold[k], str | list | dict) else str(gold[k])
-                )  # a number is a reward
+                answer = gold[k]  # as text: a column of numbers would be a reward
+                row["gold"] = str(answer) if isinstance(answer, int | float) else answer
             if self.longest and ids:
                 row["truncated"] = len(ids[k]) >= self.longest
             rows.append(row | {name: paid[name][k] if name in paid else None for name in self.names})
