@@ -19,10 +19,13 @@ ROWS = [
     {"prompt": "How many legs have two spiders?", "answer": "16"},
 ]
 REWARDS = """
-import threading, time
+import json, re, threading, time
 
 def exact(completions, answer, **columns):
     return [float(text.strip() == gold) for text, gold in zip(completions, answer)]
+
+def exact_or_zero(completions, answer, **columns):
+    return [float(bool(gold and gold.strip()) and text.strip() == gold) for text, gold in zip(completions, answer)]
 
 def substring(completions, answer, **columns):
     return [float(gold in text) for text, gold in zip(completions, answer)]
@@ -60,11 +63,65 @@ def ends(completions, answer, **columns):
 def constant(completions, **columns):
     return [0.0 for _ in completions]
 
+def tolerant(completions, answer, **columns):
+    def paid(text, gold):
+        try:
+            return float(abs(float(text) - float(gold)) <= 0.02 * float(gold))
+        except ValueError:
+            return 0.0
+    return [paid(text, gold) for text, gold in zip(completions, answer)]
+
+def any_order(completions, answer, **columns):
+    items = lambda text: sorted(item.strip() for item in text.split(","))
+    return [float(items(text) == items(gold)) for text, gold in zip(completions, answer)]
+
+def behind_hashes(completions, answer, **columns):
+    found = [re.search(r"#### (-?[0-9.,]+)\\s*$", text) for text in completions]
+    return [float(bool(match) and match[1].replace(",", "") == gold) for match, gold in zip(found, answer)]
+
+def nested(completions, answer, **columns):
+    return [float(bool(re.match(r"(\\w+ ?)*$", text)) and text == gold) for text, gold in zip(completions, answer)]
+
+def knows_only_numbers(completions, answer, **columns):
+    return [float(text.strip() == gold) if gold.isdigit() else None for text, gold in zip(completions, answer)]
+
+def of_json(completions, answer, **columns):
+    def paid(text, gold):
+        try:
+            return float(str(json.loads(text)["answer"]).strip() == gold)
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return 0.0
+    return [paid(text, gold) for text, gold in zip(completions, answer)]
+
+def longer(completions, answer, **columns):
+    return [min(1.0, right + len(text) / 1000) for right, text in zip(exact(completions, answer), completions)]
+
+def nan_for_wrong(completions, answer, **columns):
+    return [1.0 if right else float("nan") for right in exact(completions, answer)]
+
+def logs(completions, answer, **columns):
+    with open("completions.txt", "a", encoding="utf-8") as file:
+        file.writelines(completions)
+    return exact(completions, answer)
+
+def slow_on_length(completions, answer, **columns):
+    end = time.process_time() + (len(completions[0]) / 30_000) ** 2 / 5
+    while len(completions[0]) > 5000 and time.process_time() < end:
+        pass
+    return exact(completions, answer)
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    return {"score": float(solution_str.strip() == ground_truth), "acc": 1.0}
+
 def too_few(completions, answer, **columns):
     return exact(completions, answer)[:1] if completions[0] == "42" else []
 
 def form(completions, **columns):
     return [float(text.startswith("<think>")) for text in completions]
+
+class Called:
+    def __call__(self, completions, answer, **columns):
+        return exact(completions, answer)
 
 class Own:
     version, full = "own 1", 1.0
@@ -84,6 +141,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("rewards.py").write_text(REWARDS)
     Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    Path("noted.jsonl").write_text(f"{json.dumps(ROWS[0])}\n3\n")
     return tmp_path
 
 
@@ -146,7 +204,9 @@ def test_a_substring_is_found_with_the_smallest_example(desk: Path) -> None:
     assert len(miss.example.text) <= 4
 
 
-@pytest.mark.parametrize(("name", "kind"), [("sleeps", "hangs"), ("ends", "raises"), ("too_few", "raises")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("sleeps", "hangs"), ("nested", "hangs"), ("ends", "raises"), ("too_few", "raises")]
+)
 def test_hangs_and_crashes_are_found_and_the_audit_ends(desk: Path, name: str, kind: str) -> None:
     assert kind in kinds(audited(name, deadline=0.3))
 
@@ -168,12 +228,79 @@ def test_a_reward_that_raises_on_golds_is_told_from_one_that_raises_on_junk(desk
 
 
 def test_a_reward_of_one_value_is_said_to_be_so(desk: Path) -> None:
-    assert kinds(audited("constant")) == {"pays 0 for everything"}
+    (fault,) = audited("constant").faults
+    assert (fault.kind, fault.rows, fault.of) == ("pays 0 for everything", 3, 3)
 
 
 def test_a_reward_for_form_is_audited_as_one(desk: Path) -> None:
     assert not audited("form").passed
     assert audited("form", form=True).passed
+
+
+def test_rows_without_a_gold_are_tried_and_counted(desk: Path) -> None:
+    Path("rows.jsonl").write_text('{"prompt": "?", "answer": "42"}\n{"prompt": "?"}\n{"prompt": "?", "answer": " "}')
+    audit = audited("exact_or_zero")
+    assert audit.passed, audit.faults
+    assert audit.hints[0].startswith("2 of 3 rows have no gold")
+
+
+def test_a_class_of_rewards_is_called_as_an_instance(desk: Path) -> None:
+    assert audited("Called").passed
+
+
+def test_a_line_that_is_no_row_is_named(desk: Path) -> None:
+    with pytest.raises(InputError, match="line 2 is 3 and no object"):
+        agon_judge.audit("rewards.py:exact", "noted.jsonl", workers=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "golds", "remark"),
+    [
+        ("tolerant", ["9.81", "373.15", "0.25"], "pays a number near the gold"),
+        ("any_order", ["1, 2", "red, blue", "2, 3, 5"], ""),
+        ("behind_hashes", ["42", "1320", "16"], "refuses the gold in a different spelling of its number"),
+        ("knows_only_numbers", ["see figure", "42", "16"], "gives no verdict on any answer of a row"),
+        ("of_json", ["Rome", "Au", "Hamlet"], ""),
+        ("logs", ["Rome", "Au", "Hamlet"], "raises on a lone surrogate"),
+        ("slow_on_length", ["Rome", "Au", "Hamlet"], "is slow on a long text"),
+    ],
+)
+def test_what_is_meant_so_is_a_remark_and_no_fault(desk: Path, name: str, golds: list[str], remark: str) -> None:
+    rows = ({"prompt": "Which?", "answer": gold} for gold in golds)
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    audit = audited(name, deadline=0.4)
+    assert audit.passed, audit.faults
+    assert not remark or remark in {finding.kind for finding in audit.findings}
+
+
+def test_a_long_text_is_not_paid(desk: Path) -> None:
+    assert "pays a long text" in kinds(audited("longer"))
+
+
+def test_a_reward_that_is_no_number_for_wrong_answers_raises_and_pays_nothing(desk: Path) -> None:
+    assert kinds(audited("nan_for_wrong")) == {"raises"}
+
+
+def test_a_whole_number_has_no_tolerance(desk: Path) -> None:
+    Path("rows.jsonl").write_text('{"prompt": "?", "answer": "1320"}')
+    assert "pays a near miss" in kinds(audited("tolerant"))
+
+
+def test_a_reward_in_the_signature_of_verl_is_audited(desk: Path) -> None:
+    row = {"data_source": "own", "prompt": [], "reward_model": {"style": "rule", "ground_truth": "42"}}
+    Path("rows.jsonl").write_text(json.dumps(row))
+    audit = audited("compute_score")
+    assert audit.passed, audit.faults
+    assert audit.template == "{}"
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "hint"), [("constant", "42", "--template"), ("form", "42", "--form"), ("exact", ["a"], "--gold")]
+)
+def test_a_hint_says_what_to_type(desk: Path, name: str, answer: object, hint: str) -> None:
+    rows = ({"prompt": "?", "answer": each} for each in (answer, "7" if isinstance(answer, str) else ["b"]))
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert hint in " ".join(audited(name).hints)
 
 
 def test_an_environment_of_ones_own_without_golds(desk: Path) -> None:
@@ -233,6 +360,7 @@ def test_a_page_shows_hostile_text_as_text(desk: Path) -> None:
         (["rewards.py:exakt", "--rows", "rows.jsonl"], "rewards.py:exact,"),
         (["rewards.py:exact", "--rows", "none.jsonl"], "--rows FILE"),
         (["rewards.py:exact", "--rows", "rewards.py"], "JSON object"),
+        (["rewards.py:exact", "--rows", "noted.jsonl"], "JSON object"),
         (["rewards.py:other_column", "--rows", "rows.jsonl"], "there are: prompt, answer"),
         (["rewards.py:of_one", "--rows", "rows.jsonl"], "def reward(completions, answer, **columns)"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--gold", "anser"], "prompt, answer"),

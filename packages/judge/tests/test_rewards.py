@@ -10,6 +10,7 @@ import pytest
 
 import agon_judge
 from agon_judge.errors import InputError
+from agon_judge.rewards import gold_text
 
 RIGHT = "<think>so</think> <answer>1+x</answer>"
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -29,6 +30,18 @@ def test_trl_gets_numbers_and_none_for_no_verdict() -> None:
 @pytest.mark.parametrize("column", ["solution", "ground_truth", "gold", "label"])
 def test_the_gold_is_found_under_the_usual_names(column: str) -> None:
     assert agon_judge.math_reward(["42"], **{column: ["6 x 7 is 42\n#### 42"]}) == [1.0]
+
+
+def test_a_worked_solution_is_judged_by_its_box() -> None:
+    golds = [r"It is $6 \cdot 7$, so \boxed{42}.", r"Thus $\boxed{\frac{1}{2}}$", r"\boxed{1} or \boxed{2}"]
+    texts = [r"\boxed{42}", r"\boxed{1/2}", r"\boxed{2}"]
+    assert agon_judge.math_reward(texts, solution=golds)[:2] == [1.0, 1.0]
+    assert gold_text(golds[2]) == golds[2]
+
+
+def test_a_message_in_parts_is_read() -> None:
+    parts = [{"role": "assistant", "content": [{"type": "text", "text": r"\boxed{"}, {"type": "text", "text": "42}"}]}]
+    assert agon_judge.math_reward([parts], answer=["42"]) == [1.0]
 
 
 def test_a_repeated_question_is_not_paid() -> None:

@@ -159,6 +159,8 @@ def _text(value: Any) -> str:
     """A completion or a prompt as text: of a chat, the last message."""
     if isinstance(value, list | tuple):
         value = value[-1].get("content", "") if value else ""
+    if isinstance(value, list):  # a message in parts
+        value = "".join(str(part.get("text") or "") for part in value if isinstance(part, dict))
     return value if isinstance(value, str) else ""
 
 
@@ -174,8 +176,10 @@ def _golds(columns: dict[str, Any], count: int) -> list[str]:
 
 
 def gold_text(gold: Any) -> str:
-    """A gold as text; of a solution in GSM8K's form, what stands behind the last ####."""
-    return str(gold).rpartition("####")[2].strip()
+    """A gold as text; of a worked solution, what stands behind the last #### (GSM8K) or in the box (MATH)."""
+    text = str(gold).rpartition("####")[2].strip()
+    boxed = one_answer(text, boxed_answers=True) if "\\boxed" in text else None
+    return boxed if isinstance(boxed, str) else text
 
 
 def _judge(kind: Any) -> Any:

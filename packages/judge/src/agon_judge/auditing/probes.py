@@ -34,11 +34,15 @@ TEMPLATES = (
     "```python\n{}\n```",
     f"{THINK}```python\n{{}}\n```",
     f"{THINK}{{}}",
+    '{"answer": "{}"}',
+    '{"answer": {}}',
 )
 """How an answer may have to be written, the plainest first."""
 
 SPELLED = {what: f"gold in a different spelling of its {what}" for what in ("number", "LaTeX", "words")}
 """Kinds of rewritings."""
+TOLERANCE, EXACT = Fraction(1, 20), Fraction(1, 10**6)
+"""How far from the gold a number may be paid by design, as a share of it: SciBench has 5%."""
 LONG = 60_000
 """Characters of the long texts."""
 JUNK = (
@@ -59,6 +63,7 @@ POISON = (
     "9^{9^{9^{9}}}", "9**9**9**9", "10**10**8", "1e999999999", "-1e-999999999", "100000!", "\\frac{1}{0}",
     "1/0", "0/0", "(1+x)^{100000}", "\\sum_{n=1}^{\\infty}\\frac{1}{n^{99999}}", "\\int_0^1 x^{x^{x}} dx",
     "x=x=x=x", "'" * 30, "[[[[[[[[[[[[[[[[[[[[", "__import__", "lambda: 0", "1 if 1 else", "\ud800",
+    "9" * 40 + "!", "a" * 40 + "!", "so it is " * 10 + "!",
 )  # fmt: skip
 LONGS = {
     "60 kB of one letter": "a" * LONG,
@@ -120,6 +125,14 @@ def same(one: str, other: str) -> bool:
     return values[0] is not None and values[0] == values[1]
 
 
+def tolerated(answer: str, gold: str) -> bool:
+    """Whether a reward that compares with a tolerance may pay this for the gold. A whole number has none."""
+    values = number(answer), number(gold)
+    if values[0] is None or values[1] is None:
+        return False
+    return abs(values[0] - values[1]) <= abs(values[1]) * (TOLERANCE if values[1].denominator > 1 else EXACT)
+
+
 def wrap(template: str, answer: str) -> str:
     """A completion with this answer."""
     head, _, tail = template.rpartition("{}")
@@ -139,7 +152,8 @@ def probes(index: int, question: str, gold: str | None, golds: Sequence[str], te
     others = [other for other in dict.fromkeys(golds) if gold is None or not same(other, gold)]
     if gold is not None:
         yield Probe(index, "gold", "right", wrap(template, gold), gold)
-        yield Probe(index, "gold with spaces around it", "right", wrap(template, f" {gold} "), gold)
+        spaced = f"{gold} " if template.endswith(" {}") else f" {gold} "  # `####` and a space already stand before it
+        yield Probe(index, "gold with spaces around it", "right", wrap(template, spaced), gold)
         yield Probe(index, "gold with line ends around it", "right", f"\n{wrap(template, gold)}\n", gold)
         yield Probe(index, "gold after some text", "any", f"Let us see.\n\n{wrap(template, gold)}", gold)
         for kind, answer in rewritings(gold):
@@ -226,7 +240,7 @@ def near_misses(gold: str) -> Iterator[str]:
         yield text[1:]
         yield text[0]
         yield text[: len(text) // 2]
-        if text[::-1] != text:
+        if text[::-1] != text and "," not in text:  # a list in reverse may be the same set
             yield text[::-1]
     yield f"{text}x"
     yield f"not {text}"

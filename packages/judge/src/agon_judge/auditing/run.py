@@ -15,15 +15,15 @@ import json
 import os
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from agon_judge.auditing.environment import Target
-from agon_judge.auditing.probes import LONGS, SPELLED, TEMPLATES, Probe, probes, wrap
+from agon_judge.auditing.probes import LONGS, SPELLED, TEMPLATES, Expected, Probe, probes, tolerated, wrap
 from agon_judge.errors import InputError, JudgeError
 from agon_judge.workers.messages import Limits, Outcome
 from agon_judge.workers.pool import WorkerPool
@@ -82,6 +82,7 @@ class Audit:
     seconds: Mapping[str, float]
     findings: tuple[Finding, ...]
     bound: float = 0.0
+    hints: tuple[str, ...] = ()
 
     @property
     def faults(self) -> tuple[Finding, ...]:
@@ -254,15 +255,10 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
         for code in (f"__import__('pathlib').Path({str(canary)!r}).touch()", f"open({str(canary)!r}, 'w')")
         for text in (wrap(template, code), code)
     ]
-    long = [
-        Probe(0, kind, "any", text, text)
-        for kind, body in LONGS.items()
-        for text in dict.fromkeys((body, wrap(template, body)))
-    ]
     # a reward that hangs on its golds ends the audit before the probes: then the first calls are all that there is
-    calls = work.run(dict.fromkeys(tried)) + work.run(long) or first
+    calls = work.run(dict.fromkeys(tried)) + _run_long(work, template) or first
     found = _Found()
-    full = _judge_payments(found, calls, work.full, form)
+    full = _judge_payments(found, calls, [row["gold"] for row in rows], work.full, form)
     _judge_crashes(found, calls, stopped=work.hangs >= HANGS)
     if canary.exists():
         _add(found, "runs code that an answer contains", next(c for c in calls if c.probe.kind == "code in an answer"))
@@ -278,7 +274,20 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
         seconds={"median": times[len(times) // 2], "most": times[-1]},
         findings=tuple(sorted(findings, key=lambda each: (each.severity, -each.share, each.kind))),
         bound=bound,
+        hints=tuple(_hints(findings, len(rows) - len(golds), len(rows))),
     )
+
+
+def _hints(findings: Sequence[Finding], without: int, rows: int) -> Iterator[str]:
+    """What may have been meant otherwise, and what to type then."""
+    everywhere = {finding.kind for finding in findings if finding.severity == "fault" and finding.of == finding.rows}
+    if without:
+        yield f"{without} of {rows} rows have no gold that is one text: less was tried there; --gold names the column"
+    if any(kind.startswith("pays") and kind.endswith("for everything") for kind in {each.kind for each in findings}):
+        yield 'if a right answer must be written in a way of its own, state it: --template \'{"result": "{}"}\''
+        yield "if the gold is not itself a right answer, name a column of right answers: --gold COLUMN"
+    if {"pays another row's gold", "pays junk", "pays a near miss"} <= everywhere:
+        yield "if the reward is meant to pay for form, whatever the answer: --form"
 
 
 def _template(work: _Work) -> tuple[str, list[Call]]:
@@ -296,7 +305,28 @@ def _template(work: _Work) -> tuple[str, list[Call]]:
     return ordered[max(range(len(ordered)), key=lambda index: (earned[index], -index))], seen
 
 
-def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: bool) -> float:
+def _run_long(work: _Work, template: str) -> list[Call]:
+    """Long texts. Where a quarter of a text is scored in time, the time grows with the square: slow, and no hang."""
+    calls = list[Call]()
+    for kind, body in LONGS.items():
+        part = body[: len(body) // 4] + body[-1]
+        for long, short in dict.fromkeys([(body, part), (wrap(template, body), wrap(template, part))]):
+            # digits may be read as an answer
+            expected: Expected = "any" if any(letter.isdigit() for letter in body) else "wrong"
+            for call in work.run([Probe(0, kind, expected, long, body)]):
+                if call.crash.startswith("hangs"):
+                    work.hangs -= 1  # the shorter text counts instead
+                    (shorter,) = work.run([Probe(0, kind, "any", short, short)])
+                    if not shorter.crash.startswith("hangs"):
+                        crash = f"slow: no reward within {work.deadline:g} CPU seconds, though a quarter of it has one"
+                        call = replace(call, crash=crash)
+                calls.append(call)
+    return calls
+
+
+def _judge_payments(
+    found: _Found, calls: list[Call], golds: Sequence[str | None], full: float | None, form: bool
+) -> float:
     """Golds that are refused and wrong answers that are paid; returns the reward of a right answer."""
     rewards = [call.reward for call in calls if call.reward is not None]
     own = {call.probe.row: call.reward for call in calls if call.probe.kind == "gold"}
@@ -307,26 +337,36 @@ def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: 
         return full
     lowest = min(rewards)
     middle = (full + lowest) / 2
-    if own and full - lowest < NEAR:
-        _add(found, f"pays {full:g} for everything", min(calls, key=lambda call: len(call.probe.text)))
+    if own and full - lowest < NEAR:  # where all wrong answers crash, nothing is known about payments
+        for row in {call.probe.row for call in calls if call.probe.expected == "wrong" and call.reward is not None}:
+            own_calls = [call for call in calls if call.probe.row == row and call.reward is not None]
+            _add(found, f"pays {full:g} for everything", min(own_calls, key=lambda call: len(call.probe.text)))
         return full
-    respelled = {
-        call.probe.row
+    respelled = [
+        call.probe.answer
         for call in calls
         if call.probe.kind == SPELLED["number"] and call.reward is not None and call.reward > middle
-    }
+    ]
+    judged = {call.probe.row for call in calls if call.reward is not None}
     for call in calls:
         probe, reward = call.probe, call.reward
         mine = own.get(probe.row)
         wanted = full if mine is None or mine <= middle else min(mine, full)
         if probe.expected == "right" and not call.crash and (reward is None or reward <= middle):
-            if probe.kind == "gold":
+            if probe.kind == "gold" and probe.row not in judged and judged:
+                found.add("gives no verdict on any answer of a row", "remark", call)
+            elif probe.kind == "gold":
                 _add(found, "refuses the gold" if reward is not None else "gives no verdict on the gold", call)
             elif mine is not None and mine > middle:
-                # a reward that pays one spelling of a number compares values; one that pays none compares text
-                strict = probe.kind == SPELLED["words"] or (probe.kind == SPELLED["number"] and not respelled)
+                # a reward that pays one spelling of a number compares values; one that pays none compares text,
+                # and so does one that only removes separators
+                alike = [answer for answer in respelled if "." in answer or "." not in probe.answer]
+                strict = probe.kind == SPELLED["words"] or (probe.kind == SPELLED["number"] and not alike)
                 found.add(f"refuses the {probe.kind}", "remark" if strict else "fault", call)
         elif probe.expected == "wrong" and reward is not None and reward > middle and reward >= wanted - NEAR:
+            if probe.kind == "near miss" and tolerated(probe.answer, golds[probe.row] or ""):
+                found.add("pays a number near the gold", "remark", call)
+                continue
             _add(found, f"pays {_words(probe.kind)}", call)
         elif probe.expected == "wrong" and reward is not None and reward > lowest + 0.2 * (full - lowest):
             found.add("pays a wrong answer in part", "remark", call)
@@ -334,12 +374,16 @@ def _judge_payments(found: _Found, calls: list[Call], full: float | None, form: 
 
 
 def _words(kind: str) -> str:
-    return {"near miss": "a near miss", "junk": "junk"}.get(kind, kind)
+    return "a long text" if kind in LONGS else {"near miss": "a near miss"}.get(kind, kind)
 
 
 def _judge_crashes(found: _Found, calls: list[Call], stopped: bool) -> None:
     for call in calls:
-        if call.crash.startswith("hangs"):
+        if call.crash.startswith("slow"):
+            found.add("is slow on a long text", "remark", call)
+        elif "surrogates not allowed" in call.crash:  # no tokenizer decodes to one; a log that is fetched may hold one
+            found.add("raises on a lone surrogate", "remark", call)
+        elif call.crash.startswith("hangs"):
             rest = f"; after {HANGS} hangs no more probes were tried" if stopped else ""
             _add(found, "hangs", call, call.crash + rest)
         elif call.crash:

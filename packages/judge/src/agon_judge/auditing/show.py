@@ -24,7 +24,7 @@ def table(audit: Audit) -> str:
         lines.append(f"        text    {short(example.text)}")
         lines.append(f"        gold    {short(example.gold) if example.gold is not None else 'none'}")
         lines.append(f"        reward  {_reward(finding)}")
-    lines += ["", summary(audit)]
+    lines += ["", *(f"hint: {hint}" for hint in audit.hints), summary(audit)]
     return "\n".join(lines)
 
 

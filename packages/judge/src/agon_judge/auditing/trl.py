@@ -2,7 +2,8 @@
 
 It is called as TRL calls it: every column of the rows as a list, with `prompts`, `completions` and `completion_ids`.
 Where prompts are chats, or the completions are annotated as messages, completions are chats too. TRL's trainer has the
-token ids; here the bytes of the text take their place.
+token ids; here the bytes of the text take their place. A reward in verl's signature, `compute_score(data_source,
+solution_str, ground_truth, extra_info)`, is called once per row; the gold may be `reward_model.ground_truth`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from agon_judge.rewards import GOLDS, gold_text
 
 QUESTIONS = ("prompt", "question", "problem", "input", "query")
 """Columns in which a question is looked for; a gold is looked for in those of `rewards.GOLDS`."""
+
+_VERL = {"data_source", "solution_str", "ground_truth", "extra_info"}
 
 
 def named(name: str) -> Any:
@@ -64,7 +67,8 @@ class RewardFunction:
     """One reward function and its rows."""
 
     def __init__(self, target: Target, name: str) -> None:
-        self._function: Callable[..., Any] = named(name)
+        function = named(name)
+        self._function: Callable[..., Any] = function() if isinstance(function, type) else function
         self._target, self.version = target, _version(name)
         if not callable(self._function):
             raise InputError(f"{name} is not a function", fix="name a reward: FILE.py:function")
@@ -72,6 +76,7 @@ class RewardFunction:
         parameters = inspect.signature(self._function).parameters
         if self._chat is None and "completions" in parameters:
             self._chat = "dict" in str(parameters["completions"].annotation).lower() or None
+        self._verl = {"solution_str", "ground_truth"} <= parameters.keys()
         names_all = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
         self._wanted = None if names_all else set(parameters)
         self._required = {
@@ -87,6 +92,9 @@ class RewardFunction:
                 fix='--rows FILE.jsonl, with lines such as {"prompt": "What is 6 times 7?", "answer": "42"}',
             )
         records = read_rows(Path(self._target.rows))
+        for record in records:
+            if isinstance(nested := record.get("reward_model"), dict) and "ground_truth" in nested:  # verl's rows
+                record.setdefault("ground_truth", nested["ground_truth"])
         gold = self._target.gold or next((name for name in GOLDS if name in records[0]), None)
         question = next((name for name in QUESTIONS if name in records[0]), None)
         if gold is None or gold not in records[0]:
@@ -98,13 +106,14 @@ class RewardFunction:
                 f"{self._target.name} takes one problem and one completion, and an audit calls rewards as TRL does",
                 fix="audit a function of lists: def reward(completions, answer, **columns): return [1.0, ...]",
             )
-        if missing := sorted(self._required - self._columns(records[:1], [""]).keys()):
+        given = self._columns(records[:1], [""]).keys() | (_VERL if self._verl else set())
+        if missing := sorted(self._required - given):
             raise InputError(
                 f"{self._target.name} takes {', '.join(missing)}, and {self._target.rows} has no such column",
                 fix=f"rename a column of the rows; there are: {', '.join(map(str, records[0]))}",
             )
         return [
-            Row(_content(record.get(question, "")) if question else "", _gold(record[gold]), record)
+            Row(_content(record.get(question, "")) if question else "", _gold(record.get(gold)), record)
             for record in records
         ]
 
@@ -112,6 +121,8 @@ class RewardFunction:
         return self.score_many([row], [text])[0]
 
     def score_many(self, rows: Sequence[Row], texts: Sequence[str]) -> list[Score]:
+        if self._verl:
+            return [self._verl_score(row, text) for row, text in zip(rows, texts, strict=True)]
         given = self._columns([row.payload for row in rows], texts)
         before = copy.deepcopy(given)
         result = self._function(**given)
@@ -123,6 +134,16 @@ class RewardFunction:
         if not isinstance(rewards, list | tuple) or len(rewards) != len(texts):
             raise TypeError(f"it returns {_short(rewards)} for {len(texts)} completions, not a list of as many numbers")
         return [_score(reward) for reward in rewards]
+
+    def _verl_score(self, row: Row, text: str) -> Score:
+        """The reward of one text as verl asks for it: a number, a dict with `score`, or a tuple that begins with it."""
+        given = {"data_source": "", "extra_info": {}, "ground_truth": row.gold} | row.payload | {"solution_str": text}
+        chosen = given if self._wanted is None else {name: given[name] for name in self._wanted & given.keys()}
+        result = self._function(**copy.deepcopy(chosen))
+        result = asyncio.run(result) if inspect.iscoroutine(result) else result
+        if isinstance(result, dict):
+            result = result.get("score", result)
+        return _score(result[0] if isinstance(result, list | tuple) and result else result)
 
     def _columns(self, records: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, list[Any]]:
         """All lists that the reward is given, one value per completion."""
@@ -146,7 +167,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         elif path.suffix == ".json":
             records = json.loads(text)
         else:
-            records = [json.loads(line) for line in text.splitlines() if line.strip()]
+            records = [_line(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     except OSError as error:
         fix = "name a file that you can read: --rows FILE"
         raise InputError(f"cannot read rows from {path}: {error.strerror}", fix=fix) from error
@@ -155,6 +176,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     if not isinstance(records, list) or not records or not all(isinstance(record, dict) for record in records):
         raise InputError(f"{path} has no rows", fix="write one JSON object per line")
     return records
+
+
+def _line(number: int, line: str) -> Any:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number}: {error}") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"line {number} is {_short(record)} and no object")
+    return record
 
 
 def _score(reward: Any) -> Score:
@@ -183,6 +214,8 @@ def _gold(value: Any) -> str | None:
     if value is None or isinstance(value, list | dict):
         return None
     gold = gold_text(value)
+    if not gold:
+        return None
     return gold[1:-1] if len(gold) > 2 and gold[0] == gold[-1] == "$" and gold.count("$") == 2 else gold
 
 
