@@ -343,6 +343,12 @@ def test_the_command_prints_a_table_json_and_a_page(desk: Path, capsys: pytest.C
     assert json.loads(capsys.readouterr().out)["passed"] is True
 
 
+def test_a_lone_surrogate_is_printed_as_json(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["audit", "rewards.py:logs", "--rows", "rows.jsonl", "--take", "1", "--json"]) == 0
+    texts = [finding["example"]["text"] for finding in json.loads(capsys.readouterr().out)["findings"]]
+    assert "\ud800" in texts
+
+
 def test_a_page_shows_hostile_text_as_text(desk: Path) -> None:
     Path("rows.jsonl").write_text(
         json.dumps({"prompt": "?", "answer": "<script>1</script>"}) + "\n" + json.dumps({"prompt": "?", "answer": "b"})
@@ -366,6 +372,8 @@ def test_a_page_shows_hostile_text_as_text(desk: Path) -> None:
         (["rewards.py:exact", "--rows", "rows.jsonl", "--gold", "anser"], "prompt, answer"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--template", "x"], "{}"),
         (["rewards.py:exact", "--rows", "rows.jsonl", "--bound", "2"], "--help"),
+        (["rewards.py:exact", "--rows", "rows.jsonl", "--deadline", "soon"], "--help"),
+        (["rewards.py:exact", "--rows", "rows.jsonl", "--html", "none/page.html"], "--html FILE"),
     ],
 )
 def test_bad_input_is_answered_in_two_lines(
@@ -375,6 +383,7 @@ def test_bad_input_is_answered_in_two_lines(
     error, advice = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
     assert fix in advice
+    assert "_" not in error
 
 
 def test_a_function_that_no_other_process_finds_is_refused() -> None:

@@ -63,6 +63,7 @@ code {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
 <code>{escape(_visible(audit.template))}</code> · median {audit.seconds["median"]:.2g} s per call, at most
 {audit.seconds["most"]:.2g} s</p>
 <p><strong>{escape(summary(audit))}</strong></p>
+{"".join(f"<p>{escape(hint)}</p>" for hint in audit.hints)}
 <table><thead>{head}</thead><tbody>{rows}</tbody></table>
 </html>
 """

@@ -40,7 +40,8 @@ def json_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    print(text.encode(errors="backslashreplace").decode())  # a lone surrogate, as JSON escapes it
 
 
 def print_verdict(verdict: Verdict, as_json: bool) -> int:

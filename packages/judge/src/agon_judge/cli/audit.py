@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import math
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
     from agon_judge.auditing.run import audit
     from agon_judge.auditing.show import page, table
 
+    if args.html and not args.html.absolute().parent.is_dir():
+        raise InputError(f"there is no folder {args.html.parent}", fix="name a different --html FILE")
     say_waiting(f"auditing {args.target}")
     options = dict(_option(word) for word in args.option)
     names = ("take", "gold", "template", "chat", "form", "deadline", "bound", "seed")
@@ -75,14 +78,21 @@ def _option(word: str) -> tuple[str, Any]:
 
 
 def _positive(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 < value < 3600:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 3600")
+        raise argparse.ArgumentTypeError(f"{text} is not a number between 0 and 3600")
     return value
 
 
 def _share(text: str) -> float:
-    value = float(text)
+    value = _number(text)
     if not 0 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not a share from 0 to 1")
     return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
