@@ -95,6 +95,10 @@ class RewardFunction:
         for record in records:
             if isinstance(nested := record.get("reward_model"), dict) and "ground_truth" in nested:  # verl's rows
                 record.setdefault("ground_truth", nested["ground_truth"])
+        names = dict.fromkeys(name for record in records for name in record)
+        records = [
+            dict.fromkeys(names) | record for record in records
+        ]  # as a data set has them: None where it is missing
         gold = self._target.gold or next((name for name in GOLDS if name in records[0]), None)
         question = next((name for name in QUESTIONS if name in records[0]), None)
         if gold is None or gold not in records[0]:
@@ -113,8 +117,7 @@ class RewardFunction:
                 fix=f"rename a column of the rows; there are: {', '.join(map(str, records[0]))}",
             )
         return [
-            Row(_content(record.get(question, "")) if question else "", _gold(record.get(gold)), record)
-            for record in records
+            Row(_content(record[question] or "") if question else "", _gold(record[gold]), record) for record in records
         ]
 
     def score(self, row: Row, text: str) -> Score:
