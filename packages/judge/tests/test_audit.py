@@ -93,6 +93,20 @@ def of_json(completions, answer, **columns):
             return 0.0
     return [paid(text, gold) for text, gold in zip(completions, answer)]
 
+def shares_a_variable(completions, answer, **columns):
+    global wanted
+    rewards = []
+    for text, wanted in zip(completions, answer):
+        time.sleep(0.001)
+        rewards.append(float(text.strip() == wanted))
+    return rewards
+
+def takes_time_for_golds(completions, answer, **columns):
+    end = time.process_time() + 0.2 * sum(exact(completions, answer))
+    while time.process_time() < end:
+        pass
+    return exact(completions, answer)
+
 def longer(completions, answer, **columns):
     return [min(1.0, right + len(text) / 1000) for right, text in zip(exact(completions, answer), completions)]
 
@@ -279,6 +293,14 @@ def test_a_long_text_is_not_paid(desk: Path) -> None:
 
 def test_a_reward_that_is_no_number_for_wrong_answers_raises_and_pays_nothing(desk: Path) -> None:
     assert kinds(audited("nan_for_wrong")) == {"raises"}
+
+
+def test_threads_that_share_a_variable_are_found(desk: Path) -> None:
+    assert kinds(audited("shares_a_variable")) == {"gives a different reward beside other threads"}
+
+
+def test_a_batch_of_slow_calls_is_no_difference(desk: Path) -> None:
+    assert audited("takes_time_for_golds", deadline=0.5, take=3).passed
 
 
 def test_a_whole_number_has_no_tolerance(desk: Path) -> None:

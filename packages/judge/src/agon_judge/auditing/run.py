@@ -192,9 +192,9 @@ class _Work:
                 calls += [self._call(*pair) for pair in zip(chunk, futures, strict=True)]
         return calls[::-1] if other else calls
 
-    def run_batch(self, pairs: Sequence[tuple[int, str]]) -> dict[str, Any]:
+    def run_together(self, action: str, pairs: Sequence[tuple[int, str]]) -> dict[str, Any]:
         self.calls += 1
-        return self._reply(self._pools[0].submit("batch", "0", json.dumps(pairs), "").result())
+        return self._reply(self._pools[0].submit(action, "0", json.dumps(pairs), "").result())
 
     def _submit(self, probe: Probe, action: str, turn: str, other: bool) -> Future[Outcome]:
         self.calls += 1
@@ -411,14 +411,21 @@ def _judge_differences(found: _Found, work: _Work, calls: list[Call], full: floa
                 _add(found, kind, call, f"first {call.reward}, then {second.crash or second.reward}")
         if found.calls.get((kind, "fault")):
             return  # one difference explains the others
-    firsts = [call for call in chosen if len(call.probe.text) <= 500][:32]
-    if work.batch and len(firsts) > 1:
-        reply = work.run_batch([(call.probe.row, call.probe.text) for call in firsts])
+    firsts, spent = list[Call](), 0.0
+    for call in sorted(chosen, key=lambda call: call.probe.kind != "gold"):  # the golds of all rows meet
+        if len(call.probe.text) <= 500 and len(firsts) < 32 and spent + call.seconds <= work.deadline / 2:
+            firsts.append(call)
+            spent += call.seconds  # together they have one deadline
+    batch = [("batch", "in a batch")] if work.batch else []
+    for action, place in [*batch, ("threads", "beside other threads")]:
+        if len(firsts) < 2 or any(severity == "fault" and "different reward" in kind for kind, severity in found.calls):
+            return
+        reply = work.run_together(action, [(call.probe.row, call.probe.text) for call in firsts])
         rewards = reply.get("rewards") or [None] * len(firsts)
         for call, reward in zip(firsts, rewards, strict=True):
             if not _equal(call.reward, reward):
-                detail = f"alone {call.reward}, in a batch {reply.get('crash') or reward}"
-                _add(found, "gives a different reward in a batch", call, detail)
+                detail = f"alone {call.reward}, {place} {reply.get('crash') or reward}"
+                _add(found, f"gives a different reward {place}", call, detail)
 
 
 def _equal(one: float | None, other: float | None) -> bool:

@@ -81,6 +81,10 @@ def _scored(environment: Environment, rows: Sequence[Row], action: str, index: s
         pairs = json.loads(text)
         some = environment.score_many([rows[i] for i, _ in pairs], [each for _, each in pairs])  # type: ignore[attr-defined]
         return {"rewards": [score.reward for score in some]}
+    if action == "threads":
+        with ThreadPoolExecutor(8) as pool:
+            scores = pool.map(lambda pair: environment.score(rows[pair[0]], pair[1]), json.loads(text))
+            return {"rewards": [score.reward for score in scores]}
     if action == "file":
         text = Path(text).read_text("utf-8")
     row = rows[int(index)]
