@@ -202,6 +202,13 @@ def test_no_probe_for_wrong_answers_states_the_gold_alone(gold: str) -> None:
             assert not same(probe.answer, gold)
 
 
+def test_a_program_is_not_indented_and_has_no_near_misses() -> None:
+    fence = "```python\n{}\n```"
+    tried = list(probes(0, "Print 1.", "print(1)", ["print(1)", "print(2)"], fence))
+    assert not [probe for probe in tried if probe.kind == "near miss"]
+    assert not [probe for probe in tried if probe.expected == "right" and "\n print" in probe.text]
+
+
 def test_a_good_reward_passes(desk: Path) -> None:
     audit = audited("exact")
     assert audit.passed, audit.faults

@@ -152,13 +152,15 @@ def probes(index: int, question: str, gold: str | None, golds: Sequence[str], te
     others = [other for other in dict.fromkeys(golds) if gold is None or not same(other, gold)]
     if gold is not None:
         yield Probe(index, "gold", "right", wrap(template, gold), gold)
-        spaced = f"{gold} " if template.endswith(" {}") else f" {gold} "  # `####` and a space already stand before it
+        # `####` and a space already stand before it, and a program may not be indented
+        spaced = f"{gold} " if template.endswith(" {}") or "```" in template else f" {gold} "
         yield Probe(index, "gold with spaces around it", "right", wrap(template, spaced), gold)
         yield Probe(index, "gold with line ends around it", "right", f"\n{wrap(template, gold)}\n", gold)
         yield Probe(index, "gold after some text", "any", f"Let us see.\n\n{wrap(template, gold)}", gold)
         for kind, answer in rewritings(gold):
             yield Probe(index, kind, "right", wrap(template, answer), answer)
-        yield from wrong("near miss", near_misses(gold))
+        if "```" not in template:  # a program that is changed a little may do the same
+            yield from wrong("near miss", near_misses(gold))
         yield from wrong("the question", restated(question, gold))
         if others:
             yield from _several(index, gold, others, template)
