@@ -27,6 +27,9 @@ Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length"]
 StreamName = Literal["standalone", "competitive"]
 
+GIVEN = "as given"
+"""Key of a problem's meta: the columns of question and answer as their file has them, for functions in TRL's signature.
+It is no part of a split's hash."""
 ENDPOINT = "endpoint:"
 """How the version of a completion begins that a server drew whose weights are not ours."""
 
@@ -68,6 +71,11 @@ class Version(str):
     @property
     def policy(self) -> Policy | None:
         return None if self == "base" or self.startswith(ENDPOINT) else Policy(self[0])
+
+    @property
+    def step(self) -> int:
+        """Steps after which the weights were published; 0 for the base and for an endpoint."""
+        return int(self[2:].partition("-")[0]) if self.policy else 0
 
     @property
     def digest(self) -> str:

@@ -11,6 +11,8 @@ import pytest
 import agon
 from agon.errors import DataError, InputError, RunDirError
 from agon.training.rows import staged
+from agon.verify.custom import find
+from agon.verify.given import check_given, judging_by, names_of
 from tests.architecture.tree import ROOT
 
 CONFIG = ROOT / "configs" / "tabletop" / "agon.yaml"
@@ -48,22 +50,48 @@ def test_rows_and_a_reward_train_resume_and_evaluate(tmp_path: Path) -> None:
     moved = tmp_path / "elsewhere" / run.path.name  # the rows move with the run
     shutil.copytree(run.path, moved)
     shutil.rmtree(run.path)
-    with pytest.raises(InputError, match="given from Python") as raised:
+    with pytest.raises(InputError, match="no file holds them: reward") as raised:
         agon.evaluate(moved, limit=1, show="nothing")
-    assert "reward=FUNCTION" in raised.value.fix
+    assert f"agon.evaluate('{moved}', reward=reward); or agon eval {moved} verifier=" in raised.value.fix
     seen.clear()
     results = agon.evaluate(moved, limit=2, reward=reward, show="nothing")
     assert results.headline.done == results.headline.of
     assert {solution for solution, _ in seen} <= {"20", "22"}
 
-    with pytest.raises(InputError, match="given from Python"):
+    with pytest.raises(InputError, match="no file holds them: reward") as raised:
         agon.train(moved, resume=True, show="nothing")
-    with pytest.raises(InputError, match="2 weights for 0 functions"):
-        agon.train(CONFIG, reward=reward, weights=[1.0, 0.2])
+    assert raised.value.fix == f"give them again: agon.train('{moved}', resume=True, reward=reward)"
+    with pytest.raises(InputError, match="2 weights for 1 further function") as raised:
+        agon.train(CONFIG, reward=[reward, len], weights=[1.0, 0.2])
+    assert "weights=[0.4]" in raised.value.fix
     with pytest.raises(RunDirError, match="keeps its rows"):
         agon.train(moved, resume=True, train=rows(0, 8), reward=reward, show="nothing")
     again = agon.train(moved, resume=True, reward=reward, show="nothing")
     assert len((again.path / "steps.jsonl").read_text().splitlines()) == 1
+
+
+def test_functions_are_asked_for_by_name_and_in_their_order() -> None:
+    def accuracy(completions: list[str], **columns: Any) -> list[float]:
+        return [1.0]
+
+    def brevity(completions: list[str], **columns: Any) -> list[float]:
+        return [0.0]
+
+    names, call = names_of([accuracy, brevity]), "agon.train({!r}, resume=True, reward={})"
+    with judging_by([accuracy, brevity]):
+        check_given(names, "runs/x", call)
+        assert [find(name) for name in names] == [accuracy, brevity]
+    with pytest.raises(InputError, match="accuracy, brevity") as raised, judging_by(accuracy):
+        check_given(names, "runs/x", call)
+    assert raised.value.fix == "give them again: agon.train('runs/x', resume=True, reward=[accuracy, brevity])"
+    with pytest.raises(InputError, match="different order"), judging_by([brevity, accuracy]):
+        check_given(names, "runs/x", call)
+    older = ["agon.verify.given:reward_0", "agon.verify.given:reward_1"]
+    with judging_by([accuracy, brevity]):
+        check_given(older, "runs/x", call)
+        assert [find(name) for name in older] == [accuracy, brevity]
+    with pytest.raises(InputError, match="is a name"):
+        names_of("rewards.py:accuracy")  # type: ignore[arg-type]
 
 
 def test_a_data_set_is_taken_as_it_is() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import json
 import sys
 import types
 from collections.abc import Callable
@@ -11,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from agon.data.local import read_file
 from agon.errors import InputError
-from agon.types import Completion, Problem, Reason, Verdict
+from agon.protocols import Tokens
+from agon.types import Completion, Problem, Reason, Verdict, Version
 from agon.verify import Verifier, load_verifier
+from agon.verify.custom import CustomVerifier
 from agon_judge import verdict as judge
 
 PROBLEM = Problem("p", "What is it?", "42", {"level": 3})
@@ -64,8 +69,10 @@ def test_trl_signature_gets_columns_of_one_row(load) -> None:  # type: ignore[no
     verdict = judge_both_ways(load(reward))
     assert verdict.correct
     assert verdict.well_formed
-    assert seen == {
+    assert {name: value for name, value in seen.items() if isinstance(value, list)} == {
         "completions": [GOOD.text],
+        "completion_ids": [[]],
+        "question": ["What is it?"],
         "answer": ["42"],
         "solution": ["42"],
         "prompts": ["What is it?"],
@@ -80,6 +87,51 @@ def test_trl_signature_with_chat_messages_and_no_keywords(load) -> None:  # type
     assert judge_both_ways(load(reward)).correct
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("chat", [True, False])
+def test_a_reward_gets_what_trls_trainer_gives_it(chat: bool, tmp_path: Path) -> None:
+    trainer = pytest.importorskip("trl").GRPOTrainer
+    asked = [{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}]
+    row = {"prompt": asked if chat else "1 + 1?", "gold": 2, "level": "easy"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    columns = {"question": "prompt", "answer": "gold", "level": "level"}
+    (problem,) = read_file(str(tmp_path / "rows.jsonl"), columns).problems
+    calls: list[dict[str, Any]] = []
+
+    def reward(**columns: Any) -> list[float]:
+        calls.append(columns)
+        return [1.0]
+
+    completion = Completion("so 2", Version("a@000003-abc"), 1, 2, tokens=Tokens((5,), (6, 7)))
+    with CustomVerifier(reward) as verifier:
+        assert verifier.verify_many([(problem, completion)])[0].correct
+    state, log = types.SimpleNamespace(global_step=3), lambda name, value: None
+    stock = types.SimpleNamespace(reward_funcs=[reward], reward_processing_classes=[None], reward_func_names=["reward"])
+    stock.accelerator, stock.state, stock.environments = types.SimpleNamespace(device="cpu"), state, None
+    stock._log_completion_extra = stock._log_metric = log
+    stock.args, stock.is_world_process_zero = types.SimpleNamespace(report_to=[]), lambda: False
+    stock.accelerator.is_main_process = False
+    said: Any = [{"role": "assistant", "content": "so 2"}] if chat else "so 2"
+    inspect.unwrap(trainer._calculate_rewards)(stock, [row], [row["prompt"]], [said], [[6, 7]])
+    ours, theirs = calls
+    assert ours["trainer_state"].global_step == theirs["trainer_state"].global_step
+    for each in calls:
+        del each["trainer_state"]
+        assert callable(each.pop("log_extra"))
+        assert callable(each.pop("log_metric"))
+    assert ours == theirs | {"question": ["1 + 1?"], "answer": ["2"], "solution": ["2"]}
+
+
+def test_arrays_objects_and_functions_of_ids_are_rewards(load) -> None:  # type: ignore[no-untyped-def]
+    numpy = pytest.importorskip("numpy")
+
+    class Reward:
+        async def __call__(self, completion_ids: list[list[int]], **columns: Any) -> Any:
+            return numpy.array([1.0], dtype="float32")
+
+    assert judge_both_ways(load(Reward())).correct
+
+
 @pytest.mark.parametrize(("reward", "reason"), [(0.0, "wrong"), (0.99, "wrong"), (1, "correct"), (-1.0, "wrong")])
 def test_only_a_full_reward_is_correct(load, reward: float, reason: str) -> None:  # type: ignore[no-untyped-def]
     assert judge_both_ways(load(lambda completions, answer: [reward])).reason.value == reason
@@ -90,6 +142,13 @@ def test_a_result_that_is_not_a_reward_is_infra(load, rewards: Any) -> None:  # 
     verdict = judge_both_ways(load(lambda completions, **columns: rewards))
     assert verdict.reason is Reason.INFRA
     assert not verdict.graded
+
+
+def test_a_function_that_does_not_judge_a_row_is_named(load) -> None:  # type: ignore[no-untyped-def]
+    def accuracy(completions: Any, **columns: Any) -> list[None]:
+        return [None]
+
+    assert judge_both_ways(load(accuracy)).detail == "accuracy returned no verdict"
 
 
 def test_a_function_that_raises_is_infra_and_counted(load) -> None:  # type: ignore[no-untyped-def]

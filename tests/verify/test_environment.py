@@ -88,9 +88,13 @@ def test_verdicts_follow_the_scores_of_the_framework_itself(verifier: Verifier) 
     partial = [f"partial credit {score:.3g}" if 0 < score < 1 else "" for score in scores]
     assert [verdict.detail for verdict in verdicts] == partial
     assert any(partial)
+    paid = [verdict.correct + verdict.extra for verdict in verdicts]
+    assert paid == pytest.approx(scores), "a score that is not 0 or 1 is a further term"
+    assert {verdict.extra for verdict, score in zip(verdicts, scores, strict=True) if score in (0, 1)} == {0.0}
     with load_verifier("environment", workers=1, right=0.01) as lenient:
         verdicts = lenient.verify_many([(problem, answered(text)) for problem, text in pairs])
     assert [verdict.correct for verdict in verdicts] == [score >= 0.01 for score in scores]
+    assert [verdict.correct + verdict.extra for verdict in verdicts] == pytest.approx(scores)
 
 
 def test_an_environment_is_given_the_answer_block_alone_as_the_template_writes_it(verifier: Verifier) -> None:

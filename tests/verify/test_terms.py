@@ -67,7 +67,19 @@ def test_right_is_a_threshold() -> None:
     assert judged("2", judge=half, least=0.5).correct
 
 
-@pytest.mark.parametrize("result", [None, float("nan"), "1", [1.0, 2.0]])
+@pytest.mark.parametrize("result", [None, float("nan")])
+def test_a_term_that_does_not_apply_pays_nothing_as_in_trl(result: Any) -> None:
+    def of_another_task(completions: list[str], **columns: Any) -> Any:
+        return [result]
+
+    verdict = judged("2", of_another_task, level)
+    assert (verdict.correct, verdict.extra) == (True, 3.0)
+    with with_terms(CustomVerifier(right), [of_another_task]) as verifier:
+        verifier.verify_many([(PROBLEM, Completion("2", Version("base"), 1, 1))])
+        assert verifier.counters["terms_not_applied"] == 1
+
+
+@pytest.mark.parametrize("result", [float("inf"), "1", [1.0, 2.0]])
 def test_a_term_that_cannot_say_masks_the_row(result: Any) -> None:
     def broken(completions: list[str], **columns: Any) -> Any:
         return [result]

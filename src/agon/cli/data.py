@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agon.cli import data_probe
 from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
+from agon.types import GIVEN
 
 if TYPE_CHECKING:
     from agon.config import Data, Source
@@ -311,7 +312,7 @@ def _facts(part: Part) -> dict[str, Any]:
         "answer": lengths(problem.answer for problem in part.problems),
         "tests": cases_per_problem(part.problems),
         "guessable": [problem.id for problem in guessable(part.problems)],
-        "meta": sorted({name for problem in part.problems for name in problem.meta}),
+        "meta": sorted({name for problem in part.problems for name in problem.meta if name != GIVEN}),
     }
 
 

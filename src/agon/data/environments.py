@@ -24,7 +24,7 @@ def read_environment(env: str, options: Mapping[str, Scalar], template: str | No
     try:
         opened: Any = open_environment(target)
         rows = opened.rows("train")
-        needs = opened.needs(rows[0]) if rows else ""
+        needy = next(((n, needs) for n, row in enumerate(rows) if (needs := opened.needs(row))), None)
     except judge.JudgeError as error:
         raise DataError(error.message, fix=error.fix) from error
     except Exception as error:  # somebody else's code may raise anything
@@ -34,10 +34,10 @@ def read_environment(env: str, options: Mapping[str, Scalar], template: str | No
         ) from error
     if not rows:
         raise DataError(f"{env} has no tasks", fix="choose options with which it has some")
-    if needs:
+    if needy:
         raise DataError(
-            f"{env} needs {needs} to score a reply, and is given an answer alone",
-            fix="choose a taskset whose rewards read the reply alone",
+            f"{env} needs {needy[1]} to score a reply to task {needy[0]}, and is given an answer alone",
+            fix="choose a taskset, or options of it, whose rewards read the reply alone",
         )
     draw = {"env": env, "options": dict(options), "size": MOST} | ({"template": template} if template else {})
     try:

@@ -18,6 +18,7 @@ from agon.errors import InputError
 from agon.rundir.directory import CONFIG
 from agon.rundir.own import is_own
 from agon.verify.custom import file_of
+from agon.verify.given import is_given
 
 LOCAL_TRACKERS = {"tensorboard"}
 """Trackers that write into the run directory and send nothing."""
@@ -42,9 +43,9 @@ def check_consent(
         _check_unchanged(path, config, overrides, command, trains)
         return
     wanted: dict[str, str] = {}
-    if ":" in config.verifier:
+    if ":" in config.verifier and not is_given(config.verifier):
         wanted["verifier"] = config.verifier
-    if trains and config.reward.terms:
+    if trains and not all(map(is_given, config.reward.terms)):
         wanted["reward.terms"] = f"[{','.join(config.reward.terms)}]"
     contacts = backend_of(config).contacts()
     wanted |= {key: value for key, value in contacts.items() if not (url and key.startswith("sampler."))}

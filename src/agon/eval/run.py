@@ -27,7 +27,7 @@ from agon.rundir.step_choice import Step
 from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import Function
-from agon.verify.given import judging_by
+from agon.verify.given import check_given, judging_by
 
 Note = Callable[[str], None]
 
@@ -66,6 +66,8 @@ def evaluate(
         note = _to_stderr if show == "auto" else _ignore
         given = str(target.path if isinstance(target, RunDir) else target)
         found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
+        call = "agon.evaluate({!r}, reward={}); or agon eval {0} verifier=FILE.py:{1}"
+        check_given([found.config.verifier], given, call)
         check_verifier(
             found.config.verifier, None if found.config.cluster.verifiers else found.config.sandbox.settings()
         )

@@ -39,7 +39,7 @@ from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import Function, files_of, find
-from agon.verify.given import judging_by, names_of
+from agon.verify.given import check_given, is_given, judging_by, names_of
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0
@@ -82,8 +82,12 @@ def _named(reward: Function | Sequence[Function] | None, weights: Sequence[float
     """The overrides that name functions given from Python."""
     judge, *terms = names_of(reward) or [""]
     if weights and len(weights) != len(terms):
-        message = f"{len(weights)} weights for {len(terms)} functions after the first"
-        raise InputError(message, fix="give one weight for each function after the first, which decides what is right")
+        fix = "give one weight for each function after the first, beside the 2 for a right answer"
+        if len(weights) == len(terms) + 1 and weights[0] > 0:
+            scaled = [float(f"{2 * weight / weights[0]:.3g}") for weight in weights[1:]]
+            fix = f"the first function's weight is always 2: weights={scaled} keeps the ratio"
+        count = f"{len(terms)} further function" + "s" * (len(terms) != 1)
+        raise InputError(f"{len(weights)} weights for {count} after the first, which decides what is right", fix=fix)
     found = {"verifier": judge, "reward.terms": terms, "reward.weights": list(weights)}
     return [f"{key}={json.dumps(value)}" for key, value in found.items() if value]
 
@@ -94,6 +98,13 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
         need(*LEARNER)
     check(target.config.report_to)
     here = own_share(target.config.sandbox.settings(), backend)
+    functions = [target.config.verifier, *target.config.reward.terms]
+    check_given(functions, str(target.path), "agon.train({!r}, resume=True, reward={})")
+    if target.config.cluster.verifiers and is_given(functions[0]):
+        raise InputError(
+            "functions given from Python stay in this process, and cluster.verifiers judge elsewhere",
+            fix="write the function to a file: verifier=FILE.py:function; or leave out cluster.verifiers",
+        )
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
     for term in target.config.reward.terms:
         find(term)
@@ -110,7 +121,7 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     run, changes = _open(target, parts, resume, rows) if first else (_awaited(target.path), [])
     if not first:
         target = replace(target, config=_as_started(target.config, run.config))
-    remember(run.path / "config.yaml", *files_of([target.config.verifier, *target.config.reward.terms]))
+    remember(run.path / "config.yaml", *files_of(functions))
     try:
         display = _display(show, schedule.total, target.config, run) if first else Silent()
         for change in changes:

@@ -4,7 +4,7 @@
     def reward(completions, answer, **columns) -> list[float | None]                  TRL's, called with one row
 
 The parameter names tell them apart. A reward of at least `reward.right` (1) is correct and anything less is wrong,
-because c(y) is binary; None and NaN mean that the function cannot judge. A function that returns a Verdict of ours
+because c(y) is binary; None and NaN mean that the function cannot judge, as in TRL. A function that returns a Verdict of ours
 decides phi(y) too; with anything else, a verdict of a judge (`agon_judge.Verdict`) included, phi(y) is ours. A function
 that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
 """
@@ -16,7 +16,7 @@ import importlib
 import inspect
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from importlib.machinery import SourceFileLoader
@@ -28,7 +28,7 @@ from typing import Any
 from agon.errors import InputError
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
-from agon.types import Completion, Problem, Reason, Verdict
+from agon.types import GIVEN, Completion, Problem, Reason, Verdict, Version
 from agon_judge import verdict as judge
 
 Function = Callable[..., Any]
@@ -93,19 +93,29 @@ class Call:
     """Calls a function in its own threads (one by default), so that a slow one does not block the caller."""
 
     def __init__(self, function: Function, *, workers: int | None = None) -> None:
-        self.name = getattr(function, "__name__", "the function")
-        self._function = function
+        self.name = name_of(function)
+        self._is_async = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))
         self._call, self._pick = _adapter(function)
         self._threads = ThreadPoolExecutor(workers or 1, thread_name_prefix="agon-verifier")
 
     async def __call__(self, problem: Problem, completion: Completion) -> object:
-        if inspect.iscoroutinefunction(self._function):
+        if self._is_async:
             return self._pick(await self._call(problem, completion))
         loop = asyncio.get_running_loop()
         return self._pick(await loop.run_in_executor(self._threads, self._call, problem, completion))
 
     def close(self) -> None:
         self._threads.shutdown()
+
+
+def name_of(function: Function) -> str:
+    """What a function is called; of an object that can be called, its class."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def no_verdict(value: object) -> bool:
+    """Whether a reward says that its function does not judge the row."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 class CustomVerifier(Verifier):
@@ -140,6 +150,9 @@ class CustomVerifier(Verifier):
             return result
         if isinstance(result, judge.Verdict):
             return Verdict.of(result, well_formed(completion))
+        if no_verdict(result):
+            self._failed += 1
+            return Verdict(False, well_formed(completion), Reason.INFRA, f"{self._call.name} returned no verdict")
         correct = _as_bool(result, self._right)
         return Verdict(correct, well_formed(completion), Reason.CORRECT if correct else Reason.WRONG)
 
@@ -148,7 +161,7 @@ def _as_bool(result: object, right: float) -> bool:
     """c(y) from a bool or from one reward, which is correct from `right` on."""
     if isinstance(result, bool):
         return result
-    if isinstance(result, int | float) and not math.isnan(result):
+    if isinstance(result, int | float):
         return result >= right
     raise TypeError(f"a verifier returns a Verdict, a bool or one number, not {result!r}"[:120])
 
@@ -158,36 +171,70 @@ def _adapter(function: Function) -> tuple[Function, Function]:
     parameters = inspect.signature(function).parameters
     if {"problem", "completion"} <= parameters.keys():
         return function, lambda result: result
-    if "completions" in parameters:
-        return lambda problem, completion: function(**_columns(function, problem, completion)), _only
+    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if open_ended or {"completions", "completion_ids"} & parameters.keys():
+        return lambda problem, completion: function(**_columns(parameters, open_ended, problem, completion)), _only
     raise InputError(
         f"a verifier takes (problem, completion) or (completions, answer, **columns), not ({', '.join(parameters)})",
         fix="rename the parameters of your function",
     )
 
 
-def _columns(function: Function, problem: Problem, completion: Completion) -> dict[str, list[Any]]:
-    """One row as TRL passes it: each column a list of one value; chat messages if `completions` is annotated so."""
-    parameters = inspect.signature(function).parameters
-    chat = "dict" in str(parameters["completions"].annotation).lower()
+class TrainerState:
+    """What a reward function may ask of TRL's `trainer_state`."""
 
-    def text(role: str, content: str) -> Any:
-        return [{"role": role, "content": content}] if chat else content
+    def __init__(self, global_step: int) -> None:
+        self.global_step = global_step
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"Agon's trainer_state has global_step alone, and no {name}")
+
+
+def _columns(
+    parameters: Mapping[str, inspect.Parameter], open_ended: bool, problem: Problem, completion: Completion
+) -> dict[str, list[Any]]:
+    """One row as TRL's trainer passes it: each column a list of one value.
+
+    Of a conversational data set, prompts are its messages and completions are messages too. So are they where the
+    function asks for messages by the annotation of `completions`, since a question of a file is plain text.
+    """
     row = {
-        **problem.meta,
-        **({"tests": problem.tests} if problem.tests else {}),
-        "prompts": text("user", problem.question),
-        "completions": text("assistant", completion.text),
+        "question": problem.question,
         "answer": problem.answer,
         "solution": problem.answer,
+        **({"tests": problem.tests} if problem.tests else {}),
+        **{name: value for name, value in problem.meta.items() if name != GIVEN},
+        **problem.meta.get(GIVEN, {}),  # type: ignore[dict-item]
     }
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
-        row = {name: value for name, value in row.items() if name in parameters}
-    return {name: [value] for name, value in row.items()}
+    prompt: Any = row.pop("prompt", problem.question)
+    asks_messages = "completions" in parameters and "dict" in str(parameters["completions"].annotation).lower()
+    if asks_messages and not isinstance(prompt, list):
+        prompt = [{"role": "user", "content": prompt}]
+    tokens = completion.tokens
+    row |= {
+        "prompts": prompt,
+        "completions": (
+            [{"role": "assistant", "content": completion.text}] if isinstance(prompt, list) else completion.text
+        ),
+        # where the sampler kept no ids, their number is still right
+        "completion_ids": list(tokens.completion_ids) if tokens else [0] * completion.generated_tokens,
+    }
+    columns = {name: [value] for name, value in row.items() if name != "completion"}
+    columns |= {  # type: ignore[dict-item]
+        "trainer_state": TrainerState(Version(completion.version).step),
+        "log_extra": _logs_nothing,
+        "log_metric": _logs_nothing,
+    }
+    return columns if open_ended else {name: value for name, value in columns.items() if name in parameters}
+
+
+def _logs_nothing(name: str, value: Any) -> None:
+    """In place of TRL's log_extra and log_metric."""
 
 
 def _only(rewards: object) -> object:
-    if not isinstance(rewards, list | tuple) or len(rewards) != 1:
+    """The reward of the one row, as TRL takes it: from a list, an array or a tensor."""
+    values = list(rewards) if isinstance(rewards, Iterable) and not isinstance(rewards, str | Mapping) else []
+    if len(values) != 1:
         raise TypeError(f"a reward function returns one number per completion, not {rewards!r}"[:120])
-    return rewards[0]
+    return values[0].item() if hasattr(values[0], "item") else values[0]

@@ -2,8 +2,8 @@
 
 An environment is a task of reasoning-gym or a taskset of verifiers (`agon_judge.auditing.environment`). It is given the
 content of the answer block, written as the source's `template` says, and nothing else: a completion without one answer
-is wrong before it is asked. A score of at least `reward.right` is right. Less is wrong, since c(y) is binary, and the
-detail says how much it was. A scorer that raises, hangs or gives no number has no verdict (`infra`), and neither has a
+is wrong before it is asked. A score of at least `reward.right` is right, less is wrong, since c(y) is binary. What the
+score is beyond 0 or 1 is paid as a further term, as in a duel (`game/turns.py`): R = s + c + bonus. A scorer that raises, hangs or gives no number has no verdict (`infra`), and neither has a
 problem that the environment does not give again: a worker takes the row by its index and compares the question.
 """
 
@@ -16,7 +16,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agon.game.parse import parse, well_formed
@@ -39,6 +39,13 @@ LONGEST = 4_000
 """Characters of an answer; a longer one is wrong."""
 MEMORY = 16 << 30
 """Bytes of address space of a worker: what an environment imports may reserve much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored(judge.Verdict):
+    """A verdict with the score that it comes from."""
+
+    score: float = 0.0
 
 
 class EnvironmentJudge(PooledJudge):
@@ -72,8 +79,8 @@ class EnvironmentJudge(PooledJudge):
         if score.get("crash") or reward is None or not math.isfinite(reward):
             return _none(f"{name}: {score.get('crash') or score.get('error') or f'its score is {reward}'}")
         if reward >= self._right:
-            return judge.Verdict(Reason.CORRECT)
-        return judge.Verdict(Reason.WRONG, f"partial credit {reward:.3g}" if reward > 0 else "")
+            return Scored(Reason.CORRECT, score=reward)
+        return Scored(Reason.WRONG, f"partial credit {reward:.3g}" if reward > 0 else "", score=reward)
 
     def self_test(self) -> list[str]:
         """Always empty: what an environment pays is not known in advance."""
@@ -116,7 +123,8 @@ class EnvironmentVerifier(Verifier):
                 with errors_of_the_judge():
                     asking = self._judge(draw).judge_async(draw["index"], question_hash(problem.question), text)
                     judged = await asking
-        return Verdict.of(judged, well_formed(completion))
+        verdict = Verdict.of(judged, well_formed(completion))
+        return replace(verdict, extra=judged.score - judged.correct) if isinstance(judged, Scored) else verdict
 
     def self_test(self) -> list[str]:
         """Whether reasoning-gym, where it is installed, scores one of its own problems."""
