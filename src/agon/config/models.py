@@ -102,8 +102,11 @@ class Source(Frozen):
     def _names_something(self) -> Source:
         if self.preset is None and self.path is None and self.env is None:
             raise ValueError("needs a preset, a path or an env")
-        if self.env is not None and (self.preset or self.path):
-            raise ValueError("an environment brings its own problems: leave out preset and path")
+        if self.env is not None and (other := "path" if self.path else "preset" if self.preset else None):
+            raise ValueError(
+                f"names an env and a {other}, and an environment brings its own problems: "
+                f"remove {other}, or remove env and choose a verifier for the {other}"
+            )
         if self.template is not None and (self.env is None or "{}" not in self.template):
             raise ValueError("a template needs an env to write answers for, and {} where the answer goes")
         return self

@@ -144,17 +144,19 @@ RULES = (
         "problems of an environment are scored by it: write environment",
     ),
     Rule(
-        ("verifier", "data.train.path", "data.train.preset"),
-        lambda name, path, preset: path is None or preset is not None or name not in OF_ENVIRONMENTS,
-        "environment scores problems of data.train.env; a file is judged by math, code or a function of yours",
+        ("verifier", *(f"data.{split}.{field}" for split in SPLITS for field in ("path", "preset"))),
+        lambda name, *sources: (
+            name not in OF_ENVIRONMENTS
+            or not any(path and not preset for path, preset in zip(sources[::2], sources[1::2], strict=True))
+        ),
+        "environment scores problems of environments, not of a file: write what judges its rows, such as math, code or "
+        "FILE.py:function",
     ),
     Rule(
-        ("verifier", "data.train.preset"),
-        lambda name, preset: (
-            preset is None
-            or name not in {"math", "math-verify", "code", *OF_ENVIRONMENTS}
-            or preset in places("agon.presets")
-            or name in _judges_of(preset)
+        ("verifier", *(f"data.{split}.preset" for split in SPLITS)),
+        lambda name, *presets: (
+            name not in {"math", "math-verify", "code", *OF_ENVIRONMENTS}
+            or all(each is None or each in places("agon.presets") or name in _judges_of(each) for each in presets)
         ),
         "programs are judged by code, problems of reasoning-gym by environment, all others by math or math-verify; "
         "a mismatch would reject right answers",
