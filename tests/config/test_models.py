@@ -186,6 +186,8 @@ def with_source(split: str, **source: object) -> dict[str, object]:
 BROKEN.append(("verifier", with_source("train", preset="reasoning-gym:chain_sum", take=10)))
 BROKEN.append(("verifier", with_source("train", path="x.jsonl") | {"verifier": "environment"}))
 GYM = {"env": "reasoning-gym:chain_sum", "take": 10}
+FILE = {"train": GYM, "dev": {"path": "x.jsonl"}, "held_out": GYM}
+BROKEN.append(("verifier", {"data": FILE, "verifier": "environment"}))
 for part in ("train", "dev", "held_out"):
     BROKEN += [
         (f"data.{part}.columns", with_source(part, preset="gsm8k", columns={"question": "q"})),
@@ -197,7 +199,7 @@ for part in ("train", "dev", "held_out"):
 
 @pytest.mark.parametrize("source", [{"path": "x.jsonl"}, {"preset": "gsm8k"}, {"template": "#### 1"}])
 def test_an_environment_brings_its_problems_and_a_template_has_a_place_for_the_answer(source: dict[str, str]) -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError, match="remove path, or remove env" if "path" in source else ""):
         Source.model_validate(GYM | source)
     with pytest.raises(ValidationError, match="template"):
         Source.model_validate({"preset": "gsm8k", "template": "{}"})

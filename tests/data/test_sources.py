@@ -20,6 +20,7 @@ from agon.data.normalise import question_key
 from agon.data.sources import check_files
 from agon.data.split import overlap
 from agon.errors import DataError
+from agon_judge.auditing.environment import Row
 from tests.data.helpers import ROOT, data, numbered, one_file, rows_of, write_jsonl
 
 OTHER_PYTHON = """
@@ -206,3 +207,16 @@ def test_a_source_smaller_than_its_take_is_reported(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(4)))
     with pytest.raises(DataError, match="has 4 problems, not 5"):
         load(Source(path=path, take=5))
+
+
+def test_every_task_of_an_environment_is_asked_what_its_score_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Mixed:
+        def rows(self, split: str) -> list[Row]:
+            return [Row(f"What is {n} + {n}?", str(2 * n), n) for n in range(8)]
+
+        def needs(self, row: Row) -> str:
+            return "tools" if row.payload == 5 else ""
+
+    monkeypatch.setattr("agon.data.environments.open_environment", lambda target: Mixed())
+    with pytest.raises(DataError, match="needs tools to score a reply to task 5"):
+        load(Source(env="verifiers:mixed"))

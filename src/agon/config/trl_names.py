@@ -48,6 +48,9 @@ SHORT = {
 """The same for names that other trainers and command lines use."""
 FIXED = {
     "epsilon": "ratios are clipped at 0.2, TRL's default",
+    "epsilon_high": "ratios are clipped at 0.2 on both sides, TRL's default",
+    "mask_truncated_completions": "a truncated completion is wrong, and counted",
+    "importance_sampling_level": "ratios are taken token by token",
     "num_iterations": "each batch is used for one update",
     "scale_rewards": "rewards are scaled by the group's standard deviation",
     "optim": "the optimizer is AdamW",

@@ -39,7 +39,7 @@ from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import Function, files_of, find
-from agon.verify.given import check_given, is_given, judging_by, names_of
+from agon.verify.given import check_given, judging_by, names_of
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0
@@ -100,11 +100,6 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     here = own_share(target.config.sandbox.settings(), backend)
     functions = [target.config.verifier, *target.config.reward.terms]
     check_given(functions, str(target.path), "agon.train({!r}, resume=True, reward={})")
-    if target.config.cluster.verifiers and is_given(functions[0]):
-        raise InputError(
-            "functions given from Python stay in this process, and cluster.verifiers judge elsewhere",
-            fix="write the function to a file: verifier=FILE.py:function; or leave out cluster.verifiers",
-        )
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
     for term in target.config.reward.terms:
         find(term)

@@ -4,9 +4,9 @@
     def reward(completions, answer, **columns) -> list[float | None]                  TRL's, called with one row
 
 The parameter names tell them apart. A reward of at least `reward.right` (1) is correct and anything less is wrong,
-because c(y) is binary; None and NaN mean that the function cannot judge, as in TRL. A function that returns a Verdict of ours
-decides phi(y) too; with anything else, a verdict of a judge (`agon_judge.Verdict`) included, phi(y) is ours. A function
-that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
+because c(y) is binary; None and NaN mean that the function cannot judge, as in TRL. A function that returns a Verdict
+of ours decides phi(y) too; with anything else, a verdict of a judge (`agon_judge.Verdict`) included, phi(y) is ours. A
+function that raises is a broken machine, not a wrong answer: the verdict is `infra`, with the exception as its detail.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Call:
 
     def __init__(self, function: Function, *, workers: int | None = None) -> None:
         self.name = name_of(function)
-        self._is_async = any(map(inspect.iscoroutinefunction, (function, getattr(function, "__call__", None))))
+        self._is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
         self._call, self._pick = _adapter(function)
         self._threads = ThreadPoolExecutor(workers or 1, thread_name_prefix="agon-verifier")
 

@@ -61,9 +61,8 @@ def _listed(functions: Function | Sequence[Function] | None) -> Sequence[Functio
                 fix="import the function and give it; a file of functions is named by verifier=FILE.py:function",
             )
         if not callable(each) or hasattr(each, "forward"):
-            raise InputError(
-                f"reward={type(each).__name__} is not a function", fix="give a function that calls it, in TRL's signature"
-            )
+            message = f"reward={type(each).__name__} is not a function"
+            raise InputError(message, fix="give a function that calls it, in TRL's signature")
     return listed
 
 
