@@ -27,9 +27,6 @@ Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length"]
 StreamName = Literal["standalone", "competitive"]
 
-GIVEN = "as given"
-"""Key of a problem's meta: the columns of question and answer as their file has them, for functions in TRL's signature.
-It is no part of a split's hash."""
 ENDPOINT = "endpoint:"
 """How the version of a completion begins that a server drew whose weights are not ours."""
 
@@ -116,6 +113,8 @@ class Problem:
     answer: str
     meta: Mapping[str, object] = field(default_factory=dict)
     tests: UnitTests | None = None
+    given: Mapping[str, object] = field(default_factory=dict, compare=False, repr=False)
+    """The columns of question and answer as their file has them, and the prompt: for functions in TRL's signature."""
 
     @property
     def is_code(self) -> bool:

@@ -30,9 +30,10 @@ def rows(first: int, last: int) -> list[dict[str, Any]]:
 def test_rows_and_a_reward_train_resume_and_evaluate(tmp_path: Path) -> None:
     seen: list[tuple[str, int]] = []
 
-    def reward(completions: list[str], solution: list[str], level: list[int], **columns: Any) -> list[float]:
+    def reward(completions: list[Any], solution: list[str], level: list[int], **columns: Any) -> list[float]:
         seen.append((solution[0], level[0]))
-        return [float(solution[0] in completions[0])]
+        assert columns["prompts"][0][0]["role"] == "user"
+        return [float(solution[0] in completions[0][0]["content"])]
 
     run = agon.train(
         CONFIG,

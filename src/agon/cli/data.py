@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from agon.cli import data_probe
 from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
-from agon.types import GIVEN
 
 if TYPE_CHECKING:
     from agon.config import Data, Source
@@ -312,7 +311,7 @@ def _facts(part: Part) -> dict[str, Any]:
         "answer": lengths(problem.answer for problem in part.problems),
         "tests": cases_per_problem(part.problems),
         "guessable": [problem.id for problem in guessable(part.problems)],
-        "meta": sorted({name for problem in part.problems for name in problem.meta if name != GIVEN}),
+        "meta": sorted({name for problem in part.problems for name in problem.meta}),
     }
 
 
@@ -400,4 +399,5 @@ def _write(folder: Path, parts: list[Part]) -> None:
     for target, part in targets:
         with target.open("w", encoding="utf-8") as file:
             for problem in part.problems:
-                file.write(json.dumps(asdict(problem), ensure_ascii=False) + "\n")
+                shown = {name: value for name, value in asdict(problem).items() if name != "given"}
+                file.write(json.dumps(shown, ensure_ascii=False) + "\n")

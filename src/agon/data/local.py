@@ -19,7 +19,7 @@ from typing import Any
 from agon.data.normalise import gold_text, is_chat, make_problem, question_text
 from agon.data.split import ProblemPool, unique
 from agon.errors import DataError, to_utf8
-from agon.types import GIVEN, Problem
+from agon.types import Problem
 from agon_judge.unit_tests import unit_tests
 
 RawRow = Mapping[str, Any]
@@ -106,13 +106,11 @@ def read_file(path: str, columns: Mapping[str, str]) -> ProblemPool:
         nonlocal chats
         chats += is_chat(row[names["question"]])
         meta = {ours: row[theirs] for ours, theirs in names.items() if ours not in FIELDS}
-        meta[GIVEN] = {
-            "prompt": meta.get("prompt", row[names["question"]]),
-            **{names[ours]: row[names[ours]] for ours in ("question", "answer") if ours in names},
-        }
+        given = {names[ours]: row[names[ours]] for ours in ("question", "answer") if ours in names}
+        given["prompt"] = meta.get("prompt", row[names["question"]])
         answer = gold_text(row[names["answer"]]) if "answer" in names else ""
         tests = unit_tests(row[names["tests"]]) if "tests" in names else None
-        return make_problem(question_text(row[names["question"]]), answer, meta, tests)
+        return replace(make_problem(question_text(row[names["question"]]), answer, meta, tests), given=given)
 
     pool = collect(rows(files(Path(path)), list(names.values())), problem, origin=path)
     return replace(pool, chats=chats)

@@ -15,7 +15,7 @@ from dataclasses import astuple, dataclass, field
 
 from agon.data.normalise import canonical, question_key
 from agon.errors import DataError
-from agon.types import GIVEN, Problem
+from agon.types import Problem
 
 PARTS = ("held_out", "dev", "train")
 """The order in which the splits are filled."""
@@ -95,8 +95,7 @@ def unique(problems: Iterable[Problem]) -> tuple[tuple[Problem, ...], int, int]:
 
 
 def _row(problem: Problem) -> str:
-    meta = {name: value for name, value in problem.meta.items() if name != GIVEN}
-    row = [problem.id, problem.question, problem.answer, meta]
+    row = [problem.id, problem.question, problem.answer, problem.meta]
     if problem.tests:  # by their hash: those of one problem can be a hundred megabytes
         row.append(hashlib.sha256(json.dumps(astuple(problem.tests)).encode()).hexdigest())
     return json.dumps(row, sort_keys=True, default=str)

@@ -66,7 +66,7 @@ def evaluate(
         note = _to_stderr if show == "auto" else _ignore
         given = str(target.path if isinstance(target, RunDir) else target)
         found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
-        call = "agon.evaluate({!r}, reward={}); or agon eval {0} verifier=FILE.py:{1}"
+        call = "agon.evaluate({0!r}, reward={1}); or agon eval {0} verifier=FILE.py:{1}"
         check_given([found.config.verifier], given, call)
         check_verifier(
             found.config.verifier, None if found.config.cluster.verifiers else found.config.sandbox.settings()

@@ -28,7 +28,7 @@ from typing import Any
 from agon.errors import InputError
 from agon.game.parse import well_formed
 from agon.protocols import Verifier
-from agon.types import GIVEN, Completion, Problem, Reason, Verdict, Version
+from agon.types import Completion, Problem, Reason, Verdict, Version
 from agon_judge import verdict as judge
 
 Function = Callable[..., Any]
@@ -192,7 +192,7 @@ class TrainerState:
 
 def _columns(
     parameters: Mapping[str, inspect.Parameter], open_ended: bool, problem: Problem, completion: Completion
-) -> dict[str, list[Any]]:
+) -> dict[str, Any]:
     """One row as TRL's trainer passes it: each column a list of one value.
 
     Of a conversational data set, prompts are its messages and completions are messages too. So are they where the
@@ -203,8 +203,8 @@ def _columns(
         "answer": problem.answer,
         "solution": problem.answer,
         **({"tests": problem.tests} if problem.tests else {}),
-        **{name: value for name, value in problem.meta.items() if name != GIVEN},
-        **problem.meta.get(GIVEN, {}),  # type: ignore[dict-item]
+        **problem.meta,
+        **problem.given,
     }
     prompt: Any = row.pop("prompt", problem.question)
     asks_messages = "completions" in parameters and "dict" in str(parameters["completions"].annotation).lower()
@@ -219,8 +219,8 @@ def _columns(
         # where the sampler kept no ids, their number is still right
         "completion_ids": list(tokens.completion_ids) if tokens else [0] * completion.generated_tokens,
     }
-    columns = {name: [value] for name, value in row.items() if name != "completion"}
-    columns |= {  # type: ignore[dict-item]
+    columns: dict[str, Any] = {name: [value] for name, value in row.items() if name != "completion"}
+    columns |= {
         "trainer_state": TrainerState(Version(completion.version).step),
         "log_extra": _logs_nothing,
         "log_metric": _logs_nothing,

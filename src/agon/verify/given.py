@@ -53,7 +53,7 @@ def check_given(names: Sequence[str], run: str, call: str) -> None:
 def _listed(functions: Function | Sequence[Function] | None) -> Sequence[Function]:
     if functions is None:
         return ()
-    listed = functions if isinstance(functions, list | tuple) else [functions]
+    listed: Sequence[Any] = functions if isinstance(functions, list | tuple) else [functions]
     for each in listed:
         if isinstance(each, str):
             raise InputError(
