@@ -49,6 +49,12 @@ def test_code_is_named_again() -> None:
     check(config(verifier="os:system"), "verifier=os:system")
 
 
+def test_a_function_that_python_gives_is_no_code_of_the_run() -> None:
+    check(config(verifier="agon.verify.given:reward_0_accuracy"))
+    with pytest.raises(InputError, match="given:re is code"):
+        check(config(verifier="agon.verify.given:re"))
+
+
 def test_an_environment_that_is_code_is_named_again() -> None:
     def of(env: str) -> Config:
         sources = {part: {"env": env, "take": 3} for part in ("train", "dev", "held_out")}

@@ -14,6 +14,7 @@ from agon.errors import InputError
 from agon.verify.custom import Function, name_of
 
 _given: list[Function] = []
+_NAME = re.compile(r"reward_\d+(_\w+)?")
 
 
 def names_of(functions: Function | Sequence[Function] | None) -> list[str]:
@@ -23,7 +24,8 @@ def names_of(functions: Function | Sequence[Function] | None) -> list[str]:
 
 def is_given(name: str) -> bool:
     """Whether a config's name means a function that Python code gives."""
-    return name.startswith(f"{__name__}:")
+    module, _, attribute = name.rpartition(":")
+    return module == __name__ and bool(_NAME.fullmatch(attribute))
 
 
 @contextmanager
@@ -78,7 +80,7 @@ def _called(name: str) -> str:
 
 
 def __getattr__(name: str) -> Function:
-    if not re.fullmatch(r"reward_\d+(_\w+)?", name):
+    if not _NAME.fullmatch(name):
         raise AttributeError(name)
     number = int(name.split("_")[1])
     if number >= len(_given):
