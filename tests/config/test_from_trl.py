@@ -116,9 +116,9 @@ Trainer(model, rewards, args=args, peft_config=LoraConfig(r=64, lora_dropout=0.0
 """
 LAUNCHED = """
 #SBATCH --nodes=1
-BASE=Qwen/Qwen3-1.7B
+BASE=Qwen/Qwen3-1.7B  # {
 trl vllm-serve --model $BASE --tensor_parallel_size 1 &
-accelerate launch --config_file zero3.yaml --num_processes 4 train.py --config grpo.yaml --output_dir "$OUT" \\
+accelerate launch --config_file zero3.yaml --num_processes 4 train.py --config grpo.yaml --run_name "a: b: c" \\
     --model_name_or_path ${1:-$BASE} --per-device-train-batch-size 4 --no_gradient_checkpointing 2>&1 | tee log
 echo done
 """
@@ -297,6 +297,8 @@ SPLITS = ("train", "dev", "held_out")
     [
         ("a.py", "print(1)", "GRPOConfig"),
         ("a.py", "def (", "not Python"),
+        ("a.py", "x = " + "-" * 100_000 + "1", "not Python"),
+        ("a.ipynb", "{}", "not a notebook"),
         ("a.yaml", "- 1", "no fields"),
         ("a.sh", "echo hello", "no --name value"),
     ],

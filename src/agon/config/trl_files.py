@@ -87,7 +87,7 @@ class _Script:
     def __init__(self, text: str, path: Path) -> None:
         try:
             tree = ast.parse(text)
-        except SyntaxError as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             raise InputError(f"{path} is not Python: {error}", fix=KINDS) from None
         self.run = TRLRun()
         self._names: dict[str, list[ast.expr | None]] = {}
@@ -340,7 +340,7 @@ def _command_line(text: str, path: Path) -> dict[str, Any]:
                 break
             if not re.match(r"[0-9&]?[<>]", later):  # where a shell sends the output
                 values.append(later.removesuffix(","))
-        parsed = [_number(yaml.safe_load(one)) for one in (values[:1] if n < script else values)]
+        parsed = [_word(one) for one in (values[:1] if n < script else values)]
         if name.startswith("no_") and not parsed:
             name, parsed = name.removeprefix("no_"), [False]
         found[PROCESSES.get(name, name)] = parsed[0] if len(parsed) == 1 else parsed or True
@@ -365,6 +365,14 @@ def _variables(words: list[str]) -> Iterator[tuple[str, str]]:
         if re.match(r"[A-Za-z_]\w*=", word):
             name, _, value = word.partition("=")
             yield name, value
+
+
+def _word(text: str) -> Any:
+    """A word of a command line: what it is in YAML, or text."""
+    try:
+        return _number(yaml.safe_load(text))
+    except yaml.YAMLError:
+        return text
 
 
 def _number(value: Any) -> Any:
