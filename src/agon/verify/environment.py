@@ -80,8 +80,8 @@ class EnvironmentJudge(PooledJudge):
         if score.get("crash") or reward is None or not math.isfinite(reward):
             return _none(f"{name}: {score.get('crash') or score.get('error') or f'its score is {reward}'}")
         if reward >= self._right:
-            return Scored(Reason.CORRECT, score=reward)
-        return Scored(Reason.WRONG, f"partial credit {reward:.3g}" if reward > 0 else "", score=reward)
+            return Scored(Reason.CORRECT, score=float(reward))
+        return Scored(Reason.WRONG, f"partial credit {reward:.3g}" if reward > 0 else "", score=float(reward))
 
     def self_test(self) -> list[str]:
         """Always empty: what an environment pays is not known in advance."""
