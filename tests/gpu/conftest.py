@@ -34,6 +34,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs a GPU with bfloat16")
 
 
+@pytest.fixture(autouse=True)
+def _one_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test of one GPU on a machine with several: a learner without a launcher refuses to see them all."""
+    marker = request.node.get_closest_marker("gpu")
+    if marker and marker.kwargs.get("count", 1) == 1 and torch.cuda.is_available():
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if "gpu/" in report.nodeid and report.when == "call":  # the keyword alone also matches a parameter of that name
         measured = dict(report.user_properties)

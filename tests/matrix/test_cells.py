@@ -73,6 +73,45 @@ def test_bad_arms_and_seeds_are_refused(tmp_path: Path, arms: str, seeds: tuple[
         plan(tmp_path, arms, seeds)
 
 
+@pytest.mark.parametrize(
+    ("words", "gpus", "learners"),
+    [
+        ((), 1, None),
+        (("sampler.options.tensor_parallel_size=2",), 2, 2),
+        (("cluster.gpus=4", "sampler.options.tensor_parallel_size=2", "sampler.replicas=1"), 4, 2),
+        (("cluster.gpus=8", "sampler.replicas=7"), 8, 1),
+        (("cluster.gpus=0",), 0, None),
+    ],
+)
+def test_a_cell_gets_the_gpus_of_its_engines_and_a_process_for_each_learner(
+    tmp_path: Path, words: tuple[str, ...], gpus: int, learners: int | None
+) -> None:
+    (cell,) = plan(tmp_path, "agon", (0,), "sampler.engine=vllm", *words)
+    assert cell.gpus == gpus
+    typed, started = cell.command("train", cell.gpus), local._arguments(cell, "train", cell.gpus)
+    if learners is None:
+        assert (typed[0], started[:2]) == ("agon", ["-m", "agon.cli.cell"])
+    else:
+        assert typed[:5] == ["torchrun", "--standalone", f"--nproc-per-node={learners}", "-m", "agon"]
+        assert started[:6] == ["-m", "torch.distributed.run", *typed[1:4], "agon.cli.cell"]
+    assert cell.command("eval", cell.gpus)[0] == "agon"
+    text = script([cell], 1, "agon matrix")
+    assert f"--gres=gpu:{gpus}" in text
+    assert f"step {'agon' if learners is None else 'torchrun'} " in text
+
+
+def test_slots_share_out_the_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    shares = [[local._environment(n, slots)["CUDA_VISIBLE_DEVICES"] for n in range(slots)] for slots in (1, 2, 6)]
+    assert shares == [["4,5,6,7"], ["4,6", "5,7"], ["4", "5", "6", "7", "4", "5"]]
+
+
+def test_an_error_is_reported_although_a_launcher_prints_more_after_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("$ agon train\nerror: old\n$ agon train\nerror: no luck\nfix: try again\n" + "trace\n" * 40)
+    assert local._last(log) == "error: no luck; fix: try again"
+
+
 class Typed(MatrixCell):
     """A cell whose stages are programs of a test: each leaves a line when it ends."""
 

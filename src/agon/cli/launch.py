@@ -26,7 +26,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", default="runs", metavar="DIR", help="where runs live on the cluster (default: runs)")
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines; several need Ray (default: 1)")
     parser.add_argument("--gpus", type=int, default=1, metavar="N", help="GPUs of each, 0 for a CPU (default: 1)")
-    parser.add_argument("--learners", type=int, metavar="N", help="learner processes (default: --gpus, or 1 with Ray)")
+    parser.add_argument(
+        "--learners",
+        type=int,
+        metavar="N",
+        help="learner processes (default: one per GPU that engines do not have alone, or 1 with Ray)",
+    )
     parser.add_argument("--network", metavar="CIDR", help="what connects several machines, such as 10.0.0.0/8")
     parser.add_argument("--image", metavar="IMAGE", help="k8s: an image with Agon in it (docker/)")
     parser.add_argument("--claim", metavar="NAME", help="k8s: the PersistentVolumeClaim that runs are kept in")
@@ -39,6 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from agon.config import load_config
     from agon.data.sources import check_files
     from agon.engine.devices import gpus_per_engine
+    from agon.plan.footprint import learners_of
     from agon.training.launch.job import ClusterJob
     from agon.training.run import default_name
 
@@ -47,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if not NAME.fullmatch(name):
         fix = "name it with --name: lower case letters, digits, dots and hyphens, at most 40"
         raise InputError(f"{name} cannot be the name of a job", fix=fix)
-    learners = args.learners or (max(args.gpus, 1) if args.nodes == 1 else 1)
+    learners = args.learners or (learners_of(config, args.gpus) if args.nodes == 1 else 1)
     made = args.config, tuple(args.overrides), PurePosixPath(args.out), args.nodes, args.gpus, learners, args.network
     job = ClusterJob(name, *made, gpus_per_engine=gpus_per_engine(config.sampler))
     text = _slurm(job) if args.to == "slurm" else _kubernetes(job, args, config)

@@ -14,7 +14,6 @@ from agon.config.arms import ARMS, MAIN
 from agon.errors import InputError, RunError
 
 if TYPE_CHECKING:
-    from agon.config import Config
     from agon.matrix.cells import MatrixCell
 
 Launch = Callable[["list[MatrixCell]", int, Callable[[str], None]], Coroutine[Any, Any, "list[str]"]]
@@ -53,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     made = cells(Path(args.config), args.overrides, _list(args.arms), _seeds(args.seeds), args.out)
     config = made[0].config  # verifier and sandbox are the same for every cell
     check_verifier(config.verifier, config.sandbox.settings() if args.launcher == "local" else None)
-    work = _launcher(args, config)
+    work = _launcher(args, made[0])
     args.out.mkdir(parents=True, exist_ok=True)
     with locked(args.out / ".lock"):
         if args.launcher == "slurm" and any(cell.missing() for cell in made):
@@ -61,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         return _run(args, made, work)
 
 
-def _launcher(args: argparse.Namespace, config: Config) -> Launch:
+def _launcher(args: argparse.Namespace, cell: MatrixCell) -> Launch:
     """What runs cells: processes here, or tasks on a cluster, which is joined now."""
     if (args.launcher == "ray") != (args.address is not None):
         fix = "write both, or neither: --launcher ray --address HOST:PORT"
@@ -73,8 +72,8 @@ def _launcher(args: argparse.Namespace, config: Config) -> Launch:
     from agon.cluster.connection import connect
     from agon.matrix.on_nodes import run as run_on_nodes
 
-    cluster = connect(args.address, config.sampler.network)
-    cluster.check_room(1, 1, config.cluster.gpus)
+    cluster = connect(args.address, cell.config.sampler.network)
+    cluster.check_room(1, 1, cell.gpus)
     return lambda made, slots, say: run_on_nodes(made, slots, say, cluster)
 
 

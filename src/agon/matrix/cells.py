@@ -13,9 +13,11 @@ from typing import Literal
 
 from agon.config import Config, flat, load_config, resolved
 from agon.config.arms import ARMS, ROOT, resolve
+from agon.engine.devices import gpus_per_engine
 from agon.errors import CheckpointError, ConfigError, InputError, RunDirError
 from agon.eval.run import evaluate
 from agon.eval.systems import headline
+from agon.plan.footprint import learners_of
 from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import newest
@@ -57,6 +59,20 @@ class MatrixCell:
         arm = [f"arm={self.arm}"] if self.trains else []
         return [*self.overrides, *arm, f"train.seed={self.seed}"]
 
+    @property
+    def gpus(self) -> int:
+        """GPUs that a node or a job must have for it: room for its engines at least; 0 on nodes without any."""
+        cluster, sampler = self.config.cluster, self.config.sampler
+        elsewhere = sampler.urls or (cluster.engine != "none" and cluster.samplers)
+        engines = 0 if elsewhere else (sampler.replicas or 1) * gpus_per_engine(sampler)
+        return cluster.gpus and max(cluster.gpus, engines)
+
+    def launcher(self, stage: Stage, gpus: int) -> list[str]:
+        """What starts its learner processes where it sees several GPUs; an evaluation is one process."""
+        if stage == "eval" or gpus < 2:
+            return []
+        return ["--standalone", f"--nproc-per-node={learners_of(self.config, gpus)}", "-m"]
+
     def run(self, stage: Stage) -> None:
         """Train it or evaluate it, from where it stands."""
         if stage == "train":
@@ -68,11 +84,13 @@ class MatrixCell:
             out, base = self.folder / "evals", self.config.model.name
             evaluate(base, *self.overrides_of_run, config=self.source, out=out, system=system)
 
-    def command(self, stage: Stage) -> list[str]:
-        """The same for people and job files: what to type."""
+    def command(self, stage: Stage, gpus: int = 1) -> list[str]:
+        """The same for people and job files: what to type where so many GPUs are visible."""
         if stage == "train":
+            launcher = self.launcher(stage, gpus)
             where = ["--out", str(self.folder.parent), "--name", self.name, "--resume"]
-            return ["agon", "train", str(self.source), *self.overrides_of_run, *where]
+            start = ["torchrun", *launcher] if launcher else []
+            return [*start, "agon", "train", str(self.source), *self.overrides_of_run, *where]
         if self.trains:
             systems = ["--system", ",".join(self._systems())] if self._systems() else []
             return ["agon", "eval", str(self.folder), *self._verifier(), *systems]

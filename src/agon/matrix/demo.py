@@ -102,8 +102,9 @@ def run_arms(root: Path, seed: int, show: Callable[[str], None]) -> None:
 
 
 def _start(arm: DemoArm, root: Path, seed: int) -> subprocess.Popen[bytes]:
-    """One process and one thread: three arms share two cores."""
+    """One process, one thread and one GPU if there are any: three arms share two cores."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
     words = [sys.executable, "-m", "agon.cli.demo_arm", arm.name, str(root), str(seed)]
     with _log(arm, root).open("wb") as log:
         return subprocess.Popen(words, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)

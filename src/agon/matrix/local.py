@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from agon.engine.devices import visible_devices
 from agon.errors import RunDirError
 from agon.matrix.cells import MatrixCell, Stage
 from agon.rundir.lock import locked
@@ -61,18 +62,22 @@ async def run_cell(cell: MatrixCell, environment: dict[str, str], say: Say, *, t
     await _free(cell, say)
     log = cell.folder.parent / "logs" / f"{cell.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    gpus = len(visible_devices(environment))
     for stage in cell.missing():
         say(f"{cell.name}: {stage}")
-        code = await _process(_arguments(cell, stage), shlex.join(cell.command(stage)), log, environment, tied)
+        title = shlex.join(cell.command(stage, gpus))
+        code = await _process(_arguments(cell, stage, gpus), title, log, environment, tied)
         if code:
             return f"{cell.name}: agon {stage} ended with code {code}; {_last(log)} (full log: {log})"
     return None
 
 
-def _arguments(cell: MatrixCell, stage: Stage) -> list[str]:
-    """What follows `python` to run a stage of a cell."""
+def _arguments(cell: MatrixCell, stage: Stage, gpus: int) -> list[str]:
+    """What follows `python` to run a stage of a cell that sees so many GPUs."""
+    launcher = cell.launcher(stage, gpus)
     where = [str(cell.source), cell.arm, str(cell.seed), str(cell.folder.parent)]
-    return ["-m", "agon.cli.cell", stage, *where, *cell.overrides]
+    start = ["-m", "torch.distributed.run", *launcher] if launcher else ["-m"]
+    return [*start, "agon.cli.cell", stage, *where, *cell.overrides]
 
 
 async def _free(cell: MatrixCell, say: Say) -> None:
@@ -125,15 +130,15 @@ def _die_with_parent(parent: int) -> None:
 
 
 def _environment(number: int, slots: int) -> dict[str, str]:
-    """A slot's share of the GPUs that are visible, where there are enough for each to have its own."""
-    visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-    if slots < 2 or len(visible) < slots:
+    """A slot's share of the GPUs that are visible; slots take turns where there are more of them."""
+    if not (visible := visible_devices()):
         return dict(os.environ)
-    return os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(visible[number::slots])}
+    return os.environ | {"CUDA_VISIBLE_DEVICES": ",".join(visible[number % len(visible) :: slots])}
 
 
 def _last(log: Path) -> str:
     """The last line that says something."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    errors = [line for line in lines[-20:] if line.startswith(("error:", "fix:"))]
+    began = max((number for number, line in enumerate(lines) if line.startswith("$ ")), default=0)
+    errors = [line for line in lines[began:] if line.startswith(("error:", "fix:"))][-2:]
     return "; ".join(errors) or (lines[-1] if lines else "it printed nothing")

@@ -39,7 +39,7 @@ async def run(made: Sequence[MatrixCell], slots: int, say: Say, cluster: Running
     async def on_a_node(cell: MatrixCell, _: int) -> str | None:
         say(f"{cell.name}: waits for a node")
         where = (str(cell.source.resolve()), cell.overrides, cell.arm, cell.seed, str(cell.folder.parent.resolve()))
-        task = cluster.run(work_on_node, str(Path.cwd()), *where, gpus=cell.config.cluster.gpus)
+        task = cluster.run(work_on_node, str(Path.cwd()), *where, gpus=cell.gpus)
         result = asyncio.wrap_future(task.result)
         try:
             return await asyncio.shield(result)

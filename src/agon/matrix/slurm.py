@@ -16,7 +16,7 @@ SCRIPT = """#!/bin/bash
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:TERM@120
-# Add what your cluster asks for, such as --partition, --account, --gres=gpu:1, --time.
+# Add what your cluster asks for, such as --partition, --account, --gres=gpu:{gpus}, --time.
 #
 # One task per cell; a task that is stopped saves, is requeued, and resumes where it stopped.
 # When all have ended, this writes the report, or this file anew with what is missing:
@@ -35,6 +35,7 @@ def script(made: Sequence[MatrixCell], slots: int, again: str) -> str:
     return SCRIPT.format(
         last=len(waiting) - 1,
         slots=slots,
+        gpus=waiting[0].gpus,
         logs=made[0].folder.parent / "logs",
         again=again,
         here=shlex.quote(str(Path.cwd())),
@@ -45,4 +46,4 @@ def script(made: Sequence[MatrixCell], slots: int, again: str) -> str:
 
 
 def _line(cell: MatrixCell) -> str:
-    return " && ".join(f"step {shlex.join(cell.command(stage))}" for stage in cell.missing())
+    return " && ".join(f"step {shlex.join(cell.command(stage, cell.gpus))}" for stage in cell.missing())

@@ -31,6 +31,7 @@ def test_one_process_with_several_gpus_is_refused_with_how_to_launch() -> None:
     with pytest.raises(ConfigError, match="one process sees 4 GPUs") as refused:
         check_devices(4)
     assert "torchrun --nproc-per-node 4" in refused.value.fix
+    assert "torchrun --nproc-per-node 1" in refused.value.fix, "one learner beside engines"
 
 
 def test_plain_data_parallelism_is_accepted() -> None:

@@ -38,7 +38,10 @@ def manifests(made: ClusterJob) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_a_command_starts_and_continues_the_same_run() -> None:
     words = ["train", str(CONFIG), "train.seed=3"]
     where = ["--name", "my-run-0.6b", "--out", "runs", "--resume"]
-    assert job().command() == ["agon", *words, *where]
+    assert job(gpus=1).command() == ["agon", *words, *where]
+    one = ["torchrun", "--standalone", "--nproc-per-node=1", "-m", "agon"]
+    assert job().command() == [*one, *words, *where], "alone it would see eight GPUs, which is refused"
+    assert job(nodes=2).command("10.0.0.1:6379")[:6] == [*one, "train"]
     assert job(learners=4).command()[:3] == ["torchrun", "--standalone", "--nproc-per-node=4"]
     far = job(nodes=2, learners=2).command("10.0.0.1:6379")
     assert {"cluster.engine=ray", "cluster.address=10.0.0.1:6379", "cluster.samplers=14", "cluster.gpus=1"} <= set(far)
@@ -78,7 +81,9 @@ def test_a_job_that_is_stopped_waits_for_its_run_and_is_requeued(tmp_path: Path)
         (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
         (tmp_path / name).chmod(0o755)
     path = f"{tmp_path}:/usr/bin:/bin"
-    process = subprocess.Popen(["bash", "-c", slurm_job(job(), tmp_path)], env={"PATH": path, "SLURM_JOB_ID": "7"})
+    process = subprocess.Popen(
+        ["bash", "-c", slurm_job(job(gpus=1), tmp_path)], env={"PATH": path, "SLURM_JOB_ID": "7"}
+    )
     log = tmp_path / "log"
     while not log.exists():
         assert process.poll() is None
@@ -89,13 +94,13 @@ def test_a_job_that_is_stopped_waits_for_its_run_and_is_requeued(tmp_path: Path)
 
 
 def test_the_whole_config_travels_with_the_pod() -> None:
-    config, run = manifests(job())
+    config, run = manifests(job(gpus=1))
     sent = yaml.safe_load(config["data"]["config.yaml"])
     assert (sent["train"]["seed"], sent["arm"]) == (3, "agon")
     spec = run["spec"]["template"]["spec"]
     [container] = spec["containers"]
     assert container["command"][:3] == ["agon", "train", "/config/config.yaml"]
-    assert container["resources"] == {"limits": {"nvidia.com/gpu": 8}}
+    assert container["resources"] == {"limits": {"nvidia.com/gpu": 1}}
     mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
     assert mounts.keys() == {volume["name"] for volume in spec["volumes"]}
     assert mounts["runs"] == "/runs"

@@ -25,7 +25,9 @@ def check_devices(visible: int) -> None:
     if visible > 1:
         raise ConfigError(
             f"one process sees {visible} GPUs",
-            fix=f"use them all, torchrun --nproc-per-node {visible} -m agon train ..., or one: CUDA_VISIBLE_DEVICES=0",
+            fix=f"learn on all, torchrun --nproc-per-node {visible} -m agon train ..., or on the first and leave the "
+            "others to engines (sampler.replicas), torchrun --nproc-per-node 1 -m agon train ..., or use one: "
+            "CUDA_VISIBLE_DEVICES=0",
         )
 
 

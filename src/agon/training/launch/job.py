@@ -52,7 +52,8 @@ class ClusterJob:
     def command(self, address: str | None = None) -> list[str]:
         """What runs on the first node; `address` is that of Ray, for several nodes."""
         launcher = ["torchrun", "--standalone", f"--nproc-per-node={self.learners}", "-m", "agon"]
-        train = [*(launcher if self.learners > 1 else ["agon"]), "train", self.config, *self.overrides]
+        # also for one learner among several GPUs, which would copy the model to all
+        train = [*(launcher if self.gpus > 1 else ["agon"]), "train", self.config, *self.overrides]
         where = ["--name", self.name, "--out", str(self.out), "--resume"]
         return [*train, *(self._cluster(address) if address else ()), *where]
 
