@@ -195,6 +195,33 @@ def test_memory_by_part_from_the_shape_of_the_base(capsys: pytest.CaptureFixture
     assert alone["published per step"] == "38.5 MiB"
 
 
+def test_a_base_in_parts_is_counted_by_learner(capsys: pytest.CaptureFixture[str]) -> None:
+    words, title = (
+        [AGON, "model.name=Qwen/Qwen3-32B", "train.shard=base"],
+        "memory of the learner and traffic, estimated",
+    )
+    options = "sampler.options.tensor_parallel_size"
+    found = {}
+    for learners, layout in ((8, [f"{options}=8"]), (4, [f"{options}=4", "sampler.replicas=1"])):
+        plan = planned(capsys, *words, *layout, "--gpu", "h200", "--gpus", "8")
+        found[learners] = plan[title][f"base, a part of {learners} and what a pass gathers"]
+        static = plan["memory on H200 SXM, 139.7 GiB"]["learner: base, adapters, optimizer"]
+        assert float(static.split()[0]) == pytest.approx(float(found[learners].split()[0]) + 4.2, abs=0.5), (
+            "and adapters"
+        )
+    whole = planned(capsys, *words[:2])[title]["base"]
+    assert float(whole.split()[0]) == pytest.approx(61, abs=1)
+    eighth = float(whole.split()[0]) / 8
+    assert float(found[4].split()[0]) - float(found[8].split()[0]) == pytest.approx(eighth, abs=0.1)
+
+
+def test_one_learner_splits_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", AGON, "train.shard=base", "--gpu", "h100"]) == 1
+    shown = capsys.readouterr()
+    assert "train.shard is base, and there is one learner" in shown.err
+    assert shown.err.strip().endswith(f"fix: start it with agon train {AGON} train.shard=none")
+
+
 def test_kernels_that_a_base_needs_are_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from agon.engine.devices import engine_devices, learners_here, visible_devices
+from agon.engine.devices import can_split, check_split, engine_devices, heads_in, learners_here, visible_devices
 from agon.errors import ConfigError
 
 EIGHT = [str(number) for number in range(8)]
@@ -39,6 +39,25 @@ def test_engines_that_need_more_gpus_than_there_are_are_refused_with_what_fits()
     with pytest.raises(ConfigError, match=r"tensor_parallel_size is 4, but this machine has 2 ") as refused:
         engine_devices(1, ["0", "1"], 4)
     assert "write sampler.options.tensor_parallel_size=2 or less" in refused.value.fix
+
+
+@pytest.mark.parametrize(
+    ("config", "fitting"),
+    [
+        ({"num_attention_heads": 16, "num_key_value_heads": 8}, {1, 2, 4, 8, 16}),
+        ({"num_attention_heads": 40, "num_key_value_heads": 8}, {1, 2, 4, 8, 40}),
+        ({"num_attention_heads": 12}, {1, 2, 3, 4, 6, 12}),
+        ({"num_attention_heads": 12, "num_key_value_heads": 2}, {1, 2, 4, 6, 12}),
+        ({"text_config": {"num_attention_heads": 24, "num_key_value_heads": 4, "linear_num_key_heads": 6}}, {1, 2}),
+    ],
+)
+def test_an_engine_is_split_over_a_number_that_divides_the_heads(config: dict[str, object], fitting: set[int]) -> None:
+    heads = heads_in(config)
+    assert {each for each in range(1, 41) if can_split(each, heads)} == fitting
+    refused = next(each for each in range(3, 41) if each not in fitting)
+    with pytest.raises(ConfigError, match=rf"sampler\.options\.tensor_parallel_size is {refused}, and vLLM") as error:
+        check_split(refused, heads, "my-base")
+    assert error.value.fix == f"write sampler.options.tensor_parallel_size={max(n for n in fitting if n < refused)}"
 
 
 def test_gpus_are_named_as_the_environment_names_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ import shlex
 import pytest
 
 from agon.config import Config
+from agon.engine.devices import can_split, heads_in
 from agon.engine.published import RECIPES, TEXT
+from agon.errors import ConfigError
 from agon.plan.base_shapes import shape_of
 from agon.plan.fit import fit
 from agon.plan.footprint import layout_of
@@ -167,6 +169,16 @@ def test_heads_divide_evenly_over_the_gpus_of_an_engine() -> None:
     odd = TEXT["Qwen/Qwen3-0.6B"] | {"num_attention_heads": 6, "num_key_value_heads": 2}
     found = layouts(recipe(), shape_of(odd), GPUS["h100"], 8)
     assert {layout_of(tried, 8).parallel for tried, _, _ in found} == {1, 2}
+    with pytest.raises(ConfigError, match="Qwen/Qwen3-14B by it: 40 attention heads, 8 of keys") as refused:
+        planned("model.name=Qwen/Qwen3-14B", "sampler.options.tensor_parallel_size=3", gpus=3)
+    assert refused.value.fix == "write sampler.options.tensor_parallel_size=2"
+
+
+@pytest.mark.parametrize("base", [*TEXT, *RECIPES])
+def test_the_plan_knows_the_heads_that_the_config_of_a_base_names(base: str) -> None:
+    published = (TEXT | RECIPES)[base]
+    shape, named = shape_of(published), heads_in(published)
+    assert all(can_split(each, shape.heads) == can_split(each, named) for each in range(1, 65))
 
 
 def test_keys_that_were_typed_are_replaced_and_not_repeated() -> None:
@@ -177,7 +189,17 @@ def test_keys_that_were_typed_are_replaced_and_not_repeated() -> None:
     options = ["sampler.options={max_num_seqs: 64}"]
     whole = command(recipe(*options), 8, ["mine.yaml", *options], ["sampler.options.tensor_parallel_size=2"])
     assert shlex.split(whole)[7:] == ["sampler.options={max_num_seqs: 64}"], "options are written as a whole"
-    assert typed(recipe("sampler.replicas=7")) == "agon train 'my run.yaml' seed=1 sampler.replicas=7 train.staleness=1"
+    assert typed(recipe("sampler.replicas=7")) == (
+        "torchrun --nproc-per-node 1 -m agon train 'my run.yaml' seed=1 sampler.replicas=7 train.staleness=1"
+    )
+
+
+@pytest.mark.parametrize(("replicas", "learners"), [(7, 1), (6, 2), (None, 8)])
+def test_several_gpus_are_shared_out_by_a_launcher_also_for_one_learner(replicas: int | None, learners: int) -> None:
+    """Without one, transformers would copy the model to every GPU that the process sees, and the learner refuses that."""
+    config = recipe(f"sampler.replicas={replicas}") if replicas else recipe()
+    assert command(config, 8, ["mine.yaml"], []).startswith(f"torchrun --nproc-per-node {learners} -m agon train")
+    assert command(config, 1, ["mine.yaml"], []) == "agon train mine.yaml"
 
 
 def test_a_gpu_of_unknown_speed_has_one_layout_that_fits() -> None:

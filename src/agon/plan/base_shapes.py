@@ -105,6 +105,15 @@ class Shape:
     def largest_head(self) -> int:
         return max(layer.head_size for layer in self.layers)
 
+    @property
+    def heads(self) -> list[tuple[int, int]]:
+        """Heads of queries and of keys in each layer; those of linear attention are never copied to several GPUs."""
+        keys = [layer.keys // layer.head_size for layer in self.layers]
+        linear = [layer.kind == "linear" for layer in self.layers]
+        return [
+            (own if alone else layer.heads, own) for layer, own, alone in zip(self.layers, keys, linear, strict=True)
+        ]
+
     def linears(self) -> Iterable[Linear]:
         """Every linear map that text passes through, the head not counted."""
         yield from self.shared_linears

@@ -20,7 +20,7 @@ from agon.eval.points import systems
 from agon.formatting import plural
 from agon.game.cascade import System
 from agon.plan.base_shapes import shape_of
-from agon.plan.footprint import NF4, learner_bytes, learner_width, longest_row, most_tokens, policies_of
+from agon.plan.footprint import NF4, learner_bytes, learner_width, learners_of, longest_row, most_tokens, policies_of
 from agon.plan.plan_section import Cell, Counts, Section
 from agon.plan.schedule import Schedule, idle_engines
 from agon.types import Policy, Version
@@ -30,13 +30,21 @@ FIRST = {policy: Version.of(policy, 0, "first") for policy in Policy}
 """Stand for the versions that a run begins with."""
 
 
-def plan(config: Config) -> list[Section]:
-    """Every section that applies, in reading order."""
+def plan(config: Config, gpus: int | None = None) -> list[Section]:
+    """Every section that applies, in reading order; on a node of `gpus`, if that is known."""
+    counts = check(config)
+    made = [*(make(config, counts) for make in SECTIONS), _memory(config, gpus)]
+    made += [make(config, counts) for make in EVALUATIONS]
+    return [section for section in made if section]
+
+
+def check(config: Config) -> Counts:
+    """Refuse what could not start; the problems of each split."""
     if ":" in config.verifier:
         check_verifier(config.verifier)  # a function that cannot be loaded is a mistake of the config
     counts = count(config.data)
     _check(config, counts)
-    return [section for make in SECTIONS if (section := make(config, counts))]
+    return counts
 
 
 def count(data: Data) -> Counts:
@@ -246,17 +254,20 @@ def _points(
     }
 
 
-def _memory(config: Config, counts: Counts) -> Section:
-    """Learner memory by part, before anything is loaded; `agon train` begins with a worst-case step that proves it."""
+def _memory(config: Config, gpus: int | None) -> Section:
+    """Memory of one learner by part, before anything is loaded; `agon train` begins with a worst-case step that proves
+    it. How many share a base in parts is known with `gpus`."""
     try:
         shapes = [shape_of(read_base_config(model)) for model in config.model.each.values()]
     except EngineError as error:
         return Section("memory", {"not known": (error.message,)})
     policies = 1 if config.model.two_bases else policies_of(config)  # of one learner
-    learners = [learner_bytes(shape, config.model, config.train, policies) for shape in shapes]
+    number = learners_of(config, gpus or 1)
+    learners = [learner_bytes(shape, config.model, config.train, policies, number) for shape in shapes]
     adapters = [shape.adapter_parameters(config.model.lora) for shape in shapes]
+    base = "base" if config.train.shard == "none" else f"base, a part of {number} and what a pass gathers"
     parts = {
-        ("base" if config.train.shard == "none" else "base, split over learners"): sum(part.base for part in learners),
+        base: sum(part.base for part in learners),
         "adapters": sum(learner.adapters for learner in learners),
         "gradients": sum(learner.gradients for learner in learners),
         "Adam": sum(learner.adam for learner in learners),
@@ -306,7 +317,5 @@ SECTIONS: tuple[Callable[[Config, Counts], Section | None], ...] = (
     _budget,
     _bonus,
     _learner,
-    _memory,
-    _evaluation,
-    _held_out,
 )
+EVALUATIONS: tuple[Callable[[Config, Counts], Section | None], ...] = (_evaluation, _held_out)

@@ -60,6 +60,8 @@ class Fit:
     """What NCCL takes where several GPUs learn together."""
     apart: bool = False
     """Whether learner and engine have GPUs of their own."""
+    alone: bool = False
+    """Whether one learner is to share a base with others, of which there are none."""
 
     @property
     def taken(self) -> int:
@@ -82,6 +84,8 @@ class Fit:
     def problems(self) -> list[str]:
         """What does not fit, one sentence each."""
         found = []
+        if self.alone:
+            found.append("train.shard is base, and there is one learner to split the base over")
         if self.spare < 0:
             found.append(f"an update needs {gib(self.learner.peak)}, and {gib(max(self.left, 0))} are left for it")
         if self.engine and self.cache < self.sequence:
@@ -103,7 +107,7 @@ class Fit:
     def short(self) -> int:
         """Bytes that the worst problem lacks; 0 where all fits."""
         cache = self.sequence - self.cache if self.engine else 0
-        return max(-self.spare, cache, self.held - self.gpu.memory, 0)
+        return max(-self.spare, cache, self.held - self.gpu.memory, int(self.alone))
 
     @property
     def spare(self) -> int:
@@ -128,7 +132,8 @@ def fit(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> Fit:
     sequence = sequence_bytes(shape, config, context_of(config))
     most = int(config.sampler.options.get("max_num_seqs", SEQUENCES))
     sleeps = placed.sleeps and engine is not None
-    return Fit(gpu, learner, engine, placed.memory, sleeps, sequence, most, collectives, layout.apart)
+    alone = config.train.shard == "base" and layout.learners == 1
+    return Fit(gpu, learner, engine, placed.memory, sleeps, sequence, most, collectives, layout.apart, alone)
 
 
 def has_server(config: Config) -> bool:

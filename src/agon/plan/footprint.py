@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agon.config import Config, Model, Train
+from agon.engine.backend import backend_of
 from agon.engine.devices import gpus_per_engine
 from agon.engine.dtypes import learner_dtype
 from agon.engine.vllm.local import RANKS
@@ -272,6 +273,12 @@ def layout_of(config: Config, gpus: int) -> Layout:
     engines = config.sampler.replicas or max(gpus // parallel, 1)
     left = gpus - engines * parallel
     return Layout(left, engines, parallel, apart=True) if left > 0 else Layout(gpus, engines, parallel, apart=False)
+
+
+def learners_of(config: Config, gpus: int) -> int:
+    """Learner processes to start on a node of `gpus`."""
+    alone = config.model.two_bases or not backend_of(config).trains_here
+    return 1 if alone or gpus < 2 else layout_of(config, gpus).learners
 
 
 @dataclass(frozen=True, slots=True)

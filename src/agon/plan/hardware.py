@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from agon.config import Config
 from agon.engine.backend import backend_of
 from agon.engine.base_config import read_base_config
+from agon.engine.devices import check_split, gpus_per_engine
 from agon.engine.vllm.placement import MARGIN
 from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
@@ -82,6 +83,7 @@ def plan_on(
     _check_gpus(config, hardware)
     assumed = assumed or Assumptions()
     shape = shape_of(read_base_config(config.model))
+    check_split(gpus_per_engine(config.sampler), shape.heads, config.model.name)
     laid = fit(config, shape, hardware.gpu, hardware.gpus)
     node = _node(config, shape, hardware, laid, assumed)
     memory, assumptions = _memory(config, hardware, laid, node), _assumptions(hardware.gpu, assumed)

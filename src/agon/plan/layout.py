@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agon.config import Config
+from agon.engine.devices import can_split
 from agon.engine.published import RECIPES, TEXT
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.fit import Fit, dtype_refusal, has_server, with_room, with_value, written
@@ -49,11 +50,13 @@ def choices(config: Config, shape: Shape, hardware: Node, assumed: Assumptions) 
 def layouts(config: Config, shape: Shape, gpu: Gpu, gpus: int) -> Iterator[tuple[Config, tuple[str, ...], Fit]]:
     """The config in each layout, with the keys that differ; unchanged where servers, a cluster or two bases decide."""
     if gpus == 1 or has_server(config) or config.cluster.engine != "none" or config.model.two_bases:
-        yield _changed(config, {}, shape, gpu, gpus)
+        yield _changed(
+            config, {"train.shard": "none"} if layout_of(config, gpus).learners == 1 else {}, shape, gpu, gpus
+        )
         return
     plays_ahead = config.sampler.sleep is not True and config.train.importance != "none"
     for parallel in POWERS:
-        if gpus % parallel or any(layer.heads % parallel for layer in shape.layers):
+        if gpus % parallel or not can_split(parallel, shape.heads):
             continue
         for learners in (gpus, *(n for n in POWERS if n < gpus and (gpus - n) % parallel == 0)):
             engines = (gpus if learners == gpus else gpus - learners) // parallel
@@ -86,7 +89,8 @@ def _changed(
 def command(config: Config, gpus: int, words: Sequence[str], keys: Sequence[str]) -> str:
     """What to type: `words` are the config and overrides that the plan was asked about."""
     learners = layout_of(config, gpus).learners
-    start = ["torchrun", "--nproc-per-node", str(learners), "-m", "agon"] if learners > 1 else ["agon"]
+    # one process that sees several GPUs would copy the model to all: the launcher gives a single learner the first
+    start = ["torchrun", "--nproc-per-node", str(learners), "-m", "agon"] if gpus > 1 else ["agon"]
     if any(word.startswith("sampler.options=") for word in words) and any("sampler.options." in key for key in keys):
         # an option inside of options that were typed would be set twice
         keys = [key for key in keys if not key.startswith("sampler.options.")]

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from agon.config import Config, Model, SamplerConfig
 from agon.config.rules import Rule
 from agon.engine.backend import OF_B, ON_CLUSTER, Backend
-from agon.engine.devices import SPLIT, engine_devices, gpus_per_engine, learners_here, visible_devices
+from agon.engine.base_config import read_base_config
+from agon.engine.devices import (
+    SPLIT,
+    check_split,
+    engine_devices,
+    gpus_per_engine,
+    heads_in,
+    learners_here,
+    visible_devices,
+)
 from agon.engine.dtypes import check_gpus
 from agon.engine.versions import KEPT
 from agon.engine.vllm.placement import GpuMemory, Placement, placement_of
@@ -149,6 +158,8 @@ class Vllm(Backend):
     def learner(self, steps: int) -> Learner:
         check_gpus(self.config.model.dtype, draws=not self.config.sampler.urls)
         check_loader(self.config.sampler)
+        if (each := gpus_per_engine(self.config.sampler)) > 1:
+            check_split(each, heads_in(read_base_config(self.config.model)), self.config.model.name)
         learner = super().learner(steps)
         # what each learner leaves free on its GPU, buffers for collectives taken; ranks of one machine are consecutive
         free = learner.gather(GpuMemory.here())[learner.rank :][: learners_here()]

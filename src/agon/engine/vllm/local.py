@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agon.engine.devices import SPLIT, check_split, heads_in
 from agon.engine.linear_attention import has_linear_attention
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
 from agon.engine.vllm.orphans import NAME, OrphanReaper
@@ -74,6 +75,7 @@ class LocalEngine:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         base = text_config(base_path)
+        check_split(int((options or {}).get(SPLIT, 1)), heads_in(base.to_dict()), base_path)  # type: ignore[call-overload]
         self.context = min(context, longest(base))
         self._arguments: dict[str, object] = {
             "model": base_path,
