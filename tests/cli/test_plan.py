@@ -203,7 +203,7 @@ def test_a_base_in_parts_is_counted_by_learner(capsys: pytest.CaptureFixture[str
     options = "sampler.options.tensor_parallel_size"
     found = {}
     for learners, layout in ((8, [f"{options}=8"]), (4, [f"{options}=4", "sampler.replicas=1"])):
-        plan = planned(capsys, *words, *layout, "--gpu", "h200", "--gpus", "8")
+        plan = planned(capsys, *words, *layout, "sampler.gpu_memory_utilization=0.5", "--gpu", "h200", "--gpus", "8")
         found[learners] = plan[title][f"base, a part of {learners} and what a pass gathers"]
         static = plan["memory on H200 SXM, 139.7 GiB"]["learner: base, adapters, optimizer"]
         assert float(static.split()[0]) == pytest.approx(float(found[learners].split()[0]) + 4.2, abs=0.5), (
@@ -252,7 +252,10 @@ def test_eight_gpus_have_a_fastest_layout_that_can_be_pasted(capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     first = next(line for line in lines if line.startswith("  fastest "))
     assert f"-m agon train {AGON} train.seed=3 sampler.replicas=6 train.staleness=1" in first
-    assert re.fullmatch(r"fits on 8 x H100 SXM; about .* h as configured, .* h in the fastest layout, .*", lines[0])
+    assert re.fullmatch(
+        r"fits on 8 x H100 SXM; about .* h as configured, .* h in the fastest layout with train.staleness=1, .*",
+        lines[0],
+    )
     rows = planned(capsys, *words[1:])["layouts of 8 x H100 SXM"]
     assert first.endswith(rows["fastest"]["command"])
 

@@ -93,8 +93,11 @@ def test_a_base_that_no_gpu_holds_is_split_and_the_command_says_how() -> None:
     assert plan.refusal is not None
     assert plan.layouts is not None
     typed = str(plan.layouts.rows["fastest"][2])
-    assert plan.refusal.fix.endswith(typed)
     assert {"train.shard=base", "sampler.options.tensor_parallel_size=4"} < set(shlex.split(typed))
+    assert "train.staleness=1" in typed
+    advised = plan.refusal.fix.removeprefix("start it with ")
+    assert "train.staleness" not in advised, "a refusal does not advise what changes the samples that are learnt from"
+    assert advised in {row[2] for row in plan.layouts.rows.values()}
     assert plan.config.train.shard == "base"
     laid = fit(plan.config, shape_of(RECIPES[LARGE]), GPUS["h100"], 8)
     assert not laid.problems()
@@ -196,7 +199,7 @@ def test_keys_that_were_typed_are_replaced_and_not_repeated() -> None:
 
 @pytest.mark.parametrize(("replicas", "learners"), [(7, 1), (6, 2), (None, 8)])
 def test_several_gpus_are_shared_out_by_a_launcher_also_for_one_learner(replicas: int | None, learners: int) -> None:
-    """Without one, transformers would copy the model to every GPU that the process sees, and the learner refuses that."""
+    """Without one, transformers would copy the model to every GPU, and the learner refuses that."""
     config = recipe(f"sampler.replicas={replicas}") if replicas else recipe()
     assert command(config, 8, ["mine.yaml"], []).startswith(f"torchrun --nproc-per-node {learners} -m agon train")
     assert command(config, 1, ["mine.yaml"], []) == "agon train mine.yaml"

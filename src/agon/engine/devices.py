@@ -32,8 +32,8 @@ def gpus_per_engine(settings: SamplerConfig) -> int:
 
 
 def can_split(each: int, heads: Sequence[tuple[int, int]]) -> bool:
-    """Whether vLLM splits a base over `each` GPUs; `heads` of queries, and of keys, in its layers. A head of keys may be
-    on several GPUs, a head of queries is on one."""
+    """Whether vLLM splits a base over `each` GPUs; `heads` of queries, and of keys, in its layers. A head of keys may
+    be on several GPUs, a head of queries is on one."""
     return all(queries % each == 0 and (keys % each == 0 or each % keys == 0) for queries, keys in heads)
 
 

@@ -13,7 +13,7 @@ from agon.config import Config
 from agon.engine.backend import backend_of
 from agon.engine.base import context_of
 from agon.engine.base_config import read_base_config
-from agon.engine.devices import learners_here
+from agon.engine.devices import SPLIT, learners_here
 from agon.engine.dtypes import refusal
 from agon.engine.vllm.placement import BESIDE, MARGIN, SEQUENCES, GpuMemory, placement_of
 from agon.errors import EngineError
@@ -37,6 +37,8 @@ LESS = 0.1
 """Share of an update's memory that must become free after it ran out of memory."""
 SMALL_SHARE = 0.3
 """Of the GPU, for an engine that cannot sleep while the learner works."""
+COMPOSITE = ("qwen3_5", "gemma4")
+"""Kinds of bases that cannot be quantised."""
 SMALL_ENGINE: dict[str, object] = {"max_num_seqs": 32, "max_num_batched_tokens": 2048}
 """Options of an engine with a small workspace and few CUDA graphs."""
 
@@ -162,24 +164,34 @@ def with_room(config: Config, shape: Shape, gpu: Gpu, gpus: int) -> tuple[Config
 
 def in_four_bits(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[str]:
     """The `key=value` with which the base fits in 4 bits, in learner and engine; empty if it does not."""
-    options = {**config.sampler.options, **SMALL_ENGINE, "quantization": "bitsandbytes"}
+    whole = {key: value for key, value in config.sampler.options.items() if key != SPLIT}  # its loader cannot split
+    options = {**whole, **SMALL_ENGINE, "quantization": "bitsandbytes"}
     if (
         config.model.dtype != "bfloat16"
-        or shape.kind in ("qwen3_5", "gemma4")
+        or shape.kind in COMPOSITE
         or config.cluster.engine != "none"
         or has_server(config)
     ):
         return []
+    keys = ["model.quantize=nf4", f"sampler.options={written(options)}"]
     smaller = with_value(with_value(config, "model.quantize", "nf4"), "sampler.options", options)
+    if config.train.shard != "none":
+        smaller = with_value(smaller, "train.shard", "none")
+        keys.append("train.shard=none")
     _, more, laid = with_room(smaller, shape, gpu, gpus)
-    return [] if laid.problems() else ["model.quantize=nf4", f"sampler.options={written(options)}", *more]
+    return [] if laid.problems() else [*keys, *more]
 
 
 def dtype_refusal(config: Config, gpu: Gpu) -> EngineError | None:
     """Why a GPU cannot work in the config's dtype, if it cannot."""
     if gpu.capability is None:
         return None
-    return refusal(config.model.dtype, gpu.name, gpu.capability, draws=not has_server(config))
+    error = refusal(config.model.dtype, gpu.name, gpu.capability, draws=not has_server(config))
+    options = config.sampler.options
+    if error and "quantization" in options and "model.dtype=" in error.fix:  # its loader has no other dtype
+        plain = {key: value for key, value in options.items() if key != "quantization"}
+        return EngineError(error.message, fix=f"set model.dtype=float16 'sampler.options={written(plain)}'")
+    return error
 
 
 def less_memory(config: Config, memory: int) -> list[str]:

@@ -6,10 +6,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from agon.config import Config
+from agon.config import Config, resolved
+from agon.config.rules import broken_rules
 from agon.engine.backend import backend_of
 from agon.engine.base_config import read_base_config
-from agon.engine.devices import check_split, gpus_per_engine
+from agon.engine.devices import SPLIT, check_split, gpus_per_engine
 from agon.engine.vllm.placement import MARGIN
 from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
@@ -28,7 +29,7 @@ from agon.plan.fit import (
 from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, layout_of, node_bytes
 from agon.plan.gpus import Gpu, Node
 from agon.plan.hours import Hours, hours, in_flight, step_bouts
-from agon.plan.layout import Choice, choices, command, other_base, smallest
+from agon.plan.layout import Choice, choices, command, merged, other_base, preferred, smallest
 from agon.plan.plan_section import Cell, Section
 from agon.plan.schedule import idle_engines
 from agon.plan.step_time import Assumptions
@@ -76,9 +77,10 @@ def plan_on(
     were typed, for the commands that are printed.
     """
     if not backend_of(config).fits_gpus:
+        refused = broken_rules(resolved(with_value(config, "sampler.engine", "vllm")))
         raise InputError(
             f"--gpu plans for engine vllm, and sampler.engine is {config.sampler.engine}",
-            fix="add sampler.engine=vllm, or leave --gpu out",
+            fix="leave --gpu out" if refused else "add sampler.engine=vllm, or leave --gpu out",
         )
     _check_gpus(config, hardware)
     assumed = assumed or Assumptions()
@@ -98,7 +100,7 @@ def plan_on(
         if layouts is None:
             verdict = f"does not fit on {_gpus(hardware)}{' in any layout' if len(ranked) > 1 else ''}"
             return HardwarePlan(config, verdict, summary(config, count(config.data)), (memory, assumptions), refusal)
-        best = plan_on(ranked[0].config, hardware, assumed, words=words, search=False)
+        best = plan_on(preferred(ranked, config.train.staleness).config, hardware, assumed, words=words, search=False)
         verdict = best.verdict.replace(";", " in a different layout than configured;", 1)
         return replace(best, verdict=verdict, refusal=refusal, layouts=layouts)
     found = hours(config, shape, hardware, laid, assumed)
@@ -114,10 +116,11 @@ def _check_gpus(config: Config, hardware: Node) -> None:
     """Refuse engines that want more GPUs than there are."""
     layout = layout_of(config, hardware.gpus)
     if not has_server(config) and layout.engines * layout.parallel > hardware.gpus:
+        less = "" if layout.parallel <= hardware.gpus else f" sampler.options.{SPLIT}=1"
         raise InputError(
             f"sampler.replicas and tensor_parallel_size ask for {layout.engines * layout.parallel} GPUs, and --gpus is "
             f"{hardware.gpus}",
-            fix=f"add --gpus {layout.engines * layout.parallel}, or leave out sampler.replicas",
+            fix=f"add --gpus {layout.engines * layout.parallel}, or set sampler.replicas=null{less}",
         )
 
 
@@ -212,8 +215,10 @@ def _verdict(hardware: Node, found: Hours | None, layouts: Section | None) -> st
         return f"{fits}; how long it takes is not known: name the GPU, such as --gpu h100"
     if found.run is None:
         return f"{fits}; about {found.step.total:,.0f} s per step, estimated and never measured"
-    about, best = _run(hardware, found.run), next(iter(layouts.rows.values()))[1] if layouts else None
-    other = f" as configured, {best} in the fastest layout" if best and best != about else ""
+    about, fastest = _run(hardware, found.run), next(iter(layouts.rows.values())) if layouts else (None, None, "")
+    ahead = [word for word in shlex.split(str(fastest[2])) if word.startswith("train.staleness=")]
+    layout = " with ".join(["the fastest layout", *ahead])  # it changes what is learnt
+    other = f" as configured, {fastest[1]} in {layout}" if fastest[1] not in (None, about) else ""
     return f"{fits}; about {about}{other}, estimated and never measured"
 
 
@@ -234,7 +239,7 @@ def _refusal(
     config: Config, shape: Shape, hardware: Node, laid: Fit, ranked: Sequence[Choice], words: Sequence[str]
 ) -> EngineError:
     """What does not fit, by how much, and the first change that helps: a layout, keys that cost time, another base."""
-    gpu, gpus, closest = hardware.gpu, hardware.gpus, ranked[0]
+    gpu, gpus, closest = hardware.gpu, hardware.gpus, preferred(ranked, config.train.staleness)
     message = f"{config.model.name} does not fit on {gpu.name} as configured: {'; '.join(laid.problems())}"
     if not closest.laid.problems():
         return EngineError(message, fix=f"start it with {command(closest.config, gpus, words, closest.keys)}")
@@ -245,8 +250,7 @@ def _refusal(
             f"{'; '.join(closest.laid.problems())}"
         )
     if keys := changes(closest.config, shape, gpu, gpus):
-        whole = any(key.startswith("sampler.options=") for key in keys)
-        keys = [key for key in closest.keys if not (whole and key.startswith("sampler.options."))] + keys
+        keys = merged(closest.keys, keys)
         how = (
             f"start it with {command(closest.config, gpus, words, keys)}"
             if len(ranked) > 1

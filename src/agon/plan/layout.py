@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from agon.config import Config
-from agon.engine.devices import can_split
+from agon.engine.devices import can_split, gpus_per_engine
 from agon.engine.published import RECIPES, TEXT
+from agon.errors import ConfigError
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.fit import Fit, dtype_refusal, has_server, with_room, with_value, written
+from agon.plan.fit import COMPOSITE, Fit, dtype_refusal, has_server, with_room, with_value, written
 from agon.plan.footprint import layout_of
 from agon.plan.gpus import GPUS, Gpu, Node
 from agon.plan.hours import step_seconds
@@ -55,16 +56,18 @@ def layouts(config: Config, shape: Shape, gpu: Gpu, gpus: int) -> Iterator[tuple
         )
         return
     plays_ahead = config.sampler.sleep is not True and config.train.importance != "none"
+    own, in_four_bits = config.train.staleness, "quantization" in config.sampler.options
     for parallel in POWERS:
-        if gpus % parallel or not can_split(parallel, shape.heads):
+        # the loader of 4 bits cannot split a base
+        if gpus % parallel or not can_split(parallel, shape.heads) or (parallel > 1 and in_four_bits):
             continue
         for learners in (gpus, *(n for n in POWERS if n < gpus and (gpus - n) % parallel == 0)):
-            engines = (gpus if learners == gpus else gpus - learners) // parallel
-            for ahead in (0, 1) if learners < gpus and plays_ahead else (0,):
+            engines = None if learners == gpus else (gpus - learners) // parallel  # null: on all GPUs
+            for ahead in sorted({0, 1, own} if learners < gpus and plays_ahead else {0, own}):
                 for shard in ("none", "base") if learners > 1 and config.model.quantize == "none" else ("none",):
                     wanted = {
                         "sampler.options.tensor_parallel_size": parallel,
-                        "sampler.replicas": engines if engines < gpus else None,
+                        "sampler.replicas": engines,
                         "train.staleness": ahead,
                         "train.shard": shard,
                     }
@@ -97,7 +100,22 @@ def command(config: Config, gpus: int, words: Sequence[str], keys: Sequence[str]
         keys.append(f"sampler.options={written(config.sampler.options)}")
     changed = {key.partition("=")[0] for key in keys}
     kept = [word for word in words if word.partition("=")[0] not in changed]
+    if "sampler.options" in changed:
+        kept = [word for word in kept if not word.startswith("sampler.options.")]
     return shlex.join([*start, "train", *kept, *keys])
+
+
+def merged(first: Sequence[str], then: Sequence[str]) -> list[str]:
+    """Keys of a layout and of changes after them, each named once: options written whole replace single ones."""
+    keys = {key.partition("=")[0]: key for key in (*first, *then)}
+    whole = "sampler.options" in keys
+    return [key for name, key in keys.items() if not (whole and name.startswith("sampler.options."))]
+
+
+def preferred(ranked: Sequence[Choice], staleness: int) -> Choice:
+    """The fastest that fits, or the closest; if there is one, with the staleness of the config."""
+    same = [choice for choice in ranked if choice.config.train.staleness == staleness]
+    return next((choice for choice in (*same, *ranked) if not choice.laid.short), (same or ranked)[0])
 
 
 def other_base(config: Config, gpu: Gpu, gpus: int = 1) -> str | None:
@@ -105,9 +123,19 @@ def other_base(config: Config, gpu: Gpu, gpus: int = 1) -> str | None:
     fitting = []
     for name, published in (TEXT | RECIPES).items():
         shape, smaller = shape_of(published), with_value(config, "model.name", name)
-        if fits_somewhere(smaller, shape, gpu, gpus):
+        if _serves(config, shape) and fits_somewhere(smaller, shape, gpu, gpus):
             fitting.append((shape.parameters, name))
     return max(fitting)[1] if fitting else None
+
+
+def _serves(config: Config, shape: Shape) -> bool:
+    """Whether a config's adapters, bits and layout are possible over a base."""
+    try:
+        shape.adapted(config.model.lora)
+    except ConfigError:
+        return False
+    split = can_split(gpus_per_engine(config.sampler), shape.heads)
+    return split and (config.model.quantize == "none" or shape.kind not in COMPOSITE)
 
 
 def smallest(config: Config, shape: Shape, gpus: int = 1) -> str | None:
