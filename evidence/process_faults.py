@@ -4,8 +4,8 @@ The processes play unevenly, so that a fault finds one still playing while the o
 SIGTERM and SIGINT to the launcher; SIGKILL of either engine; an exception in the update of either process; SIGKILL of
 either process. Measured for each: how long until everything has ended (or, where the engine restarts, until
 the next step), and how many finished steps were lost. After the last fault the run is trained to its end and compared
-with one that nobody touched. Two engines draw where engines are killed, from the last start to the end; before, and in
-the run that nobody touched, there is one: bouts do not depend on their number.
+with one that nobody touched, which has run beside it. Two engines draw where engines are killed, from the last start to
+the end; before, and in the run that nobody touched, there is one: bouts do not depend on their number.
 """
 
 from __future__ import annotations
@@ -221,35 +221,34 @@ def main() -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     quick = args.quick
     planned = [("SIGTERM", 0, 0.5)] if quick else list(plan())
-    engine, steps = ([], 4) if quick else (VLLM, STEPS * len(planned) + 4)
+    engine, steps = ([], 4) if quick else (VLLM, STEPS * len(planned))
     with tempfile.TemporaryDirectory() as scratch:
-        run = Run(Path(scratch, "struck"), steps, engine)
+        run, whole = (Run(Path(scratch, name), steps, engine) for name in ("struck", "untouched"))
         outcomes = []
         try:
+            if not quick:
+                whole.start()
             for number, (fault, rank, moment) in enumerate(planned, 1):
                 outcomes.append(strike(run, fault, rank, moment))
                 show(number, outcomes[-1])
-            apart = {} if quick else finish_and_compare(run, Path(scratch, "untouched"), steps, engine)
+            apart = {} if quick else finish_and_compare(run, whole)
         finally:
             run.kill()
+            whole.kill()
     report(outcomes, apart, steps, quick)
 
 
 def finish(run: Run) -> None:
-    if not run.alive():
+    if not run.alive() and (run.process is None or run.process.returncode):
         run.start()
     if run.await_end(1800) != 0:
         run.fail("the last resume did not reach the end")
 
 
-def finish_and_compare(run: Run, folder: Path, steps: int, engine: list[str]) -> dict[str, float]:
-    """Train to the end, and once more without a fault."""
-    finish(run)
-    whole = Run(folder, steps, engine)
-    try:
-        finish(whole)
-    finally:
-        whole.kill()
+def finish_and_compare(run: Run, whole: Run) -> dict[str, float]:
+    """Train both to the end: the one that was struck, and the one that nobody touched."""
+    for one in (run, whole):
+        finish(one)
     return differences(whole.path, run.path)
 
 

@@ -187,14 +187,17 @@ def faults(quick: bool) -> dict[str, Any]:
         planned += [("engine killed", 0, 0.2), ("SIGKILL of a process", 1, 1.5), ("SIGKILL of a process", 0, 0.9)]
     words, steps = [*SPLIT, *([] if quick else VLLM)], 4 * len(planned)
     with tempfile.TemporaryDirectory() as scratch:
-        run, outcomes = Run(Path(scratch, "struck"), steps, words), []
+        run, whole = (Run(Path(scratch, name), steps, words) for name in ("struck", "untouched"))
+        outcomes = []
         try:
+            whole.start()
             for number, (fault, rank, moment) in enumerate(planned, 1):
                 outcomes.append(strike(run, fault, rank, moment))
                 show(number, outcomes[-1])
-            apart = finish_and_compare(run, Path(scratch, "untouched"), steps, words)
+            apart = finish_and_compare(run, whole)
         finally:
             run.kill()
+            whole.kill()
     lost = sum(outcome.lost for outcome in outcomes if (outcome.fault, outcome.rank) != ("SIGKILL of a process", 0))
     ended = [outcome.seconds for outcome in outcomes if outcome.fault != "engine killed"]
     return {
