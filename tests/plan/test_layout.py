@@ -156,6 +156,14 @@ def test_engines_elsewhere_are_left_where_they_are(words: tuple[str, ...]) -> No
     assert [choice.keys for choice in ranked(*words)] == [()]
 
 
+@pytest.mark.parametrize(("gpus", "learners"), [(8, 1), (7, 7), (2, 2)])
+def test_engines_of_a_cluster_are_those_that_it_places(gpus: int, learners: int) -> None:
+    plan = planned("cluster.engine=ray", "cluster.address=local", "cluster.samplers=7", gpus=gpus)
+    assert plan.refusal is None
+    layout = layout_of(plan.config, gpus)
+    assert (layout.learners, layout.engines, layout.apart) == (learners, 7, True)
+
+
 @pytest.mark.parametrize("word", ["sampler.sleep=true", "train.importance=none"])
 def test_no_layout_plays_ahead_where_a_rule_forbids_it(word: str) -> None:
     assert all(choice.config.train.staleness == 0 for choice in ranked(word))

@@ -96,7 +96,7 @@ class Fit:
                 f"and its share is {gib(self.taken)}"
             )
         if self.held > self.gpu.memory:
-            found.append(f"engine and learner hold {gib(self.held)} while it draws")
+            found.append(f"engine and learner hold {gib(self.held)} of {gib(self.gpu.memory)} while it draws")
         return found
 
     @property

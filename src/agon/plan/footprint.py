@@ -265,11 +265,19 @@ class Layout:
         return f"{plural(self.learners, 'learner')} and {plural(self.engines, 'engine')}{each}, {where}"
 
 
+def engines_on_nodes(config: Config) -> int:
+    """Engines that a cluster places; none without one."""
+    return config.cluster.samplers if config.cluster.engine != "none" else 0
+
+
 def layout_of(config: Config, gpus: int) -> Layout:
     """A node of `gpus` as a config divides it: engines that leave GPUs free leave them to learners alone."""
     parallel = gpus_per_engine(config.sampler)
     if config.sampler.urls:
         return Layout(gpus, len(config.sampler.urls), 1, apart=True)
+    if placed := engines_on_nodes(config):  # of a cluster, of which this may be one
+        left = gpus - placed * parallel
+        return Layout(left if left > 0 else gpus, placed, parallel, apart=True)
     engines = config.sampler.replicas or max(gpus // parallel, 1)
     left = gpus - engines * parallel
     return Layout(left, engines, parallel, apart=True) if left > 0 else Layout(gpus, engines, parallel, apart=False)

@@ -26,7 +26,7 @@ from agon.plan.fit import (
     in_four_bits,
     with_value,
 )
-from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, layout_of, node_bytes
+from agon.plan.footprint import CONTEXT, HOST, NCCL, SPARE, TEXT, NodeBytes, engines_on_nodes, layout_of, node_bytes
 from agon.plan.gpus import Gpu, Node
 from agon.plan.hours import Hours, hours, in_flight, step_bouts
 from agon.plan.layout import Choice, choices, command, merged, other_base, preferred, smallest
@@ -115,12 +115,14 @@ def plan_on(
 def _check_gpus(config: Config, hardware: Node) -> None:
     """Refuse engines that want more GPUs than there are."""
     layout = layout_of(config, hardware.gpus)
-    if not has_server(config) and layout.engines * layout.parallel > hardware.gpus:
-        less = "" if layout.parallel <= hardware.gpus else f" sampler.options.{SPLIT}=1"
+    elsewhere = has_server(config) or engines_on_nodes(config)
+    if not elsewhere and layout.engines * layout.parallel > hardware.gpus:
+        keys = ["sampler.replicas=null"] if config.sampler.replicas else []
+        keys += [f"sampler.options.{SPLIT}=1"] if layout.parallel > hardware.gpus else []
         raise InputError(
             f"sampler.replicas and tensor_parallel_size ask for {layout.engines * layout.parallel} GPUs, and --gpus is "
             f"{hardware.gpus}",
-            fix=f"add --gpus {layout.engines * layout.parallel}, or set sampler.replicas=null{less}",
+            fix=f"add --gpus {layout.engines * layout.parallel}, or set {' '.join(keys)}",
         )
 
 
