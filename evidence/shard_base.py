@@ -3,9 +3,10 @@
 Parts: `equal` compares two processes over parts with two over whole bases, to the bit, and with one process, where sums
 of gradients have a different order: there the bounds of two_processes.py hold. Its cases have ranks without live rows
 and uneven micro-batches, so that some passes are fillers. `families` scores with cut copies of three architectures,
-composites among them, laid out as they are published. `memory` measures the peak bytes of each of 2 and 4 processes
-while it loads a base and learns once; pages of files do not count. `faults` kills, stops and fails processes of a run
-(process_faults.py) on a real vLLM engine, whose canary needs scores of all processes.
+composites among them, laid out as they are published. `memory` loads a base in bfloat16 and learns once, in 2 and 4
+processes, and counts the most bytes that tensors of each take, as a GPU's allocator does, over those of the whole base;
+a part that is a view of the mapped file, as on a CPU, counts as if it were copied. `faults` kills, stops and fails
+processes of a run (process_faults.py) on a real vLLM engine, whose canary needs scores of all processes.
 """
 
 from __future__ import annotations
@@ -18,8 +19,6 @@ from pathlib import Path
 from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
-# glibc 2.36 keeps holes of freed tensors on its heap, as much as a whole base of gathered layers; a GPU has none
-os.environ["MALLOC_MMAP_THRESHOLD_"] = "262144"
 
 from _lib import arguments, verdict_of_parts
 from _processes import run_world
@@ -34,7 +33,7 @@ CASES = ("live", "rank dead", "policy dead", "uneven")
 COPIES = {"Qwen/Qwen3-4B": "qwen3", "Qwen/Qwen3.5-2B": "qwen3_5", "google/gemma-4-E4B-it": "gemma4"}
 """Published bases, and the tokenizers of their families."""
 LARGE: dict[str, Any] = {
-    **{"vocab_size": 2048, "hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 64},
+    **{"vocab_size": 2048, "hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 64},
     **{"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64},
 }
 FRACTIONS = {2: 0.75, 4: 0.5}
@@ -42,12 +41,12 @@ FRACTIONS = {2: 0.75, 4: 0.5}
 gathered (embeddings, and a few of 64 layers)."""
 
 
-def learner_over(path: str, shard: str, job: Job, steps: int = STEPS, **settings: Any) -> Any:
+def learner_over(path: str, shard: str, job: Job, steps: int = STEPS, dtype: str = "float32", **settings: Any) -> Any:
     from agon.engine.trl.learner import TRLLearner
 
     plain = {"loss": job.loss, "beta": job.beta, "tokens_per_pass": 60, "learning_rate": job.rate, "shard": shard}
     train = train_config(**plain | settings)
-    return TRLLearner(model_config(name=path), train, total_steps=steps, optimizer=job.optimizer)
+    return TRLLearner(model_config(name=path, dtype=dtype), train, total_steps=steps, optimizer=job.optimizer)
 
 
 # -- equal -------------------------------------------------------------------------------------------------------------
@@ -134,39 +133,32 @@ def families(quick: bool) -> dict[str, Any]:
 # -- memory ------------------------------------------------------------------------------------------------------------
 
 
-def measure_peak(rank: int, world: int, work: tuple[str, str, str]) -> tuple[int, int]:
-    """Bytes of the base, and of this process at most while it loads and learns."""
+def measure_peak(rank: int, world: int, work: tuple[str, str]) -> tuple[int, int]:
+    """Bytes of the whole base, and of this process's tensors at most while it loads its part and learns."""
     warnings.filterwarnings("ignore")
     from agon.engine.synthetic import stream
-    from tests.engine.helpers.memory import peak
+    from tests.engine.helpers.memory import allocated, in_files
 
-    small, path, shard = work
+    path, shard = work
     job = Job("sgd", "grpo")
-
-    def learnt(folder: str) -> Any:
-        learner = learner_over(folder, shard, job)
+    with allocated() as most:
+        learner = learner_over(path, shard, job, dtype="bfloat16")
         learner.update([stream(policy, groups_of(job, policy, 0, range(rank, rank + 1))) for policy in Policy])
-        return learner
-
-    kept = learnt(small)  # what libraries allocate once; it is not freed meanwhile
-    with peak() as taken:
-        learner = learnt(path)
-    del kept
     base = [weight for name, weight in learner.pair.model.named_parameters() if ".lora_" not in name]
-    return sum(weight.numel() * weight.element_size() for weight in base), taken[0]
+    return sum(weight.numel() * weight.element_size() for weight in base), most[0] + sum(map(in_files, base))
 
 
 def memory(quick: bool) -> dict[str, Any]:
+    import torch
+
     from tests.engine.helpers.bases import random_base
 
     found: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        small, large = f"{scratch}/small", f"{scratch}/large"
-        random_base().save_pretrained(small)
-        random_base(**LARGE).save_pretrained(large, max_shard_size="50MB")
+    with tempfile.TemporaryDirectory() as large:
+        random_base(**LARGE).to(torch.bfloat16).save_pretrained(large, max_shard_size="50MB")
         for world in (2,) if quick else FRACTIONS:
             for shard in ("none", "base"):
-                ranks = run_world(world, measure_peak, (small, large, shard))
+                ranks = run_world(world, measure_peak, (large, shard))
                 found[f"{world} processes, shard {shard}"] = max(taken / base for base, taken in ranks)
     return {"base bytes": ranks[0][0], "peak over base": {name: round(share, 3) for name, share in found.items()}}
 
