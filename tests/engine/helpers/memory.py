@@ -46,7 +46,7 @@ def allocated() -> Iterator[list[int]]:
     most = [0]
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
         yield most
-    events = list(profiled.profiler.kineto_results.experimental_event_tree())  # type: ignore[union-attr]
+    events = list(profiled.profiler.kineto_results.experimental_event_tree())
     while events:
         event = events.pop()
         events += event.children
