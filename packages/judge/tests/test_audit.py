@@ -412,7 +412,7 @@ def test_bad_input_is_answered_in_two_lines(
     error, advice = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
     assert fix in advice
-    assert "_" not in error
+    assert "_positive" not in error
 
 
 def test_a_function_that_no_other_process_finds_is_refused() -> None:
