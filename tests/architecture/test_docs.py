@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -39,10 +42,30 @@ def test_a_page_links_only_to_what_is_there(page: Path) -> None:
     assert not broken, f"{name_of(page)} links to what is not there: {broken}"
 
 
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and mkdocs make them."""
+    headings = re.findall(r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_links_only_to_headings_that_exist(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#\s:]*\.md)?#([^)\s]+)\)", page.read_text())
+    broken = [f"{file}#{anchor}" for file, anchor in links if anchor not in anchors((page.parent / (file or page)).read_text())]
+    assert not broken, f"{name_of(page)} links to headings that are not there: {broken}"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_names_only_files_that_exist(page: Path) -> None:
     missing = [name for name in FILE.findall(page.read_text()) if not (ROOT / name).exists()]
     assert not missing, f"{name_of(page)} names files that are not there: {missing}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_an_install_from_a_clone_names_the_packages_that_no_index_has(page: Path) -> None:
+    first = re.findall(r"pip install [^`\n]*-e '?\.(?!\w)(?:\[(?:train|serve|tinker))?(?!\[)", page.read_text())
+    short = [line for line in first if "packages/judge" not in line or "packages/lens" not in line]
+    assert not short, f"{name_of(page)}: add -e packages/judge -e packages/lens to {short}"
 
 
 def test_the_quickstart_shows_the_example_as_it_is() -> None:
@@ -95,6 +118,20 @@ def site_pages() -> ModuleType:
 )
 def test_a_link_works_in_the_repository_and_on_the_site(source: str, written: str, shown: str) -> None:
     assert site_pages().with_links(f"see [it]({written}).", source) == f"see [it]({shown})."
+
+
+@pytest.mark.parametrize("link", ["there.md", "there.md#here", "gone.md", "there.md#gone", "#gone"])
+def test_a_broken_link_or_anchor_fails_the_build(tmp_path: Path, link: str) -> None:
+    (words,) = re.findall(r"-m mkdocs (.*) --site-dir", (ROOT / "scripts" / "docs").read_text())
+    checked = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["validation"]
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# Home\n\n[link]({link})\n")
+    (tmp_path / "docs" / "there.md").write_text("# There\n\n## Here\n")
+    (tmp_path / "mkdocs.yml").write_text(yaml.safe_dump({"site_name": "x", "validation": checked}))
+    built = subprocess.run(
+        [sys.executable, "-m", "mkdocs", *words.split()], cwd=tmp_path, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    )
+    assert (built.returncode != 0) == ("gone" in link)
 
 
 def test_a_link_to_a_file_that_is_no_page_becomes_its_path() -> None:
