@@ -15,13 +15,11 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
-    "LAB.md": "lab.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
     "configs/paper/README.md": "paper-configs.md",
     "examples/README.md": "examples.md",
-    "tests/stumbles/README.md": "stumbles.md",
 }
 """Where a file of the repository is on the site."""
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -43,7 +41,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     SENTENCES[page.file.src_uri] = first_sentence(markdown)
     if page.file.src_uri in PAGES.values():
         return markdown
-    return with_links(markdown, f"docs/{page.file.src_uri}")
+    source = f"docs/{page.file.src_uri}"
+    return with_links(without_files(markdown, source), source)
 
 
 def on_post_build(config: Any) -> None:
@@ -103,4 +102,5 @@ def with_links(markdown: str, source: str) -> str:
 
 def site_place(path: str) -> str | None:
     """The place of a file of the repository on the site; None for one that is not there."""
-    return PAGES.get(path) or (path.removeprefix("docs/") if path.startswith("docs/") else None)
+    on_site = path.startswith("docs/") and not path.startswith("docs/decisions/")
+    return PAGES.get(path) or (path.removeprefix("docs/") if on_site else None)

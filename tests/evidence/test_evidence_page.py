@@ -32,7 +32,7 @@ FRONT = """
 
 
 def rows(page: str) -> dict[str, str]:
-    return {line.split("]")[0][3:]: line for line in page.splitlines() if line.startswith("| [")}
+    return {line.split("`")[1]: line for line in page.splitlines() if line.startswith("| `")}
 
 
 def test_every_row_shows_its_revision_and_date(pages: ModuleType) -> None:

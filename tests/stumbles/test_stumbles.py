@@ -235,7 +235,7 @@ ELSEWHERE = {
     22: ("stumbles/test_stumbles.py", "test_a_terminal_gets_a_line_before_anything_is_loaded"),
     23: ("eval/test_summary.py", "test_the_short_summary_leaves_out_what_a_beginner_cannot_use"),
     24: ("stumbles/test_stumbles.py", "test_leaks_are_said_to_happen_by_chance"),
-    25: ("architecture/test_docs.py", "test_the_template_of_decisions_is_not_a_page"),
+    25: ("architecture/test_docs.py", "test_records_of_decisions_are_no_pages"),
     27: ("report/test_viewer.py", "test_the_page_opens_on_the_best_conversion"),
     28: ("eval/test_compare.py", "test_the_price_stands_beside_the_gain"),
     29: ("examples/test_examples.py", "test_the_docs_show_the_game_without_a_model"),
