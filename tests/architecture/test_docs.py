@@ -44,14 +44,20 @@ def test_a_page_links_only_to_what_is_there(page: Path) -> None:
 
 def anchors(text: str) -> set[str]:
     """The anchors of a page's headings, as GitHub and mkdocs make them."""
-    headings = re.findall(r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ +(.+?) *$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.MULTILINE
+    )
     return {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading.lower()).strip()) for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_a_page_links_only_to_headings_that_exist(page: Path) -> None:
     links = re.findall(r"\]\(([^)#\s:]*\.md)?#([^)\s]+)\)", page.read_text())
-    broken = [f"{file}#{anchor}" for file, anchor in links if anchor not in anchors((page.parent / (file or page)).read_text())]
+    broken = [
+        f"{file}#{anchor}"
+        for file, anchor in links
+        if anchor not in anchors((page.parent / (file or page)).read_text())
+    ]
     assert not broken, f"{name_of(page)} links to headings that are not there: {broken}"
 
 
@@ -90,7 +96,7 @@ def test_the_house_is_furnished() -> None:
 def test_records_of_decisions_are_no_pages() -> None:
     site = (ROOT / "mkdocs.yml").read_text()
     assert "exclude_docs: decisions/ " in site
-    assert ": decisions/" not in site
+    assert ": decisions/0" not in site
 
 
 def site_pages() -> ModuleType:
@@ -134,7 +140,9 @@ def test_a_broken_link_or_anchor_fails_the_build(tmp_path: Path, link: str) -> N
 
 def test_a_link_to_a_file_that_is_no_page_becomes_its_path() -> None:
     text = "[game](see_the_game.ipynb), [why](../docs/decisions/0009-rooms.md), [canary](../docs/canary.md), [gone](nope.py)"
-    shown = "`examples/see_the_game.ipynb`, `docs/decisions/0009-rooms.md`, [canary](../docs/canary.md), [gone](nope.py)"
+    shown = (
+        "`examples/see_the_game.ipynb`, `docs/decisions/0009-rooms.md`, [canary](../docs/canary.md), [gone](nope.py)"
+    )
     assert site_pages().without_files(text, "examples/README.md") == shown
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,6 +143,17 @@ def test_bad_input_is_reported_with_a_fix(words: tuple[str, ...], agon_data: Cal
         agon_data(*words)
     assert caught.value.exit_code == 2
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [(("gsm9k",), "did you mean gsm8k?"), (("tabletop", "optoins.family=mixed"), "unknown key; did you mean options?")],
+)
+def test_a_misspelt_preset_or_field_is_answered_with_the_nearest(
+    words: tuple[str, ...], near: str, agon_data: Callable[..., tuple[int, str]]
+) -> None:
+    with pytest.raises(AgonError, match=re.escape(near)):
+        agon_data("check", *words)
 
 
 def test_a_file_that_does_not_exist_is_answered_with_those_that_do(

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from agon_judge.sandbox.settings import SandboxSettings
 
 CHECK = """Print what a source holds: rows, what was left out, lengths. Then answer every problem with its own reference
-answer (its gold), and measure the overlap of train with held-out. Exit code 1 when the verifier accepts fewer than 95%
-of the golds."""
+answer, and measure the overlap of train with held-out. Exit code 1 when the verifier accepts fewer than 95% of the
+reference answers."""
 SPLIT = "Print the three splits, their sizes and content hashes; with -o, write them as JSONL."
 
 PARTS = ("train", "dev", "held_out")
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check.add_argument(
         "--verifier", metavar="NAME", help="math, math-verify, code, environment or package.module:function"
     )
-    help = "try every gold in its other forms, not a sample (for math and math-verify)"
+    help = "try every reference answer in its other forms, not a sample (for math and math-verify)"
     check.add_argument("--all", action="store_true", help=help)
     split = actions.add_parser("split", help="print the three splits and their hashes", description=SPLIT)
     _source_arguments(split)
@@ -152,7 +152,7 @@ def _gold_checks(loaded: Loaded, verifier: str, all_forms: bool) -> tuple[dict[s
         checks = {part.name: gold_check(part.problems, judge) for part in loaded.parts}
         for part in loaded.parts:
             if not checks[part.name].passed and (template := accepted_template(part.problems, judge)):
-                said = f"{part.name} accepts golds that are written as {template}: set template in its source"
+                said = f"{part.name} accepts reference answers written as {template}: set template in its source"
                 print(f"note: {said}", file=sys.stderr)
         if verifier not in ("math", "math-verify"):
             return checks, {}
@@ -247,12 +247,23 @@ def _source(name: str, overrides: list[str]) -> Source:
     try:
         return Source.model_validate(fields)
     except ValidationError as error:
-        what = "; ".join(f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors())
+        what = "; ".join(map(_mistake, error.errors()))
         raise InputError(f"{name}: {what}", fix="`agon explain data.train` lists the keys of a source") from None
+
+
+def _mistake(item: Any) -> str:
+    """What pydantic found in a source, in the words of a config's mistakes."""
+    from agon.config import Source
+    from agon.config.explain import did_you_mean
+
+    key = ".".join(map(str, item["loc"]))
+    unknown = item["type"] == "extra_forbidden"
+    return f"{key}: " + (f"unknown key{did_you_mean(key, Source.model_fields)}" if unknown else item["msg"])
 
 
 def _unknown(name: str) -> InputError:
     """The error about a source that does not exist, with the files that do and the presets."""
+    from agon.config.explain import did_you_mean
     from agon.config.models import PRESETS
     from agon.data.local import READERS
 
@@ -262,7 +273,7 @@ def _unknown(name: str) -> InputError:
     )
     files = f"name one of: {', '.join(here)}; or a preset" if here else "name a file, or a preset"
     fix = f"{files}: {', '.join([*PRESETS, 'reasoning-gym:TASK', 'verifiers:MODULE'])}"
-    return InputError(f"{name} is neither a preset nor a file", fix=fix)
+    return InputError(f"{name} is neither a preset nor a file{did_you_mean(name, PRESETS)}", fix=fix)
 
 
 def _is_preset(name: str) -> bool:
@@ -342,10 +353,10 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
 
 def _print_golds(check: GoldCheck) -> None:
     if check.share is None:
-        print("  golds     none to check: these problems are judged by tests, or by an environment that gives none")
+        print("  answers   none to check: these problems are judged by tests, or by an environment that gives none")
         return
     remarks = f", {len(check.remarks)} with a remark" if check.remarks else ""
-    print(f"  golds     {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%}){remarks}")
+    print(f"  answers   {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%}){remarks}")
     for rows in (check.rejected, check.remarks):
         for row in rows[:LISTED]:
             print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
@@ -358,18 +369,22 @@ def _print_forms(part: Part, check: GoldCheck, forms: Forms) -> None:
     golds = {problem.id: problem.answer for problem in part.problems}
     if forms.never_paid:
         left = len(check.rejected) - forms.rejected
-        sampled = f" ({forms.rejected} of {len(check.rejected)} rejected golds tried; --all tries all)" if left else ""
+        sampled = (
+            f" ({forms.rejected} of {len(check.rejected)} rejected answers tried; --all tries all)" if left else ""
+        )
         count = len(forms.never_paid)
-        print(f"  dead      {count} golds that no form of themselves satisfies: no answer can be paid{sampled}")
+        print(
+            f"  dead      {count} reference answers that no form of themselves satisfies: no answer can be paid{sampled}"
+        )
         for name in forms.never_paid[:LISTED]:
             print(f"            {name}  {_line(golds[name])}")
         if count > LISTED:
             print(f"            and {count - LISTED} more; --json lists all")
     if forms.golds:
-        some = f"a sample of {forms.golds} golds; --all compares all" if forms.golds < check.of else "all golds"
+        some = f"a sample of {forms.golds} answers; --all compares all" if forms.golds < check.of else "all answers"
         print(f"  differ    math and math-verify on {len(forms.differ)} of {forms.texts} forms of {some}")
         for gold, form, one, other in forms.differ[:EXAMPLES]:
-            print(f"            gold {_line(gold)}  written {_line(form)}  {one}, {other}")
+            print(f"            reference answer {_line(gold)}  written {_line(form)}  {one}, {other}")
 
 
 def _print_overlap(shared: Overlap, *, generated: bool) -> None:

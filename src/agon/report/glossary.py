@@ -132,7 +132,7 @@ def _spellings(word: str) -> Iterator[str]:
 def _hint(wanted: str, known: list[Explanation]) -> str:
     """Words that are written alike, or whose explanation uses the word."""
     written = {_plain(entry.word): entry.word for entry in known}
-    near = get_close_matches(wanted, written, n=3, cutoff=0.6)
+    near = get_close_matches(wanted, written, n=3, cutoff=0.65)
     using = [_plain(entry.word) for entry in known if wanted in re.findall(r"[\w-]+", entry.text.lower())]
     if found := [written[name] for name in dict.fromkeys([*near, *using])][:3]:
         return f"did you mean {' or '.join(found)}? Type: agon explain {found[0]}"

@@ -19,14 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The target, its rows, and what counts as a failure."""
     help = "FILE.py:function (TRL's signature), reasoning-gym:TASK, verifiers:MODULE, math, math-verify or code"
     parser.add_argument("target", metavar="TARGET", help=help)
-    help = "rows for a reward function: JSONL, JSON or CSV with a question and a gold"
+    help = "rows for a reward function: JSONL, JSON or CSV with a question and a reference answer"
     parser.add_argument("--rows", type=Path, metavar="FILE", help=help)
     help = "rows to try (default: 8)"
     parser.add_argument("--take", type=whole_number(1, 10_000), default=8, metavar="N", help=help)
     parser.add_argument(
         "--gold", metavar="COLUMN", help="the column of reference answers (default: answer, solution, ...)"
     )
-    help = "how a completion states its answer, such as '<answer>{}</answer>' (default: found out from the golds)"
+    help = "how a completion states its answer, such as '<answer>{}</answer>' (default: found out from the rows)"
     parser.add_argument("--template", metavar="TEXT", help=help)
     parser.add_argument("--chat", action="store_true", default=None, help="completions are lists of messages")
     help = "the reward pays for form, not for answers: paid wrong answers are no fault"
