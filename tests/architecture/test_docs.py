@@ -139,10 +139,10 @@ def test_a_broken_link_or_anchor_fails_the_build(tmp_path: Path, link: str) -> N
 
 
 def test_a_link_to_a_file_that_is_no_page_becomes_its_path() -> None:
-    text = "[game](see_the_game.ipynb), [why](../docs/decisions/0009-rooms.md), [canary](../docs/canary.md), [gone](nope.py)"
-    shown = (
-        "`examples/see_the_game.ipynb`, `docs/decisions/0009-rooms.md`, [canary](../docs/canary.md), [gone](nope.py)"
+    text = (
+        "[game](see_the_game.ipynb), [why](../docs/decisions/0009-rooms.md), [is](../docs/canary.md), [gone](nope.py)"
     )
+    shown = "`examples/see_the_game.ipynb`, `docs/decisions/0009-rooms.md`, [is](../docs/canary.md), [gone](nope.py)"
     assert site_pages().without_files(text, "examples/README.md") == shown
 
 

@@ -369,13 +369,9 @@ def _print_forms(part: Part, check: GoldCheck, forms: Forms) -> None:
     golds = {problem.id: problem.answer for problem in part.problems}
     if forms.never_paid:
         left = len(check.rejected) - forms.rejected
-        sampled = (
-            f" ({forms.rejected} of {len(check.rejected)} rejected answers tried; --all tries all)" if left else ""
-        )
+        sampled = f" ({forms.rejected} of {len(check.rejected)} rejected tried; --all tries all)" if left else ""
         count = len(forms.never_paid)
-        print(
-            f"  dead      {count} reference answers that no form of themselves satisfies: no answer can be paid{sampled}"
-        )
+        print(f"  dead      {count} reference answers that no form of theirs satisfies: no answer can be paid{sampled}")
         for name in forms.never_paid[:LISTED]:
             print(f"            {name}  {_line(golds[name])}")
         if count > LISTED:

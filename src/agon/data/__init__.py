@@ -1,4 +1,4 @@
-"""Problems: presets, local files, generators; seeded splits that never share a problem; a check of the reference answers.
+"""Problems: presets, local files, generators; seeded splits that never share a problem; a check of their answers.
 
     load(source, seed=0)    the problems of one source
     splits(data)            train, dev and held-out of a config, with `.hashes`

@@ -190,7 +190,7 @@ class Measures(Record):
     correct: int
     """Right ones."""
     ungraded: int
-    """Trials without a verdict, because a machine failed or the reference answer does not parse: that is not a wrong answer."""
+    """Trials without a verdict, because a machine failed or the reference answer does not parse: not wrong ones."""
     pass_rate: Interval | None
     """pass@1."""
     interval: str
