@@ -74,6 +74,19 @@ def test_an_install_from_a_clone_names_the_packages_that_no_index_has(page: Path
     assert not short, f"{name_of(page)}: add -e packages/judge -e packages/lens to {short}"
 
 
+def test_the_front_page_explains_before_it_asks() -> None:
+    page = (ROOT / "README.md").read_text()
+    evidence, _, doors = page.partition("## Three ways in")
+    assert evidence.index("Nobody has reproduced that") < evidence.index("the bonus did nothing")
+    assert re.search(r"hours.*\$\d+", evidence, re.DOTALL), "what it costs, in hours and dollars"
+    assert doors.index("git clone") < doors.index("pip install")
+    prose = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", page, flags=re.DOTALL)
+    private = re.findall(
+        r"\b(?:bouts?|peeks?|arms?|cells?|worlds?|golds?|policy|policies|bites)\b", prose, re.IGNORECASE
+    )
+    assert not private, f"README uses words that it does not explain: {private}"
+
+
 def test_the_quickstart_shows_the_example_as_it_is() -> None:
     _, _, code = (ROOT / "examples" / "train_evaluate_compare.py").read_text().partition('"""\n\n')
     assert f"```python\n{code}```" in (ROOT / "docs" / "quickstart.md").read_text()
@@ -139,10 +152,8 @@ def test_a_broken_link_or_anchor_fails_the_build(tmp_path: Path, link: str) -> N
 
 
 def test_a_link_to_a_file_that_is_no_page_becomes_its_path() -> None:
-    text = (
-        "[game](see_the_game.ipynb), [why](../docs/decisions/0009-rooms.md), [is](../docs/canary.md), [gone](nope.py)"
-    )
-    shown = "`examples/see_the_game.ipynb`, `docs/decisions/0009-rooms.md`, [is](../docs/canary.md), [gone](nope.py)"
+    text = "[game](see_the_game.ipynb), [why](../docs/decisions/0009-rooms.md), [x](../docs/canary.md), [gone](nope.py)"
+    shown = "`examples/see_the_game.ipynb`, `docs/decisions/0009-rooms.md`, [x](../docs/canary.md), [gone](nope.py)"
     assert site_pages().without_files(text, "examples/README.md") == shown
 
 

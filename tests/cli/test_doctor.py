@@ -95,6 +95,18 @@ def test_only_a_failure_fails_the_command(
     assert json.loads(capsys.readouterr().out) == [{"name": "it", "status": status, "detail": "so", "fix": "do this"}]
 
 
+def test_a_check_is_printed_before_the_next_one_begins(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def slow() -> Iterator[Check]:
+        yield Check("first", "ok", "here")
+        assert "first" in capsys.readouterr().out
+        yield Check("second", "ok", "here")
+
+    monkeypatch.setattr(doctor, "checks", lambda *where: slow())
+    assert doctor.run(argparse.Namespace(json=False, address=None, network=None)) == 0
+
+
 @pytest.mark.slow
 def test_this_environment_is_sound() -> None:
     found = {check.name: check for check in doctor.checks()}

@@ -329,11 +329,20 @@ ELSEWHERE = {
     ),
     118: ("packages/lens/tests/test_logs.py", "test_a_reward_that_says_what_is_right_stays_a_reward"),
     119: ("packages/judge/tests/test_audit.py", "test_bad_input_is_answered_in_two_lines"),
+    120: ("architecture/test_docs.py", "test_the_front_page_explains_before_it_asks"),
+    121: ("architecture/test_docs.py", "test_the_front_page_explains_before_it_asks"),
+    122: ("plan/test_gpus.py", "test_a_size_stands_for_a_gpu_of_that_size"),
+    123: ("architecture/test_docs.py", "test_the_site_has_six_entries_and_lists_every_page_for_programs"),
+    124: ("cli/test_doctor.py", "test_a_check_is_printed_before_the_next_one_begins"),
+    127: ("cli/test_data.py", "test_a_misspelt_preset_or_field_is_answered_with_the_nearest"),
+    128: ("architecture/test_docs.py", "test_a_broken_link_or_anchor_fails_the_build"),
 }
-LAST = 119
+LAST = 128
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",
+    125: "no program can know it; docs/ask.md says so",
+    126: "speed is measured under evidence/",
 }
 
 
