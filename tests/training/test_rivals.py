@@ -220,8 +220,7 @@ def test_a_resumed_run_asks_for_nothing_twice(tmp_path: Path, asked: tuple[str, 
     run = directory(tmp_path, "x", settings)
     assert against(asked[0], run, settings).go()
     whole, before = fingerprint(run), len(asked[1].seeds)
-    for step in (4, 6):
-        shutil.rmtree(run.checkpoints / f"step_{step:06d}")
+    shutil.rmtree(run.checkpoints)
     asked[1].answer = lambda body: (200, {**reply(body)[1], "choices": [{"message": {"content": "other"}}]})
     assert against(asked[0], RunDir.open(run.path), settings).go()
     assert fingerprint(run) == whole
