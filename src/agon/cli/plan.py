@@ -34,24 +34,18 @@ def run(args: argparse.Namespace) -> int:
     config = load_config(args.config, args.overrides)
     hardware = hardware_of(args.gpu, args.gpus, args.price)
     say_waiting(f"planning {args.config}")
-    from agon.plan.estimate import (
-        check,
-        count,
-        plan,
-        summary,
-    )  # after the config is known to be valid: it reports mistakes
+    from agon.plan.estimate import check, plan, summary  # after the config is known to be valid: it reports mistakes
 
-    refusal, advice = None, list["Section"]()
+    counts, refusal, advice = check(config), None, list["Section"]()
     if hardware:
-        check(config)
         from agon.plan.hardware import plan_on
 
         laid = plan_on(config, hardware, words=[args.config, *args.overrides])
-        sections, refusal = [*plan(laid.config, hardware.gpus), *laid.sections], laid.refusal
+        sections, refusal = [*plan(laid.config, counts, hardware.gpus), *laid.sections], laid.refusal
         advice = [*filter(None, [laid.layouts, laid.faster])]
         verdict, column, planned = laid.verdict, laid.summary, laid.config
     else:
-        sections, column, planned = plan(config), summary(config, count(config.data)), config
+        sections, column, planned = plan(config, counts), summary(config, counts), config
         verdict = f"{_cell(column['steps'])} steps; hours, memory and price: name a GPU, such as --gpu 4090"
     compared = _compared(planned, column, _other_arm(args, config), hardware)
     if args.json:

@@ -78,6 +78,8 @@ _LOADED = {
     **{"fast_inference": "use_vllm", "gpu_memory_utilization": "vllm_gpu_memory_utilization"},
 }
 """Arguments of `from_pretrained` under the names that TRL's command line has for them."""
+_ASIDE = {"token", "device_map", "trust_remote_code", "use_cache", "max_lora_rank", "quantization_config"}
+"""Arguments of `from_pretrained` that say nothing about learning."""
 _TOKENIZERS = re.compile("Tokenizer|Processor|Peft|Config|Dataset|SequenceClassification")
 
 
@@ -276,10 +278,6 @@ class _Script:
             if node.func.id in _CALLS and values is not _COMPUTED:
                 return _CALLS[node.func.id](*values)
         return _COMPUTED
-
-
-_ASIDE = {"token", "device_map", "trust_remote_code", "use_cache", "max_lora_rank", "quantization_config"}
-"""Arguments of `from_pretrained` that say nothing about learning."""
 
 
 def _whole(values: list[Any]) -> Any:

@@ -6,7 +6,7 @@ point), so that plan and run cannot disagree. Tokens are upper bounds: every com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from agon.config import Config, Data, Source
 from agon.config.arms import ARMS
@@ -30,11 +30,18 @@ FIRST = {policy: Version.of(policy, 0, "first") for policy in Policy}
 """Stand for the versions that a run begins with."""
 
 
-def plan(config: Config, gpus: int | None = None) -> list[Section]:
+def plan(config: Config, counts: Counts, gpus: int | None = None) -> list[Section]:
     """Every section that applies, in reading order; on a node of `gpus`, if that is known."""
-    counts = check(config)
-    made = [*(make(config, counts) for make in SECTIONS), _memory(config, gpus)]
-    made += [make(config, counts) for make in EVALUATIONS]
+    made = (
+        _run(config, counts),
+        _steps(config, counts),
+        _budget(config, counts),
+        _bonus(config, counts),
+        _learner(config, counts),
+        _memory(config, gpus),
+        _evaluation(config, counts),
+        _held_out(config, counts),
+    )
     return [section for section in made if section]
 
 
@@ -309,13 +316,3 @@ def _kernels(config: Config, linear: bool) -> dict[str, tuple[Cell, ...]]:
 
 def _bytes(size: int) -> str:
     return f"{size / 2**30:,.2f} GiB" if size >= 2**28 else f"{size / 2**20:,.1f} MiB"
-
-
-SECTIONS: tuple[Callable[[Config, Counts], Section | None], ...] = (
-    _run,
-    _steps,
-    _budget,
-    _bonus,
-    _learner,
-)
-EVALUATIONS: tuple[Callable[[Config, Counts], Section | None], ...] = (_evaluation, _held_out)

@@ -16,7 +16,7 @@ from agon.engine.published import RECIPES, TEXT
 from agon.errors import ConfigError
 from agon.plan.base_shapes import Shape, shape_of
 from agon.plan.fit import COMPOSITE, Fit, dtype_refusal, has_server, with_room, with_value, written
-from agon.plan.footprint import layout_of
+from agon.plan.footprint import layout_of, learners_of
 from agon.plan.gpus import GPUS, Gpu, Node
 from agon.plan.hours import step_seconds
 from agon.plan.step_time import Assumptions, Speed
@@ -91,7 +91,7 @@ def _changed(
 
 def command(config: Config, gpus: int, words: Sequence[str], keys: Sequence[str]) -> str:
     """What to type: `words` are the config and overrides that the plan was asked about."""
-    learners = layout_of(config, gpus).learners
+    learners = learners_of(config, gpus)
     # one process that sees several GPUs would copy the model to all: the launcher gives a single learner the first
     start = ["torchrun", "--nproc-per-node", str(learners), "-m", "agon"] if gpus > 1 else ["agon"]
     if any(word.startswith("sampler.options=") for word in words) and any("sampler.options." in key for key in keys):

@@ -13,7 +13,7 @@ action-independent.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import Literal
@@ -89,20 +89,14 @@ def terms(log: GroupLog, scale: Scale) -> tuple[Term, ...]:
     return tuple(found)
 
 
-def _change_together(log: GroupLog, indices: list[int], scale: Scale) -> bool:
+def _change_together(log: GroupLog, indices: Sequence[int], scale: Scale) -> bool:
     """Whether an advantage changes when these terms are dropped."""
-    for group in log.graded:
-        paid = totals(group)
-        rest = [total - sum(row.terms[k] for k in indices) for total, row in zip(paid, group, strict=True)]
-        both = zip(*(normalise(values, scale, log.resolution) for values in (paid, rest)), strict=True)
-        if any(abs(with_ - without) > UNCHANGED for with_, without in both):
-            return True
-    return False
+    return any(_change(group, indices, scale, log.resolution).changed for group in log.graded)
 
 
 def _term(log: GroupLog, scale: Scale, index: int) -> Term:
     groups, resolution, numbers = log.graded, log.resolution, log.graded_numbers
-    changes = [_change(group, index, scale, resolution) for group in groups]
+    changes = [_change(group, [index], scale, resolution) for group in groups]
     varying = [varies(column(group, index), resolution) for group in groups]
     saturated, floored = (_constant_at(end, log, index) for end in (max, min))
     usual = median([abs(row.terms[index]) for group in groups for row in group if row.terms[index]] or [0.0])
@@ -141,12 +135,12 @@ def _term(log: GroupLog, scale: Scale, index: int) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The advantages of one group with and without a term."""
+    """The advantages of one group with and without some of its terms."""
 
     live: bool
     live_without: bool
     sole: bool
-    """Whether this term keeps the group alive, and no other varies in it."""
+    """Whether these terms keep the group alive, and no other varies in it."""
     pairs: tuple[tuple[float, float], ...]
 
     @property
@@ -154,12 +148,12 @@ class _Change:
         return any(abs(with_ - without) > UNCHANGED for with_, without in self.pairs)
 
 
-def _change(group: Group, index: int, scale: Scale, resolution: float) -> _Change:
+def _change(group: Group, indices: Sequence[int], scale: Scale, resolution: float) -> _Change:
     paid = totals(group)
-    rest = [total - term for total, term in zip(paid, column(group, index), strict=True)]
+    rest = [total - sum(row.terms[k] for k in indices) for total, row in zip(paid, group, strict=True)]
     pairs = zip(normalise(paid, scale, resolution), normalise(rest, scale, resolution), strict=True)
     live, without = varies(paid, resolution), varies(rest, resolution)
-    others = any(varies(column(group, k), resolution) for k in range(len(group[0].terms)) if k != index)
+    others = any(varies(column(group, k), resolution) for k in range(len(group[0].terms)) if k not in indices)
     return _Change(live, without, live and not without and not others, tuple(pairs))
 
 
