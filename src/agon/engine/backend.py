@@ -42,13 +42,13 @@ class Backend:
     """Keys that must keep their default here, as they would do nothing; and whose they are."""
     is_engine: ClassVar[bool] = True
     """Whether `sampler.engine` names it; others are chosen by keys of their own."""
-    trains_here: ClassVar[bool] = True
+    trains_here: bool = True
     """Whether the learner is in this process, which then needs torch and TRL."""
     opens_here: ClassVar[bool] = True
     """Whether it draws from adapters on this machine's disk, with `open_sampler`."""
     batches_by_arrival: ClassVar[bool] = False
     """Whether rounding depends on which completions are drawn in one batch, and so on when they are asked for."""
-    all_draw: ClassVar[bool] = True
+    all_draw: bool = True
     """Whether every process draws; if not, one of a machine does for the others."""
     fits_gpus: ClassVar[bool] = False
     """Whether `agon plan --gpu` can lay it out."""

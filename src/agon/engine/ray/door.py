@@ -85,9 +85,8 @@ class Ray(Backend):
         super().__init__(config)
         self._local: Backend = door("agon.backends", config.sampler.engine)(config)
         # of the engine beside it; what draws on nodes is drawn by one process
-        vars(self).update(trains_here=self._local.trains_here)
-        if not config.cluster.samplers:
-            vars(self).update(all_draw=self._local.all_draw)
+        self.trains_here = self._local.trains_here
+        self.all_draw = self._local.all_draw and not config.cluster.samplers
 
     @classmethod
     def claims(cls, values: Values) -> bool:

@@ -280,10 +280,11 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
 
 def _hints(findings: Sequence[Finding], without: int, rows: int) -> Iterator[str]:
     """What may have been meant otherwise, and what to type then."""
+    kinds = {finding.kind for finding in findings}
     everywhere = {finding.kind for finding in findings if finding.severity == "fault" and finding.of == finding.rows}
     if without:
         yield f"{without} of {rows} rows have no gold that is one text: less was tried there; --gold names the column"
-    if any(kind.startswith("pays") and kind.endswith("for everything") for kind in {each.kind for each in findings}):
+    if any(kind.startswith("pays") and kind.endswith("for everything") for kind in kinds):
         yield 'if a right answer must be written in a way of its own, state it: --template \'{"result": "{}"}\''
         yield "if the gold is not itself a right answer, name a column of right answers: --gold COLUMN"
     if {"pays another row's gold", "pays junk", "pays a near miss"} <= everywhere:

@@ -96,9 +96,8 @@ class RewardFunction:
             if isinstance(nested := record.get("reward_model"), dict) and "ground_truth" in nested:  # verl's rows
                 record.setdefault("ground_truth", nested["ground_truth"])
         names = dict.fromkeys(name for record in records for name in record)
-        records = [
-            dict.fromkeys(names) | record for record in records
-        ]  # as a data set has them: None where it is missing
+        # as a data set has them: None where it is missing
+        records = [dict.fromkeys(names) | record for record in records]
         gold = self._target.gold or next((name for name in GOLDS if name in records[0]), None)
         question = next((name for name in QUESTIONS if name in records[0]), None)
         if gold is None or gold not in records[0]:
