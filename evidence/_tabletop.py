@@ -28,6 +28,7 @@ from agon.types import BASE, Completion, Problem
 ROOT = Path(__file__).resolve().parent.parent
 RAW = ROOT / "docs" / "results" / "raw"
 PAGE = ROOT / "docs" / "results" / "tabletop.md"
+TABLES = PAGE.with_name("tabletop-tables.md")
 FIGURE = ROOT / "docs" / "assets" / "tabletop.svg"
 FRONT = ROOT / "docs" / "assets" / "verdicts.svg"
 CONFIGS = ROOT / "configs" / "tabletop" / "worlds"

@@ -1,4 +1,4 @@
-"""The page of the tabletop matrix, made whole from its raw results: every number on it is computed here."""
+"""The two pages of the tabletop matrix, made whole from its raw results: every number on them is computed here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from _tabletop import MAIN, RAW, DevPoint, cells
+from _tabletop import MAIN, PAGE, RAW, TABLES, DevPoint, cells
 from _tabletop_compare import (
     BROKEN,
     CLAIMS,
@@ -32,20 +32,20 @@ SEEDS = 10
 """Planned for every comparison; a verdict on fewer is marked as early."""
 INTRODUCTION = """\
 Made by `scripts/tabletop_matrix --page` from `docs/results/raw`, and checked by `evidence/tabletop.py`. The \
-[plan](tabletop-plan.md) was written before any arm ran, and its limit of CPU time was raised once, after six \
-seeds; it says what arms, measures, tests and verdicts are. These are tiny models on arithmetic: the size of an \
-effect says nothing about large models. `ab` is the cascade in which A drafts and B reads the draft and answers; \
-`ba` is the other direction."""
+[plan](tabletop-plan.md) was written before any arm ran; it says what arms, measures, tests and verdicts are. Its \
+limit of CPU time was raised once, after six seeds. These are tiny models on arithmetic: the size of an effect says \
+nothing about large models."""
 TESTS = """\
 *Found 4 times in 5* is the smallest effect that the test would find so often, given the spread over seeds, at the \
 strictest step of Holm's correction. The median was not planned; it shows where one seed carries the mean."""
 FIGURE_LINE = "![differences in points, with 95% intervals over seeds](../assets/tabletop.svg)"
-FIGURE_KEY = "The differences of the table: exchange (E1 to E4) in gold, competition (C1) in blue."
+FIGURE_KEY = "Exchange (E1 to E4) in gold, competition (C1) in blue; [tests](#tests) says what each compares."
 BEFORE = """\
-Before training, *A reads B* and *refines itself* show a draft as the challenge and as the refinement do; where A \
-and B start as the same base (neutral, relay), B's draft is one of A's. *Mixture of agents* (not planned) shows two \
-drafts of one's own. Right, wrong and half drafts are recaps that no model wrote: a wrong one has one wrong value \
-and what follows from it, so its other steps are right."""
+`ab` is the cascade in which A drafts and B reads the draft and answers; `ba` is the other direction. Before \
+training, *A reads B* and *refines itself* show a draft as the challenge and as the refinement do; where A and B \
+start as the same base (neutral, relay), B's draft is one of A's. *Mixture of agents* (not planned) shows two drafts \
+of one's own. Right, wrong and half drafts are recaps that no model wrote: a wrong one has one wrong value and what \
+follows from it, so its other steps are right."""
 CONTROLS = """\
 In the tables of controls at inference: *chosen* is the direction that is better on one half of the problems, \
 measured on the other half; *after the fact*, the better direction on the problems it is measured on; *A or B*, at \
@@ -55,41 +55,50 @@ in %. Tokens are of all passes that the number of the row takes, over all seeds.
 challenges when the advantages with and without it differ."""
 
 
-def page(done: Done) -> str:
-    """The page as Markdown."""
-    return "\n\n".join(sections(done)) + "\n"
+def answers(done: Done) -> str:
+    """The page of what came out: the plot first, then verdicts, then what they rest on."""
+    return "\n\n".join(_answers(done)) + "\n"
 
 
-def sections(done: Done) -> Iterator[str]:
+def tables(done: Done) -> str:
+    """The page of every arm, control and point along the run, by world."""
+    return "\n\n".join(_tables(done)) + "\n"
+
+
+def _answers(done: Done) -> Iterator[str]:
     hours = sum(result.cpu_seconds for result in done.values()) / 3600
+    differences = {world: compared(done, world) for world in WORLDS}
     yield "# The tabletop matrix: results"
     yield INTRODUCTION
-    yield f"{len(done)} of {len(cells())} cells are done ({hours:.1f} hours of CPU time)."
-    differences = {world: compared(done, world) for world in WORLDS}
+    yield FIGURE_LINE
+    yield FIGURE_KEY
+    spent = f"{len(done)} of {len(cells())} runs are done ({hours:.1f} hours of CPU time)."
+    yield f"{spent} Every arm's own numbers: [tables]({TABLES.name})."
     yield "## Verdicts"
     if any(len(one.values) < SEEDS for found in differences.values() for one in found.values()):
-        yield "*So far* marks what fewer seeds say than were planned: it may change, and no cell was chosen to stop at."
+        yield "*So far* marks what fewer seeds say than were planned: it may change, and no run was chosen to stop at."
     yield verdict_table(differences)
-    yield "\n".join(verdicts(done, differences))
     yield from one_correction(differences)
     yield "## Tests"
     yield tests(done, differences)
     yield TESTS
-    yield FIGURE_LINE
-    yield FIGURE_KEY
     yield from without_broken(done, differences)
-    yield from against_majority(done)
     yield "## Competition against where the bonus acts"
     yield competition(done)
-    yield "## The worlds"
-    yield BEFORE
-    yield CONTROLS
-    for world in WORLDS:
-        yield f"### {world}"
-        yield from world_tables(done, world)
+    yield from against_majority(done)
     yield "## Questions beside the claims"
     yield questions(done)
     yield trace_lengths(done)
+
+
+def _tables(done: Done) -> Iterator[str]:
+    yield "# The tabletop matrix: tables"
+    yield f"What the [results]({PAGE.name}) rest on: every arm and control, in each world and along the run."
+    yield BEFORE
+    yield CONTROLS
+    for world in WORLDS:
+        yield f"## {world}"
+        yield from world_tables(done, world)
     yield "## Further arms and controls"
     yield further(done)
     yield "## Transfer to shorter chains"
@@ -99,28 +108,20 @@ def sections(done: Done) -> Iterator[str]:
 
 
 def verdict_table(differences: dict[str, dict[str, Difference]]) -> str:
-    """Claims by worlds, at a glance."""
+    """Claims by worlds, each with what the plan expected and the seeds that it rests on where some are missing."""
     rows = []
     for claim, key in CLAIMS.items():
-        found = [differences[world][key] for world in WORLDS]
-        rows.append((f"{claim}: {COMPARISONS[key][0]}", *(one.told for one in found)))
-    seeds = [str(min(len(differences[world][key].values) for key in CLAIMS.values())) for world in WORLDS]
-    return markdown_table(("claim", *WORLDS), [*rows, (f"seeds, of {SEEDS}", *seeds)])
+        told = (_verdict(differences[world][key], EXPECTED[key][world]) for world in WORLDS)
+        rows.append((f"{claim}: {COMPARISONS[key][0]}", *told))
+    return markdown_table(("claim", *WORLDS), rows)
 
 
-def verdicts(done: Done, differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
-    """One sentence per world and claim."""
-    for world in WORLDS:
-        for claim, key in CLAIMS.items():
-            difference = differences[world][key]
-            seeds = len(difference.values)
-            early = "" if seeds >= SEEDS else " so far"
-            share = agon_bites(done, world) if key == "C1" else ""
-            beside = f"; the bonus has an effect in {share} of agon's groups of challenges" if share else ""
-            yield (
-                f"- In {world}, {claim} is **{difference.verdict}{early}**: {COMPARISONS[key][0]} is "
-                f"{difference}, {seeds} of {SEEDS} seeds{beside}. {expectation(difference, EXPECTED[key][world])}"
-            )
+def _verdict(difference: Difference, expected: str) -> str:
+    seeds = len(difference.values)
+    early = "" if seeds >= SEEDS else f" (so far: {seeds} of {SEEDS} seeds)"
+    if expected == "open":
+        return f"{difference.told}{early}; the plan left it open"
+    return f"{difference.told}{early}; expected {expected}: {'yes' if difference.expected(expected) else '**no**'}"
 
 
 def one_correction(differences: dict[str, dict[str, Difference]]) -> Iterator[str]:
@@ -165,12 +166,6 @@ def against_majority(done: Done) -> Iterator[str]:
     )
     head = ("world", "", "two passes, %", "majority of three, %", "difference [95%, over seeds]", "seeds")
     yield markdown_table(head, rows)
-
-
-def expectation(difference: Difference, outcome: str) -> str:
-    if outcome == "open":
-        return "The plan left it open."
-    return f"{'As' if difference.expected(outcome) else '**Not** as'} the plan expected ({outcome})."
 
 
 def agon_bites(done: Done, world: str, variant: str = "") -> str:

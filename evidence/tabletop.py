@@ -16,9 +16,9 @@ from pathlib import Path
 from _competition import PLANS
 from _competition_page import ASSETS, figures, pages
 from _lib import arguments, verdict
-from _tabletop import FIGURE, FRONT, PAGE, CellPlan, CellResult, cells, finished
+from _tabletop import FIGURE, FRONT, PAGE, TABLES, CellPlan, CellResult, cells, finished
 from _tabletop_figure import draw, draw_front
-from _tabletop_page import page
+from _tabletop_page import answers, tables
 from agon.data.tabletop.worlds import READERS
 
 ROLLOUTS = 6400
@@ -33,9 +33,10 @@ def main() -> None:
     both = [*done.items(), *(item for cells in later.values() for item in cells.items())]
     bent = [f"{cell.world} {cell.name}" for cell, result in both if not as_planned(cell, result)]
     missing = [f"{cell.world} {cell.name}" for cell in cells() if cell not in done]
-    made = page(done)
+    made = answers(done)
     print(made)
-    same = {"tabletop.md": PAGE.read_text() == made, "tabletop.svg": FIGURE.read_text() == drawn(draw, done)}
+    same = {PAGE.name: PAGE.read_text() == made, TABLES.name: TABLES.read_text() == tables(done)}
+    same["tabletop.svg"] = FIGURE.read_text() == drawn(draw, done)
     same["verdicts.svg"] = FRONT.read_text() == drawn(draw_front, done)
     same |= {path.name: path.exists() and path.read_text() == text for path, text in pages(done).items()}
     with tempfile.TemporaryDirectory() as scratch:

@@ -35,7 +35,7 @@ from _tabletop import (
     system_result,
 )
 from _tabletop_compare import QUESTIONS, Difference, broken_cells, compared
-from _tabletop_page import page
+from _tabletop_page import answers, tables
 from agon.config import load_config
 from agon.data.tabletop.halves import KnownTo, known_to
 from agon.data.tabletop.lessons import Beliefs, truth
@@ -144,10 +144,9 @@ def test_differences_are_paired_by_seed_and_corrected_within_a_claim() -> None:
     raw = sorted(p for key in ("E1", "E2") if (p := found[key].p_holm) is not None)
     assert len(raw) == 2
     assert raw[0] == min(1.0, 2 * intervals.t_test(found["E2"].values))  # type: ignore[operator]
-    text = page(done)
-    assert "In relay, exchange at inference is **undecided so far**" in text
-    assert "3 of 10 seeds" in text
-    assert f"7 of {len(cells())} cells are done" in text
+    text = answers(done)
+    assert "(so far: 3 of 10 seeds); expected near zero: **no**" in text
+    assert f"7 of {len(cells())} runs are done" in text
 
 
 def test_the_page_tells_transfer_and_points_along_the_run() -> None:
@@ -162,7 +161,7 @@ def test_the_page_tells_transfer_and_points_along_the_run() -> None:
         points = [DevPoint(step, 10, dict(zip(pair, (4, 5, 6, 7), strict=True)), 8) for step in (0, 50)]
         weights = cell_result("halves", "agon", seed, dict.fromkeys(pair, best)).systems
         done[plans["halves", f"agon-points-s{seed}"]] = replace(run, variant="points", points=points, best=weights)
-    text = page(done)
+    text = tables(done)
     assert "| halves | coop | 2 | 75.0 | 75.0 | 75.0 | 1 |" in text
     assert "| halves | 50 | 40.0 | 50.0 | 60.0 | 70.0 | 80.0 | 3 |" in text
     assert "- halves: +16.7 points" in text
@@ -200,9 +199,8 @@ def test_the_page_says_what_a_broken_cell_decides() -> None:
         alone = {"a": 2, "self-cascade": 2 + seed % 2}
         done[plans["relay", f"grpo-s{seed}"]] = cell_result("relay", "grpo", seed, alone)
     assert broken_cells(done) == [plans["relay", "coop-s3"]]
-    text = page(done)
-    assert "| relay | coop, seed 3 | exchange at inference | undecided: " in text
-    assert "| grpo: self-cascade | 2 | 50.0 |  |  |  | **62.5** |" in text
+    assert "| relay | coop, seed 3 | exchange at inference | undecided: " in answers(done)
+    assert "| grpo: self-cascade | 2 | 50.0 |  |  |  | **62.5** |" in tables(done)
 
 
 def test_a_difference_is_told_with_what_it_rests_on() -> None:
@@ -218,7 +216,7 @@ def test_a_question_compares_arms_by_seed_and_says_what_is_missing() -> None:
         for arm, right in (("agon", shown), ("hidden-drafts", hidden)):
             result = cell_result("soft-halves", arm, seed, dict.fromkeys(["a", "b", "ab", "ba"], right))
             done[plans["soft-halves", f"{arm}-s{seed}"]] = result
-    text = page(done)
+    text = answers(done)
     assert "| soft-halves | agon - hidden-drafts | +41.7 points [+5.8, +77.5] | 3 |  |" in text
     assert "| soft-halves | agon - mispaired | not measured twice | 0 |" in text
 
