@@ -17,6 +17,7 @@ import pytest
 
 from agon import interrupt
 from agon.errors import EngineError, RunDirError
+from agon.report.overview import run_line
 from agon.rundir import RunDir
 from agon.training.loop import Training
 from agon.training.machines import Machines
@@ -51,6 +52,26 @@ def test_a_signal_saves_and_the_resumed_run_is_the_same(tmp_path: Path, number: 
     done = first.machines.learner.step
     assert not done or (run.checkpoints / f"step_{done:06d}").is_dir()
     assert training(RunDir.open(run.path), settings).go()
+    assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
+
+
+def test_a_signal_in_the_last_evaluation_stops_a_run_that_is_not_done(tmp_path: Path) -> None:
+    settings = config(train__max_steps=6)
+    run = directory(tmp_path, "stopped", settings)
+    one = training(run, settings)
+    sample = one.machines.sampler.sample
+
+    async def interrupted(request: Request) -> Any:
+        if one.machines.learner.step == one.schedule.total and not one._interrupt.asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return await sample(request)
+
+    one.machines.sampler.sample = interrupted  # type: ignore[method-assign]
+    assert not one.go()
+    assert run.points[-1].step < one.schedule.total
+    assert run_line(run.path).state == "stopped"
+    assert training(RunDir.open(run.path), settings).go()
+    assert run_line(run.path).state == "done"
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
 
 

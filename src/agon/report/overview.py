@@ -51,12 +51,13 @@ def run_line(path: Path) -> RunLine:
     except AgonError:
         return RunLine(str(path), UNKNOWN, UNKNOWN, "damaged", UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
     total, found = total_steps(run), read_headline(path, headline(config.rules()))
+    measured = not config.eval.points or (bool(points) and points[-1].step == total)
     score = UNKNOWN if not points else f"{percent(points[0].score)} -> {percent(points[-1].score)}"
     return RunLine(
         path=str(path),
         arm=config.row,
         base=config.model.names,
-        state=_state(path, steps, total),
+        state=_state(path, steps, total, measured=measured),
         progress=f"{steps}" if total is None else f"{steps}/{total}",
         score=score if len(points) != 1 else percent(points[0].score),
         before=found.rate_before if found else UNKNOWN,
@@ -88,10 +89,10 @@ def is_running(path: Path) -> bool:
     return False
 
 
-def _state(path: Path, steps: int, total: int | None) -> State:
+def _state(path: Path, steps: int, total: int | None, *, measured: bool) -> State:
     if is_running(path):
         return "running"
-    if total is not None and steps >= total:
+    if measured and total is not None and steps >= total:
         return "done"
     return "stopped" if steps else "new"
 

@@ -92,9 +92,10 @@ class Training:
                 self._train()
             except Interrupted:
                 self.display.note(f"interrupted at step {learner.step}")
+                return False
             finally:
                 self.flights.close()
-            return learner.step >= self.schedule.total
+        return True
 
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
