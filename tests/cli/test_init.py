@@ -106,6 +106,23 @@ def test_the_columns_of_a_csv_file_are_those_of_its_header() -> None:
     assert load_config("custom.yaml").data.dev.columns == {"question": "query", "answer": "label"}
 
 
+def test_columns_of_other_names_are_named_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"frage": f"What is {n} + 1?", "antwort": str(n + 1)} for n in range(10)]
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["init", "custom", "--data", "q.jsonl"]) == 2
+    words = "agon init custom --data q.jsonl columns.question=NAME columns.answer=NAME"
+    assert words in capsys.readouterr().err
+    words = words.replace("question=NAME", "question=frage").replace("answer=NAME", "answer=antwort")
+    assert main(words.split()[1:]) == 0
+    assert load_config("custom.yaml").data.dev.columns == {"question": "frage", "answer": "antwort"}
+
+
+@pytest.mark.parametrize("words", [["columns.question=frage"], ["--data", "q.jsonl", "question=frage"]])
+def test_columns_without_a_file_or_their_name_write_no_config(words: list[str]) -> None:
+    assert main(["init", "custom", *words]) == 2
+    assert not Path("custom.yaml").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "text", "message"),
     [

@@ -106,7 +106,7 @@ def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytes
     [
         (["plan"], "the following arguments are required: CONFIG", "type agon plan CONFIG; "),
         (["plan", "x.yaml", "--jsn"], "unrecognized arguments: --jsn", "did you mean --json? "),
-        (["init", "tabletop", "extra"], "unrecognized arguments: extra", ""),
+        (["doctor", "extra"], "unrecognized arguments: extra", ""),
         (["config"], "the following arguments are required: ACTION", "type agon config ACTION; "),
         (
             ["launch", "x.yaml"],

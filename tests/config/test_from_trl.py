@@ -167,7 +167,7 @@ def test_an_unsloth_script_keeps_its_quantised_base_and_its_names(tmp_path: Path
     assert (made["game"]["group_size"], made["train"]["problems_per_step"]) == (3, 4)
     assert set(left) == {"max_seq_length", "adam_beta2", "optim", "max_prompt_length"}
     text = from_trl(tmp_path / "unsloth.py").text
-    assert "works as it is: my_rewards.py:correctness; add" in text
+    assert f"works as it is: {tmp_path / 'my_rewards.py'}:correctness; add" in text
     assert "reward.terms: [rewards.py:xmlcount, rewards.py:int_format]" in text
 
 
@@ -236,6 +236,32 @@ def test_the_first_reward_is_offered_as_the_verifier_and_the_others_as_terms(tmp
     assert "reward.terms: [rewards.py:short]" in told["lora.py"]
     assert "works as it is" not in told["grpo.yaml"], "a format reward says nothing about right and wrong"
     assert "reward.terms: [rewards.py:think_format_reward]" in told["grpo.yaml"]
+
+
+LOCAL = """
+from datasets import load_dataset
+from rewards import brief, correct
+from trl import GRPOConfig, GRPOTrainer
+
+dataset = load_dataset("json", data_files="questions.jsonl", split="train")
+args = GRPOConfig(reward_weights=[0.1, 0.5], num_generations=4)
+trainer = GRPOTrainer(model="agon:tiny", reward_funcs=[brief, correct], train_dataset=dataset, args=args)
+"""
+
+
+def test_rewards_and_problems_in_files_are_used_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"problem": f"What is {n} + {n}?", "gold": str(2 * n)} for n in range(450)]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "rewards.py").write_text("def brief(completions, **rest): ...\ndef correct(completions, **rest): ...\n")
+    (tmp_path / "grpo.py").write_text(LOCAL)
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "--from-trl", "grpo.py"]) == 0
+    made = load_config(tmp_path / "grpo-agon.yaml")
+    assert made.data.train.columns == {"question": "problem", "answer": "gold"}
+    assert Path(made.verifier).name == "rewards.py:correct"
+    assert [Path(name).name for name in made.reward.terms] == ["rewards.py:brief"]
+    assert made.reward.weights == [0.4]
+    assert main(["plan", "grpo-agon.yaml", "model.lora.targets=all-linear"]) == 0
 
 
 def test_what_a_script_leaves_open_is_trls_default(tmp_path: Path) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
 from agon.cli.parser import say_waiting
-from agon.errors import InputError
+from agon.errors import AgonError, InputError
 
 NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
 """What comes before the plan, of a recipe that cannot be planned as it is."""
@@ -23,6 +25,8 @@ def recipes() -> dict[str, str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
+    help = "with custom and --data: which column of the file is which, where its names do not say so"
+    parser.add_argument("named", metavar="columns.FIELD=NAME", nargs="*", default=[], help=help)
     parser.add_argument("--from-trl", metavar="FILE", help="convert a script, YAML file or command line of TRL")
     parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
     data = "with custom: your problems, in JSONL, JSON, parquet or CSV; writes their path, columns, sizes and verifier"
@@ -36,8 +40,11 @@ def run(args: argparse.Namespace) -> int:
     target = Path(args.out or f"{args.recipe}.yaml")
     if args.data and args.recipe != "custom":
         raise InputError(f"{args.recipe} has its own problems", fix=f"agon init custom --data {args.data}")
+    named = _named(args.named)
     if args.data:
-        text = with_data(text, args.data, Path() if args.out == "-" else target.parent)
+        text = with_data(text, args.data, Path() if args.out == "-" else target.parent, named)
+    elif named:
+        raise InputError(f"{args.named[0]} is a column of no file", fix="name the file too: --data FILE")
     if args.out == "-":
         print(text, end="")
         return 0
@@ -53,7 +60,7 @@ def _convert(args: argparse.Namespace) -> int:
     if args.recipe:
         raise InputError(f"--from-trl needs no recipe, and {args.recipe!r} is one", fix="leave one of them out")
     source = Path(args.from_trl)
-    made = from_trl(source)
+    made = from_trl(source, _known_columns)
     if args.out == "-":
         print(made.text, end="")
         return 0
@@ -66,7 +73,26 @@ def _convert(args: argparse.Namespace) -> int:
     return 0
 
 
-def with_data(recipe: str, data: Path, folder: Path) -> str:
+def _known_columns(file: str) -> dict[str, str]:
+    """The columns of a local file that hold question and answer, by their names; none if it cannot be read."""
+    from agon.data.local import columns_of, guess_columns
+
+    try:
+        columns = guess_columns(columns_of(Path(file)))
+    except (AgonError, OSError):
+        return {}
+    return {} if "..." in columns.values() else columns
+
+
+def _named(words: Sequence[str]) -> dict[str, str]:
+    """`columns.question=frage` and so on, as a map."""
+    for word in words:
+        if not re.fullmatch(r"columns\.\w+=.+", word):
+            raise InputError(f"{word} is not columns.FIELD=NAME", fix="such as columns.question=problem")
+    return dict(word.removeprefix("columns.").split("=", 1) for word in words)
+
+
+def with_data(recipe: str, data: Path, folder: Path, named: Mapping[str, str]) -> str:
     """The recipe with a file of problems: its path as seen from the config's folder, columns, sizes, verifier."""
     from agon.config.read import as_flow
     from agon.data.local import columns_of, guess_columns, read_file
@@ -74,11 +100,12 @@ def with_data(recipe: str, data: Path, folder: Path) -> str:
     say_waiting(f"reading {data}")
     if not (present := columns_of(data)):
         raise InputError(f"{data} has no rows that can be read", fix="name a file with problems")
-    columns = guess_columns(present)
+    columns = {**guess_columns(present), **named}
     if "..." in columns.values():
         missing = " and ".join(ours for ours, theirs in columns.items() if theirs == "...")
         message = f"{data} has the columns {', '.join(present)}: none is named like the {missing} of a problem"
-        raise InputError(message, fix="rename a column, or type `agon init custom` and write its columns: yourself")
+        words = " ".join(f"columns.{ours}=NAME" for ours, theirs in columns.items() if theirs == "...")
+        raise InputError(message, fix=f"say which they are: agon init custom --data {data} {words}")
     count = len(read_file(str(data), columns).problems)
     if count < 3:
         raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with more")

@@ -31,11 +31,11 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Like `parse_args`, but overrides, or answers, may also follow an option."""
+        """Like `parse_args`, but overrides, answers, or named columns may also follow an option."""
         args, rest = self.parse_known_args(argv)
-        name = "answers" if hasattr(args, "answers") else "overrides"
+        name = next((name for name in ("answers", "named") if hasattr(args, name)), "overrides")
         late = [word for word in rest if not word.startswith("-") and hasattr(args, name)]
-        if name == "overrides":
+        if name != "answers":
             late = [word for word in late if "=" in word]
         if unknown := [word for word in rest if word not in late]:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

@@ -71,21 +71,19 @@ class Converted:
     left: dict[str, str]
 
 
-def from_trl(path: Path) -> Converted:
-    """Read a file of TRL and write it as our config."""
-    return convert(read(path), path.name)
+def from_trl(path: Path, columns: Callable[[str], Mapping[str, str]] = lambda file: {}) -> Converted:
+    """Read a file of TRL and write it as our config, with the field of TRL beside every line.
 
-
-def convert(run: TRLRun, origin: str) -> Converted:
-    """Our config as text, with the field of TRL beside every line."""
-    return _Conversion(run, origin).finish()
+    `columns` says which columns of a local file hold question and answer, as far as they can be known.
+    """
+    return _Conversion(read(path), path.name, columns).finish()
 
 
 class _Conversion:
     """Lines of our config while they are collected."""
 
-    def __init__(self, run: TRLRun, origin: str) -> None:
-        self.run, self.origin = run, origin
+    def __init__(self, run: TRLRun, origin: str, columns: Callable[[str], Mapping[str, str]]) -> None:
+        self.run, self.origin, self.columns = run, origin, columns
         self.open = dict(run.fields)
         self.lines: dict[str, tuple[Any, str]] = {}
         self.carried: dict[str, str] = {}
@@ -190,8 +188,10 @@ class _Conversion:
                 path = name if is_file else "problems.jsonl"
                 why = "the file of load_dataset" if is_file else _export(name)
                 self.put(f"data.{split}.path", path, why if split == "train" else "")
-                columns = {"question": column, "answer": "solution"}
-                why = "yours: our name on the left, your column on the right" if split == "train" else ""
+                found = self.columns(path) if is_file else {}
+                columns = found or {"question": column, "answer": "solution"}
+                why = "yours: our name on the left, your column on the right"
+                why = ("by the names in the file: check them" if found else why) if split == "train" else ""
                 self.put(f"data.{split}.columns", columns, why)
             if take:
                 why = "chooses the cascade's direction" if split == "dev" else "for the final numbers"
@@ -201,15 +201,18 @@ class _Conversion:
         self._rewards("code" if preset == "codecontests-easy" else "math")
 
     def _rewards(self, verifier: str) -> None:
-        """The function whose name says what is right is offered as the verifier, the others as terms."""
+        """The function whose name says what is right is the verifier and the others are terms, if files have them."""
         given = self.run.rewards
         judges = [name for name in given if JUDGES.search(name) and "format" not in name]
         judge = next(iter([*judges, *given]), "")
         others = [name for name in given if name != judge]
+        weights = self.open.pop("reward_weights", None)
+        if len(judges) == 1 and all(".py:" in name for name in given):
+            self._terms(judge, others, [1.0] * len(given) if weights is None else weights)
+            return
         why = f"yours: TRL had {', '.join(given)}" if given else "yours: math, code or FILE.py:function"
         if _usable(judge) and not judge.endswith("accuracy_reward"):
             why += f"; a function in a file of its own works as it is: {_usable(judge)}"
-        weights = self.open.pop("reward_weights", None)
         if terms := [name for name in map(_usable, others) if name]:
             why += f"; add what pays besides being right as reward.terms: [{', '.join(terms)}]"
         self.put("verifier", verifier, why)
@@ -222,6 +225,27 @@ class _Conversion:
                 f"a right answer is worth 2 here: where {judge} pays 1 for it, reward.weights: [{', '.join(each)}] "
                 "for the others keeps the ratio"
             )
+
+    def _terms(self, judge: str, others: list[str], weights: Any) -> None:
+        """The functions as they are; the weights keep their ratio, where the judge pays 1 and is worth 2 here."""
+        self.put("verifier", judge, "reward_funcs: its name says that it judges; right is what it pays 1 for")
+        if not others:
+            return
+        self.put("reward.terms", others, "reward_funcs: what pays besides being right")
+        if (
+            isinstance(weights, list)
+            and len(weights) == 1 + len(others)
+            and (first := weights[self.run.rewards.index(judge)]) > 0
+        ):
+            each = [round(2 * w / first, 4) for name, w in zip(self.run.rewards, weights, strict=True) if name != judge]
+            self.put(
+                "reward.weights",
+                each,
+                f"weights {weights} in TRL; a right answer is worth 2 here, so twice their ratio",
+            )
+            self.carried["reward_weights"] = "reward.weights"
+        else:
+            self.left["reward_weights"] = "write reward.weights, one for each of your reward.terms; right is worth 2"
 
     def _size(self) -> None:
         """Rollouts per problem and per step stay what they were."""
@@ -333,7 +357,17 @@ class _Conversion:
 
 def _tree(lines: Mapping[str, tuple[Any, str]]) -> list[str]:
     """Dotted keys as nested YAML, sections in the order in which they came, each value with its comment."""
-    order = {"model": 0, "data": 1, "verifier": 2, "game": 3, "train": 4, "sampler": 5, "eval": 6, "save": 7}
+    order = {
+        "model": 0,
+        "data": 1,
+        "verifier": 2,
+        "reward": 2,
+        "game": 3,
+        "train": 4,
+        "sampler": 5,
+        "eval": 6,
+        "save": 7,
+    }
     written: list[str] = []
     before: list[str] = []
     for key in sorted(lines, key=lambda key: order.get(key.split(".")[0], 9)):

@@ -186,7 +186,7 @@ class _Script:
         found = f"{self._imports[module]}:{name}" if dot and module in self._imports else self._imports.get(text, text)
         module, colon, name = found.partition(":")
         file = f"{module.replace('.', '/')}.py"
-        return f"{file}:{name}" if colon and (self._folder / file).is_file() else found
+        return f"{self._folder / file}:{name}" if colon and (self._folder / file).is_file() else found
 
     def _dataset(self, call: ast.Call, given: Mapping[str, Any]) -> None:
         name = given.get("path", self._value(call.args[0]) if call.args else None)

@@ -21,7 +21,7 @@ from agon.eval.consent import check_consent
 from agon.game.prompts import PROMPTS_HASH
 from agon.game.rules import Game
 from agon.rundir import RunDir, read_bouts
-from agon.rundir.find import check_one_run, no_run, runs_in
+from agon.rundir.find import check_one_run, name_one, no_run, runs_in, runs_near
 from agon.rundir.pair import PairDir, read_pair
 from agon.rundir.results import EvalSettings, RunFacts
 from agon.rundir.step_choice import Step, pair_at
@@ -113,7 +113,9 @@ def _config_file(given: str, config: Path | None) -> Path:
         if not Path(given).exists() and runs_in(Path(given).parent, depth=1):
             raise no_run(Path(given))
         check_one_run(Path(given))
-        fix = "name a run directory, or say what to ask it: --config CONFIG.yaml brings data, verifier and sampler"
+        near = runs_near(Path(given)) if not Path(given).exists() else []
+        run = name_one(near) if near else "name a run directory"
+        fix = f"{run}, or say what to ask it: --config CONFIG.yaml brings data, verifier and sampler"
         raise InputError(f"{given} is not a run directory, so it has no config", fix=fix)
     return config
 

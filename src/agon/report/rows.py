@@ -14,6 +14,7 @@ from agon.report.headline import read_headline
 from agon.report.overview import total_steps
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import bout_of, files_in
+from agon.rundir.find import no_run, runs_near
 from agon.rundir.health import symptoms
 from agon.rundir.jsonl import parse, whole_lines
 from agon.rundir.records import read_record
@@ -48,7 +49,7 @@ def open_source(path: Path, steps: StepRange | None = None) -> BoutSource:
     if path.suffix in {".json", ".jsonl"}:
         return _evaluation(path)
     if not path.exists():
-        raise RunDirError(f"{path} does not exist", fix=FIX)
+        raise no_run(path) if runs_near(path) else RunDirError(f"{path} does not exist", fix=FIX)
     facts = _facts(RunDir.open(path)) if (path / "config.yaml").is_file() else ()
     name = path.resolve().name if facts else f"{path.resolve().parent.name}/{path.name}"
     return BoutSource(utf8(name), facts, _training(path, steps or StepRange()))

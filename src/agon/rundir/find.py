@@ -21,10 +21,15 @@ def runs_in(folder: Path, depth: int = 3) -> list[Path]:
     return [run for path in inside for run in runs_in(path, depth - 1)]
 
 
+def runs_near(path: Path) -> list[Path]:
+    """The runs beside a path where there is none, else those in `runs`, where training puts them."""
+    return runs_in(path.parent, depth=1) or runs_in(Path("runs"), depth=1)
+
+
 def no_run(path: Path) -> RunDirError:
     """The error about a run that does not exist, with the names of those that do."""
-    here = runs_in(path.parent, depth=1)
-    fix = _name_one(here) if here else "start one: agon train CONFIG, or: agon demo"
+    here = runs_near(path)
+    fix = name_one(here) if here else "start one: agon train CONFIG, or: agon demo"
     return RunDirError(f"there is no run {path}", fix=fix)
 
 
@@ -32,8 +37,9 @@ def check_one_run(path: Path) -> None:
     """Refuse a folder of runs where one run is needed."""
     here = runs_in(path, depth=2)
     if here not in ([], [path]):
-        raise RunDirError(f"{path} is a folder of runs, not a run", fix=_name_one(here))
+        raise RunDirError(f"{path} is a folder of runs, not a run", fix=name_one(here))
 
 
-def _name_one(runs: Sequence[Path]) -> str:
+def name_one(runs: Sequence[Path]) -> str:
+    """What to do where one of these runs is meant."""
     return f"name one of: {', '.join(map(str, runs[:LISTED]))}"

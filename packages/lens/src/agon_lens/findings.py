@@ -40,6 +40,8 @@ CLIFF = {
     Cause.CONSTANT: "Pay parts of an answer, so that different texts earn different rewards.",
 }
 """What to change where different texts earn the same reward, by cause."""
+EASY, HARD = (Cause.ALL_RIGHT, Cause.SATURATED), (Cause.ALL_WRONG, Cause.FLOORED)
+MIXED = "Take problems that the policy solves sometimes: many of these are solved every time, and many never."
 NEVER_RIGHT = "Try the verifier on some right answers; if it is right, take easier problems."
 ALWAYS_EQUAL = "Try the reward functions on a right and a wrong answer: here every answer earns the same."
 VARY = (
@@ -258,7 +260,7 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
     worst = max(diagnosis.dead_by_cause, key=lambda cause: len(diagnosis.dead_by_cause[cause]))
     unread = worst in (Cause.CONSTANT, Cause.ALL_WRONG)  # perhaps the verifier reads no answer
     equal = diagnosis.same_total is not None and unread and not diagnosis.collapsed
-    fix = "" if diagnosis.cliffs or diagnosis.collapsed else CLIFF[worst]
+    fix = "" if diagnosis.cliffs or diagnosis.collapsed else _change(diagnosis, worst)
     if equal:
         fix = ALWAYS_EQUAL if diagnosis.same_total and worst is Cause.CONSTANT else NEVER_RIGHT
     yield Finding(
@@ -280,7 +282,7 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
             f"({cause.value} in {number} of them).{'' if solved else ' Another reward would not help them.'}",
             Rank.COST,
             len(diagnosis.collapsed) / diagnosis.groups,
-            CLIFF[cause] if solved else VARY,
+            _change(diagnosis, cause) if solved else VARY,
             diagnosis.collapsed,
             "cliff-or-collapse",
         )
@@ -291,10 +293,19 @@ def _about_dead(diagnosis: Diagnosis) -> Iterator[Finding]:
             f"({cause.value} in {number} of them). More randomness would not help them.",
             Rank.COST,
             len(diagnosis.cliffs) / diagnosis.groups,
-            CLIFF[cause],
+            _change(diagnosis, cause),
             diagnosis.cliffs,
             "cliff-or-collapse",
         )
+
+
+def _change(diagnosis: Diagnosis, cause: Cause) -> str:
+    """What to change; where many problems are too hard and many too easy, neither harder nor easier ones would do."""
+    easy, hard = (
+        sum(len(diagnosis.dead_by_cause.get(cause, ())) for cause in causes) >= USUAL * diagnosis.groups
+        for causes in (EASY, HARD)
+    )
+    return MIXED if easy and hard and cause in (*EASY, *HARD) else CLIFF[cause]
 
 
 def _usual_cause(diagnosis: Diagnosis, groups: Sequence[int]) -> tuple[Cause, int]:

@@ -174,6 +174,7 @@ class _Work:
         self.version, self.full, self.batch = about["version"], about["full"], about["batch"]
         asked = [self._pools[0].submit("row", str(index), "", "") for index in range(about["rows"])]
         self.rows = [self._loaded(future) for future in asked]
+        self.there: int = about["there"]
         self.calls = self.hangs = 0
 
     def close(self) -> None:
@@ -274,14 +275,16 @@ def _audit(work: _Work, template: str | None, form: bool, bound: float) -> Audit
         seconds={"median": times[len(times) // 2], "most": times[-1]},
         findings=tuple(sorted(findings, key=lambda each: (each.severity, -each.share, each.kind))),
         bound=bound,
-        hints=tuple(_hints(findings, len(rows) - len(golds), len(rows))),
+        hints=tuple(_hints(findings, len(rows) - len(golds), len(rows), work.there)),
     )
 
 
-def _hints(findings: Sequence[Finding], without: int, rows: int) -> Iterator[str]:
+def _hints(findings: Sequence[Finding], without: int, rows: int, there: int) -> Iterator[str]:
     """What may have been meant otherwise, and what to type then."""
     kinds = {finding.kind for finding in findings}
     everywhere = {finding.kind for finding in findings if finding.severity == "fault" and finding.of == finding.rows}
+    if rows < there:
+        yield f"{rows} of {there} rows were tried; --take N tries more"
     if without:
         yield f"{without} of {rows} rows have no gold that is one text: less was tried there; --gold names the column"
     if any(kind.startswith("pays") and kind.endswith("for everything") for kind in kinds):

@@ -55,7 +55,8 @@ def call(action: str, index: str, text: str, turn: str, asked: str = "") -> tupl
     environment, rows = _opened[0]
     if action == "about":
         full = getattr(environment, "full", None)
-        about = {"rows": min(len(rows), _settings["target"]["take"]), "version": environment.version, "full": full}
+        taken = min(len(rows), _settings["target"]["take"])
+        about = {"rows": taken, "there": len(rows), "version": environment.version, "full": full}
         return "about", json.dumps(about | {"batch": hasattr(environment, "score_many")})
     if action == "row":
         row = rows[int(index)]
