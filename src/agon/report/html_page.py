@@ -23,7 +23,8 @@ from agon_lens.page import plain_page, prose, table, write_page_file
 PAGE = "report.html"
 NOTE = (
     "Bars are pass@1 with its 95% interval. An answer in two passes costs both. "
-    "Converts: wrong drafts that the second pass made right; loses: right drafts that it made wrong."
+    "Kept: right drafts that the second pass left right; converted: wrong ones that it made right; echoed: wrong ones "
+    "whose answer it gave again."
 )
 FOOT = "Written by Agon from the files of the run alone. `agon explain WORD` explains a word."
 TABLE = "results.csv"
