@@ -83,8 +83,10 @@ def _scored(environment: Environment, rows: Sequence[Row], action: str, index: s
         some = environment.score_many([rows[i] for i, _ in pairs], [each for _, each in pairs])  # type: ignore[attr-defined]
         return {"rewards": [score.reward for score in some]}
     if action == "threads":
-        with ThreadPoolExecutor(8) as pool:
-            scores = pool.map(lambda pair: environment.score(rows[pair[0]], pair[1]), json.loads(text))
+        pairs = json.loads(text)
+        size = min(8, len(pairs))  # that many begin together: on a busy machine one might end before the next begins
+        with ThreadPoolExecutor(size, initializer=threading.Barrier(size).wait) as pool:
+            scores = pool.map(lambda pair: environment.score(rows[pair[0]], pair[1]), pairs)
             return {"rewards": [score.reward for score in scores]}
     if action == "file":
         text = Path(text).read_text("utf-8")
