@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,6 +111,15 @@ def test_seeds_needed_for_an_effect() -> None:
     assert s.detectable_across_seeds(0.03, 5) == pytest.approx(0.0502, abs=0.002)
     assert s.detectable_across_seeds(0.03, 20) < s.detectable_across_seeds(0.03, 5)
     assert s.detectable_across_seeds(0.03, 1) == math.inf
+
+
+@pytest.mark.parametrize(("seeds", "level"), [(2, 0.95), (2, 0.9875), (3, 0.999), (10, 0.9875)])
+def test_students_test_finds_the_detectable_difference_four_times_in_five(seeds: int, level: float) -> None:
+    """Two seeds and several comparisons too, where the difference is many standard deviations."""
+    effect = s.detectable_across_seeds(1.0, seeds, level)
+    drawn = np.random.default_rng(0).normal(effect, 1.0, (100_000, seeds))
+    found = scipy_stats.ttest_1samp(drawn, 0.0, axis=1)
+    assert np.mean((found.pvalue < 1 - level) & (found.statistic > 0)) == pytest.approx(0.8, abs=0.005)
 
 
 @pytest.mark.parametrize(("effect", "sd"), [(0.05, 0.03), (0.02, 0.03), (0.1, 0.3)])

@@ -233,7 +233,10 @@ def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: 
         found = float(stats.nct.sf(critical, df, effect * math.sqrt(seeds) / sd))
         return power - (1.0 if math.isnan(found) else found)
 
-    return float(optimize.brentq(missing, 0.0, 40 * sd)) if sd else 0.0
+    # enough: with chance `either` each, the mean is not far below the effect and the deviation not far above sd
+    either = (1 + power) / 2  # either^2 > power
+    scale = critical * math.sqrt(stats.chi2.ppf(either, df) / df) + stats.norm.ppf(either)
+    return float(optimize.brentq(missing, 0.0, scale * sd / math.sqrt(seeds))) if sd else 0.0
 
 
 def needed_by_t(effect: float, sd: float, level: float = LEVEL, power: float = 0.8) -> int | None:
