@@ -233,8 +233,9 @@ def detectable_across_seeds(sd: float, seeds: int, level: float = LEVEL, power: 
         found = float(stats.nct.sf(critical, df, effect * math.sqrt(seeds) / sd))
         return power - (1.0 if math.isnan(found) else found)
 
-    # enough: with chance `either` each, the mean is not far below the effect and the deviation not far above sd
-    either = (1 + power) / 2  # either^2 > power
+    # At the upper end the test finds enough: the mean is high enough, and the deviation small enough, with probability
+    # `either` each, and they are independent: either^2 > power.
+    either = (1 + power) / 2
     scale = critical * math.sqrt(stats.chi2.ppf(either, df) / df) + stats.norm.ppf(either)
     return float(optimize.brentq(missing, 0.0, scale * sd / math.sqrt(seeds))) if sd else 0.0
 
