@@ -124,6 +124,12 @@ def test_seeds_decide_where_there_are_several_and_the_bootstrap_is_descriptive()
     assert "descriptive: too few seeds" in str(found)
 
 
+def test_no_difference_above_one_hundred_points_is_named_as_detectable() -> None:
+    first = [result("grpo", set(range(20)), seed=seed) for seed in range(2)]
+    second = [result("agon", set(range(20 * seed)), seed=seed) for seed in range(2)]
+    assert "with so few seeds, even 100 points would be missed" in str(compare_results([*first, *second]))
+
+
 def test_different_problem_sets_are_restricted_to_the_intersection_and_that_is_said() -> None:
     found = compare_results([result("grpo", {1}, n=40), result("agon", {1}, n=30)])
     assert found.problems == 30

@@ -430,9 +430,10 @@ def _verdict(pair: PairedTest, plain: bool) -> str:
         return f"{better} is better: the difference is larger than chance explains."
     if pair.detectable is None:
         return "No difference is shown."
+    units = "problems" if pair.differences is None else "seeds"
     least = _plain(pair.detectable) if plain else f"{100 * pair.detectable:.1f} points"
-    said = f"No difference is shown; one below {least} would be missed more often than one time in five."
+    missed = f"with so few {units}, even 100 points" if pair.detectable > 1 and not plain else f"one below {least}"
+    said = f"No difference is shown; {missed} would be missed more often than one time in five."
     if pair.needed is None:
         return said
-    units = "problems" if pair.differences is None else "seeds"
     return f"{said} To show one of this size would take about {count(pair.needed)} {units}."
