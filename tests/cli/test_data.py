@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import importlib
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
+from agon.cli import main
 from agon.cli.parser import Parser
 from agon.config import Source
 from agon.config.models import PRESETS
@@ -183,3 +187,12 @@ def test_an_audit_of_a_config_is_that_of_its_environment(tmp_path: Path) -> None
     config.write_text(config.read_text().replace(source, "{preset: gsm8k, take: 2}").replace("environment", "math"))
     with pytest.raises(InputError, match="no environment"):
         words_for(["audit", str(config)])
+
+
+def test_a_date_beside_a_problem_is_written_as_text(tmp_path: Path) -> None:
+    days = [datetime.date(2024, 1, 1)] * 3
+    rows = {"question": ["a b?", "c d?", "e f?"], "answer": ["1", "2", "3"], "day": days}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "d.parquet")
+    words = ["--held-out", "1", "--dev", "1", "-o", str(tmp_path / "out"), "columns.day=day"]
+    assert main(["data", "split", str(tmp_path / "d.parquet"), *words]) == 0
+    assert json.loads((tmp_path / "out" / "dev.jsonl").read_text())["meta"] == {"day": "2024-01-01"}

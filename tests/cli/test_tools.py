@@ -10,10 +10,10 @@ import pytest
 from agon.cli import data_probe, main
 from agon.config.arms import ARMS
 from agon.engine.shipped import folder_of
-from agon.eval.base_rates import count
+from agon.eval.base_rates import BaseRates, ProbedProblem, count
 from agon.report.glossary import explanations
 from agon.rundir.files import weights_hash
-from agon.types import Bout, Completion, Problem, Prompt, Reason, Request, Rollout, Verdict
+from agon.types import Bout, Completion, Problem, Prompt, Reason, Request, Rollout, UnitTests, Verdict
 
 
 @pytest.mark.parametrize(
@@ -157,3 +157,11 @@ def test_what_is_probed_is_the_adapter_that_a_starts_from(
     digest = (weights_hash(folder_of("agon:halves/a")) or "")[:8]
     assert drawn == [f"a@000000-{digest}"] * 4
     assert "by agon:halves with agon:halves/a" in capsys.readouterr().out
+
+
+def test_kept_programs_are_named_with_their_tests_and_problems_of_an_environment_are_not_named() -> None:
+    code = Problem("x", "Print 1.", "", {}, UnitTests((("", "1"),)))
+    found = BaseRates([ProbedProblem(code, 1, 2)], 2, 2, 1.0, 0.0)
+    assert "{path: k.jsonl, columns: {tests: tests}}" in data_probe.advice(found, Path("k.jsonl"))
+    drawn = BaseRates([ProbedProblem(Problem("x", "1 + 1?", "2", {"draw": {}}), 1, 2)], 2, 2, 1.0, 0.0)
+    assert "brings its own problems" in data_probe.advice(drawn, None)

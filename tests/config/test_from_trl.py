@@ -391,3 +391,9 @@ def test_a_field_goes_where_the_page_says(tmp_path: Path) -> None:
             else:
                 assert made.carried[field] in keys, field
                 assert field not in made.left
+
+
+def test_a_name_that_is_made_of_itself_again_and_again_is_read_at_once(tmp_path: Path) -> None:
+    again = "dataset = prepare(dataset)\n" * 4
+    (tmp_path / "run.py").write_text(QUICKSTART.replace("trainer =", again + "trainer ="))
+    assert "dataset_name" in from_trl(tmp_path / "run.py").carried

@@ -196,3 +196,11 @@ OVERRIDES = st.sampled_from(
 def test_any_text_is_a_config_or_a_list_of_faults(lines: list[str], overrides: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ConfigError):
         load_config(write(Path(folder), "\n".join(lines)), overrides)
+
+
+def test_an_empty_section_takes_nothing_away_and_can_be_overridden(tmp_path: Path) -> None:
+    write(tmp_path, MINIMAL + "train: {seed: 3}\n", "base.yaml")
+    child = write(tmp_path, "extends: base.yaml\ntrain:\n  # epochs: 2\n")
+    assert load_config(child).train.seed == 3
+    alone = write(tmp_path, MINIMAL + "train:\n  # seed: 3\n", "alone.yaml")
+    assert load_config(alone, ["train.seed=5"]).train.seed == 5

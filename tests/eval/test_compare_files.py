@@ -185,3 +185,11 @@ def test_the_command_prints_json_and_markdown(tmp_path: Path, capsys: pytest.Cap
     assert json.loads(capsys.readouterr().out)["pairs"][0]["only_second"] == 20
     assert main(["compare", old, new, "--markdown"]) == 0
     assert "| against old |" in capsys.readouterr().out
+
+
+def test_ids_that_look_like_numbers_stay_apart_and_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    names = ["1_23", "12_3", "007", "7", "12e345", "1e999"]
+    for side in ("old", "new"):
+        rows = "".join(f"{name},{n % 2}\n" for n, name in enumerate(names))
+        (tmp_path / f"{side}.csv").write_text(f"id,correct\n{rows}", encoding="utf-8-sig")
+    assert compare_files([tmp_path / "old.csv", tmp_path / "new.csv"]).problems == len(names)

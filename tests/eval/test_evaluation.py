@@ -12,11 +12,13 @@ import pytest
 from agon.errors import RunDirError, first_of
 from agon.eval.evaluation import delete
 from agon.eval.results import post_hoc_cascade
+from agon.eval.target import Target, _source
 from agon.rundir.bout_log import BoutLog
 from agon.rundir.results import read_result
 from agon.types import Completion, Direction, Problem, Reason, Verdict
 from tests.eval.helpers import draw, evaluation, evaluator
 from tests.game.helpers import by_seed, read_tag
+from tests.plan.helpers import recipe
 
 
 class Killed(BaseException):
@@ -171,3 +173,9 @@ def test_the_papers_choice_has_its_own_name_and_says_what_it_is_worth(tmp_path: 
     assert chosen.direction.optimism is not None
     assert 0 < chosen.direction.optimism < 0.2
     assert read_result(tmp_path / "cascade-post-hoc.json") == chosen
+
+
+def test_a_preset_is_read_from_a_local_file(tmp_path: Path) -> None:
+    (tmp_path / "test.jsonl").write_text('{"problem": "1+1?", "answer": "2", "unique_id": "u"}\n')
+    found = _source(Target("run", recipe(), tmp_path), f"math-500={tmp_path / 'test.jsonl'}", None)
+    assert (found.preset, found.path) == ("math-500", str(tmp_path / "test.jsonl"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from agon.eval import intervals, measures
 from agon.rundir.records import Joint
@@ -103,3 +104,13 @@ def test_a_share_without_spread_is_not_certain() -> None:
     found = intervals.rate([[False, False]] * 20)
     assert (found.low, found.value) == (0, 0)
     assert found.high > 0.1
+
+
+@pytest.mark.parametrize(("right", "of", "problems"), [(3, 8, 1), (1, 2, 5), (15, 22, 1), (15, 22, 2)])
+def test_a_share_that_is_the_same_in_every_problem_is_stated_as_it_is(right: int, of: int, problems: int) -> None:
+    found = intervals.rate([[True] * right + [False] * (of - right)] * problems)
+    assert found is not None
+    assert found.value == pytest.approx(right / of)
+    assert found.high is not None
+    assert found.low is not None
+    assert found.high - found.low > 0.5

@@ -152,3 +152,7 @@ def test_a_plan_for_an_engine_on_a_cpu_is_refused() -> None:
 
 def test_fewer_evaluation_points_take_less_time() -> None:
     assert hours(planned("eval.points=0")) < hours(planned()) < hours(planned("eval.against_first=always"))
+
+
+def test_a_curve_on_held_out_problems_takes_time_too() -> None:
+    assert hours(planned("eval.curve=held_out")) > hours(planned())

@@ -411,4 +411,4 @@ def _write(folder: Path, parts: list[Part]) -> None:
         with target.open("w", encoding="utf-8") as file:
             for problem in part.problems:
                 shown = {name: value for name, value in asdict(problem).items() if name != "given"}
-                file.write(json.dumps(shown, ensure_ascii=False) + "\n")
+                file.write(json.dumps(shown, ensure_ascii=False, default=str) + "\n")

@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
         who = config.model.name if start in ("zero", "noise") else f"{config.model.name} with {start}"
         print("\n".join(lines(found, who, args.out)))
     if args.out:
-        args.out.write_text("".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in found.kept))
+        written = [json.dumps(asdict(one), ensure_ascii=False, default=str) for one in found.kept]
+        args.out.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
     return 0 if found.kept else 1
 
 
@@ -80,9 +81,14 @@ def advice(found: BaseRates, out: Path | None) -> str:
         return "none was ever solved: take easier problems, a stronger base, or check the verifier: agon verify NAME"
     if not found.kept:
         return "none teaches anything: take harder problems"
+    if "draw" in found.kept[0].meta:
+        return (
+            "an environment brings its own problems: choose its options by these counts; it cannot take a file of them"
+        )
+    tests = ", columns: {tests: tests}" if found.kept[0].is_code else ""
     if out:
-        return f"{len(found.kept)} problems in {out}; train on them: data.train: {{path: {out}}}"
-    return f"keep the {len(found.kept)}: add -o FILE.jsonl, then data.train: {{path: FILE.jsonl}}"
+        return f"{len(found.kept)} problems in {out}; train on them: data.train: {{path: {out}{tests}}}"
+    return f"keep the {len(found.kept)}: add -o FILE.jsonl, then data.train: {{path: FILE.jsonl{tests}}}"
 
 
 def _progress(done: int, of: int) -> None:

@@ -52,7 +52,9 @@ class Written:
         """Set one value, replacing what was there."""
         section = self.values
         for name in key[:-1]:
-            section = section.setdefault(name, {})
+            if section.get(name) is None:  # not there, or a section with every line commented out
+                section[name] = {}
+            section = section[name]
         section[key[-1]] = value
         self.places = {k: place for k, place in self.places.items() if k[: len(key)] != key} | places
 
@@ -176,6 +178,8 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(under)
     for key, value in over.items():
         below = under.get(key)
+        if value is None and isinstance(below, dict):
+            continue  # a section with every line commented out writes nothing
         merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
 

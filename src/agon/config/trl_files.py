@@ -93,6 +93,7 @@ class _Script:
             raise InputError(f"{path} is not Python: {error}", fix=KINDS) from None
         self.run = TRLRun()
         self._names: dict[str, list[ast.expr | None]] = {}
+        self._known: dict[str, Any] = {}
         self._imports: dict[str, str] = {}
         self._folder = path.parent
         self._trainers = {"GRPOTrainer"}
@@ -245,8 +246,11 @@ class _Script:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
-            values = [self._value(each) if each else _COMPUTED for each in self._names.get(node.id, [None])]
-            return values[0] if all(value == values[0] for value in values) else _COMPUTED
+            if node.id not in self._known:
+                self._known[node.id] = _COMPUTED  # meanwhile: what is made of itself is computed
+                values = [self._value(each) if each else _COMPUTED for each in self._names.get(node.id, [None])]
+                self._known[node.id] = values[0] if all(value == values[0] for value in values) else _COMPUTED
+            return self._known[node.id]
         if isinstance(node, ast.Attribute):
             return node.attr if node.attr in _DTYPES else _COMPUTED
         if isinstance(node, ast.List | ast.Tuple):

@@ -116,7 +116,9 @@ def _blocked(values: Mapping[str, Any], key: Key) -> str | None:
     """The part of `key` that holds a value where a section is needed."""
     section: Any = values
     for depth, name in enumerate(key[:-1], 1):
-        section = section.get(name, {})
+        section = section.get(name)
+        if section is None:
+            return None
         if not isinstance(section, dict):
             return ".".join(key[:depth])
     return None

@@ -53,7 +53,7 @@ def rate(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval |
     """The share of true outcomes over problems that may hold different numbers of them; None where there are none.
 
     One outcome per problem: exact. More: a ratio whose units are the problems (linearised, Student's interval), and the
-    exact interval over problems where they do not vary at all.
+    exact interval over problems where all outcomes are alike.
     """
     held = [(sum(each), len(each)) for each in outcomes if len(each)]
     if not held:
@@ -61,8 +61,10 @@ def rate(outcomes: Sequence[Sequence[bool]], level: float = LEVEL) -> Interval |
     hits, sizes = (np.array(column, dtype=float) for column in zip(*held, strict=True))
     value = float(hits.sum() / sizes.sum())
     spread = hits - value * sizes
-    if sizes.max() == 1 or not spread.any():
+    if sizes.max() == 1 or value in (0.0, 1.0):
         return clopper_pearson(round(value * len(held)), len(held), level)
+    if float(np.abs(spread).max()) < EXACT:  # the same share in every problem: what t_interval says of equal units
+        return t_interval([value] * len(held), level, floor=0.0, ceiling=1.0)
     error = math.sqrt(len(held) / (len(held) - 1) * float((spread**2).sum())) / float(sizes.sum())
     half = float(stats.t.ppf((1 + level) / 2, len(held) - 1)) * error
     return Interval(value, max(0.0, value - half), min(1.0, value + half))

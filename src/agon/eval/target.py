@@ -233,8 +233,8 @@ def _foreign(target: Target, data: str, limit: int | None) -> tuple[Problem, ...
 
 def _source(target: Target, data: str, limit: int | None) -> Source:
     """FILE, PRESET, or PRESET=FILE for a local copy of a preset."""
-    preset, _, path = data.partition("=")
-    if Path(data).suffix in (".jsonl", ".json", ".parquet", ".csv"):
+    preset, equals, path = data.partition("=")
+    if Path(data).suffix in (".jsonl", ".json", ".parquet", ".csv") and (not equals or Path(data).exists()):
         return Source(path=data)
     held_out = target.config.data.held_out
     if is_generated(preset):

@@ -242,6 +242,15 @@ def points_of(config: Config, counts: Counts) -> tuple[int, int | None]:
     return len(wanted), None if counts.dev is None else counts.dev * each
 
 
+def drawn_at_points(config: Config, counts: Counts) -> tuple[int, int | None]:
+    """Evaluation points, and the completions of all of them: on dev, and on held-out where the curve is on it."""
+    points, on_dev = points_of(config, counts)
+    if config.eval.curve == "dev" or not points or on_dev is None:
+        return points, on_dev
+    each = points * _completions(config, systems(config.rules(), {}))
+    return points, None if counts.held_out is None else on_dev + counts.held_out * each
+
+
 def _completions(config: Config, wanted: Mapping[str, System]) -> int:
     """Completions per problem. Each draft is drawn once and serves every cascade that starts from it."""
     pairs = [system for system in wanted.values() if isinstance(system, tuple)]

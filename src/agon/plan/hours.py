@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from agon.config import Config
 from agon.engine.vllm.placement import SEQUENCES
 from agon.plan.base_shapes import Shape
-from agon.plan.estimate import count, points_of, total_steps
+from agon.plan.estimate import count, drawn_at_points, total_steps
 from agon.plan.fit import Fit
 from agon.plan.footprint import layout_of, sequence_bytes
 from agon.plan.gpus import Node
@@ -91,7 +91,7 @@ def hours(config: Config, shape: Shape, hardware: Node, laid: Fit, assumed: Assu
 
 def _points(config: Config, counts: Counts, speed: Speed, engines: int, slots: int) -> tuple[int, float | None]:
     """How many evaluation points there are, and their seconds together; None where the size of dev is not known."""
-    points, total = points_of(config, counts)
+    points, total = drawn_at_points(config, counts)
     if total is None or not points:
         return points, None if points else 0.0
     two = config.rules().two_stages

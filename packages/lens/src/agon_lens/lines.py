@@ -7,6 +7,7 @@ small log is kept after the first pass.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 import zipfile
@@ -32,6 +33,8 @@ LOG_FILES = ("*.parquet", "*.jsonl", "*.eval")
 NESTED = ("traces.jsonl", "results.jsonl", "samples_*.jsonl", "*.table.json")
 """Logs that their writers put into folders of their own: verifiers, lm-eval, W&B."""
 JSONL = "write one JSON object per line"
+NAMES = re.compile(r"[-+]?0\d|.*_")
+"""Cells that `int` and `float` would read and nobody means as numbers: 007, 1_23."""
 LONG = ("_text", "_detail", "_prompt", "peek", "question")
 ANSWERED = ("draft_text", "challenge_text")
 ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
@@ -272,7 +275,7 @@ def _csv(path: Path) -> Iterator[tuple[LogLine, int]]:
     import csv
 
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             for number, row in enumerate(csv.DictReader(file), start=2):
                 if None in row or None in row.values():
                     fix = "quote values that contain commas"
@@ -287,13 +290,17 @@ def _csv(path: Path) -> Iterator[tuple[LogLine, int]]:
 
 def _csv_value(text: str) -> Any:
     """A cell as a number or a truth value where it is one; an empty one is missing."""
-    if text.strip().lower() in ("true", "false"):
-        return text.strip().lower() == "true"
+    word = text.strip().lower()
+    if word in ("true", "false"):
+        return word == "true"
+    if NAMES.match(word):
+        return text
     for kind in (int, float):
         try:
-            return kind(text)
+            value = kind(word)
         except ValueError:
-            pass
+            continue
+        return text if math.isinf(value) and "e" in word else value  # 1e999 is a name; inf is a number
     return text or None
 
 
