@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,12 @@ from agon.errors import ConfigError, InputError
 from agon.matrix import local
 from agon.matrix.cells import MatrixCell, Stage, cells
 from agon.matrix.slurm import script
+from agon.rundir import RunDir
 from agon.rundir.lock import locked
+from agon.rundir.manifest import SplitFacts
+from agon.types import Completion, Request
 from tests.report.helpers import make_study
+from tests.training.helpers.runs import config, training
 from tests.waiting import until
 
 CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "base.yaml"
@@ -52,6 +57,26 @@ def test_grpo_is_evaluated_when_its_second_pass_is_too(tmp_path: Path) -> None:
     assert cell.evaluated()
     cell.result.with_name("self-cascade.json").unlink()
     assert not cell.evaluated()
+
+
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_cell_whose_last_evaluation_was_interrupted_is_not_trained(tmp_path: Path, interrupted: bool) -> None:
+    settings = config(train__max_steps=6)
+    run = RunDir.create(tmp_path, "agon-s0", settings, SplitFacts(counts={"train": 12}))
+    one = training(run, settings)
+    sample = one.machines.sampler.sample
+
+    async def asked(request: Request) -> Completion:
+        if interrupted and one.machines.learner.step == one.schedule.total and not one._interrupt.asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return await sample(request)
+
+    one.machines.sampler.sample = asked  # type: ignore[method-assign]
+    assert one.go() is not interrupted
+    cell = replace(plan(tmp_path, "agon", (0,))[0], config=settings)
+    assert cell.missing() == (["train", "eval"] if interrupted else ["eval"])
+    assert training(RunDir.open(run.path), settings).go()
+    assert cell.missing() == ["eval"]
 
 
 def test_a_verifier_of_ones_own_is_named_again_for_the_evaluation(tmp_path: Path) -> None:

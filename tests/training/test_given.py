@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agon
-from agon.errors import DataError, InputError, RunDirError
+from agon.errors import ConfigError, DataError, EngineError, InputError, RunDirError
+from agon.rundir import RunDir
+from agon.training import run as module
 from agon.training.rows import staged
 from agon.verify.custom import find
 from agon.verify.given import check_given, judging_by, names_of
@@ -69,6 +72,32 @@ def test_rows_and_a_reward_train_resume_and_evaluate(tmp_path: Path) -> None:
         agon.train(moved, resume=True, train=rows(0, 8), reward=reward, show="nothing")
     again = agon.train(moved, resume=True, reward=reward, show="nothing")
     assert len((again.path / "steps.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_run_without_a_single_step_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    words = [word for word in SMALL if "problems_per_step" not in word]
+    parts = {"train": rows(0, 6), "dev": rows(8, 10), "held_out": rows(10, 12)}
+    with pytest.raises(ConfigError, match="problems_per_step is 8, but there are only 6 training problems"):
+        agon.train(CONFIG, *words, "train.problems_per_step=8", **parts, out=tmp_path / "runs", show="nothing")
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_run_that_fails_at_its_start_is_removed_unless_another_process_trains_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
+    with ExitStack() as other:
+
+        def build(config: Any, steps: int) -> Any:
+            if busy:  # it was started with --resume while this one loaded its base
+                other.enter_context(RunDir.open(tmp_path / "x").lock())
+            raise EngineError("out of memory", fix="")
+
+        monkeypatch.setattr(module, "build", build)
+        parts = {"train": rows(0, 8), "dev": rows(8, 10), "held_out": rows(10, 12)}
+        with pytest.raises(EngineError, match="out of memory"):
+            agon.train(CONFIG, *SMALL, **parts, out=tmp_path, name="x", show="nothing")
+        assert (tmp_path / "x").exists() is busy
 
 
 def test_functions_are_asked_for_by_name_and_in_their_order() -> None:

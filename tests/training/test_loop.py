@@ -222,6 +222,30 @@ def test_a_failing_verifier_stops_the_run_and_saves_it(tmp_path: Path) -> None:
     assert (run.checkpoints / "step_000100").is_dir()
 
 
+def test_a_run_whose_verifier_was_repaired_goes_on(tmp_path: Path) -> None:
+    settings = config(train__max_steps=102, train__epochs=17, eval__points=0)
+    run = directory(tmp_path, "x", settings)
+    calls = count()
+    with pytest.raises(RunError, match="verifier is failing"):
+        training(run, settings, verify=Verifier(lambda completion: next(calls) % 10 == 0)).go()
+    assert len(run.steps.records()) == 100
+    assert training(RunDir.open(run.path), settings).go()
+    assert len(run.steps.records()) == 102
+
+
+def test_an_evaluation_without_verdicts_chooses_nothing_and_is_made_again(tmp_path: Path) -> None:
+    settings = config()
+    run, whole = directory(tmp_path, "x", settings), directory(tmp_path, "whole", settings)
+    one = training(run, settings, verify=Verifier(lambda completion: one.machines.learner.step == 6))
+    with pytest.raises(VerifierError, match="24 of 24 answers of this evaluation"):
+        one.go()
+    assert [point.step for point in run.points] == [0, 3]
+    assert training(RunDir.open(run.path), settings).go()
+    assert training(whole, settings).go()
+    assert run.points == whole.points
+    assert read_pair(run.path).info == read_pair(whole.path).info
+
+
 def test_a_step_without_verdicts_stops_the_run_before_it_learns_and_is_played_again(tmp_path: Path) -> None:
     settings = config(eval__points=0)
     run, whole = directory(tmp_path, "x", settings), directory(tmp_path, "whole", settings)

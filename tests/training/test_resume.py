@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from agon import interrupt
 from agon.errors import EngineError, RunDirError
 from agon.report.overview import run_line
 from agon.rundir import RunDir
+from agon.training.display import open_display
 from agon.training.loop import Training
 from agon.training.machines import Machines
 from agon.types import Policy, Request, Version
@@ -73,6 +76,34 @@ def test_a_signal_in_the_last_evaluation_stops_a_run_that_is_not_done(tmp_path: 
     assert training(RunDir.open(run.path), settings).go()
     assert run_line(run.path).state == "done"
     assert {**fingerprint(run), "checkpoints": None} == {**whole(tmp_path, settings), "checkpoints": None}
+
+
+class Gone(io.StringIO):
+    """A pipe whose reader has ended."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_a_signal_saves_although_nobody_reads_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`agon train CONFIG 2>&1 | tee log`: Ctrl-C ends `tee` too."""
+    settings = config(save__every=50, eval__points=0)
+    run = directory(tmp_path, "stopped", settings)
+    asked = 0
+
+    def answer(request: Request) -> str:
+        nonlocal asked
+        asked += 1
+        if asked == 20:
+            monkeypatch.setattr(sys, "stderr", Gone())
+            os.kill(os.getpid(), signal.SIGINT)
+        return half_right(request)
+
+    one = training(run, settings, answer=answer)
+    one.display = one.log.display = open_display(6, json=False, trackers=(), run=run)
+    assert not one.go()
+    assert one.machines.learner.step == 2
+    assert (run.checkpoints / "step_000002").is_dir()
 
 
 @pytest.mark.parametrize("after", [0, 20])

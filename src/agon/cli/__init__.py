@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -103,7 +104,8 @@ def reporting_errors(work: Callable[[], int]) -> int:
         return code
     except KeyboardInterrupt as interrupt:
         if interrupt.args:
-            print(interrupt, file=sys.stderr)
+            with suppress(OSError):  # Ctrl-C also ends a `tee` that reads us
+                print(interrupt, file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # the reader has seen enough; without this the interpreter complains when it flushes at exit

@@ -21,6 +21,7 @@ from agon.plan.footprint import learners_of
 from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import newest
+from agon.rundir.pair import read_pair
 from agon.rundir.results import read_result
 from agon.training.run import train
 
@@ -112,15 +113,18 @@ class MatrixCell:
         return [] if self.evaluated() else ["eval"]
 
     def trained(self) -> bool:
-        """Whether the newest checkpoint is the last one."""
+        """Whether it ended: the newest checkpoint is the last one, was evaluated on dev, and stands in `pair/`."""
         if not (self.folder / "manifest.json").is_file():
             return False
         try:
-            found = newest(self.folder / "checkpoints")
-        except CheckpointError:
+            found, pair = newest(self.folder / "checkpoints"), read_pair(self.folder).info
+        except (CheckpointError, RunDirError):
             return False
-        problems = RunDir.open(self.folder).manifest.data.counts["train"]
-        return found.path is not None and found.state["step"] >= Schedule.of(self.config, problems).total
+        run = RunDir.open(self.folder)
+        total = Schedule.of(self.config, run.manifest.data.counts["train"]).total
+        saved = found.path is not None and found.state["step"] >= total
+        measured = not self.config.eval.points or any(point.step == total for point in run.points)
+        return saved and measured and (self.config.save.pair == "best" or pair.step == total)
 
     def evaluated(self) -> bool:
         """Whether its results are there and complete."""

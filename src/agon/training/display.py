@@ -19,7 +19,7 @@ from agon.rundir import RunDir
 from agon.rundir.files import to_json
 from agon.rundir.health import Symptom
 from agon.rundir.records import Point, StepRecord, StreamStats, SystemCounts, Timing
-from agon.training.log import Display
+from agon.training.log import Display, Silent
 from agon.training.trackers import Trackers
 from agon.types import Policy
 
@@ -178,7 +178,7 @@ class Board:
 
 
 class TrackedDisplay:
-    """Fans out run events to one display and any number of trackers."""
+    """Fans out run events to one display and any number of trackers; none of them can stop the run."""
 
     def __init__(self, display: Display, trackers: Trackers) -> None:
         self.display, self.trackers = display, trackers
@@ -187,28 +187,35 @@ class TrackedDisplay:
         self.trackers.open()
 
     def step(self, record: StepRecord, timing: Timing) -> None:
-        self.display.step(record, timing)
+        self._show(lambda display: display.step(record, timing))
         self._notes(self.trackers.log(record.step, record.model_dump(), {"timing": timing.model_dump()}))
 
     def point(self, point: Point) -> None:
-        self.display.point(point)
+        self._show(lambda display: display.point(point))
         values = {"dev": {"score": point.score, **_rates(point.systems)}}
         held_out = {"held_out": _rates(point.held_out)} if point.held_out else {}
         self._notes(self.trackers.log(point.step, values | held_out))
 
     def note(self, sentence: str) -> None:
-        self.display.note(sentence)
+        self._show(lambda display: display.note(sentence))
 
     def health(self, symptoms: Sequence[Symptom]) -> None:
-        self.display.health(symptoms)
+        self._show(lambda display: display.health(symptoms))
 
     def close(self) -> None:
         self._notes(self.trackers.close())
-        self.display.close()
+        self._show(lambda display: display.close())
 
     def _notes(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
-            self.display.note(sentence)
+            self.note(sentence)
+
+    def _show(self, event: Callable[[Display], None]) -> None:
+        """Nobody may be left to read it, as when Ctrl-C ends `tee` too: the run goes on, and saves."""
+        try:
+            event(self.display)
+        except OSError:
+            self.display = Silent()
 
 
 def _rates(systems: Mapping[str, SystemCounts]) -> dict[str, Any]:

@@ -94,6 +94,8 @@ class TrainingLog:
         self.timed = Stopwatch()
         self._plays: list[Played] = []
         self._warned: set[str] = set()
+        self._before = 0
+        """Steps that were in the log when this process began."""
 
     def collect(self, played: Played) -> None:
         """Gather what all processes played, before the update: from then on the first one needs no other to write."""
@@ -117,7 +119,9 @@ class TrainingLog:
     @cached_property
     def history(self) -> list[StepRecord]:
         """Every record of the run so far, read once; call it first after the log was rewound."""
-        return self.run.steps.records() if self.machines.learner.rank == 0 else []
+        records = self.run.steps.records() if self.machines.learner.rank == 0 else []
+        self._before = len(records)
+        return records
 
     @property
     def steps(self) -> int:
@@ -138,14 +142,17 @@ class TrainingLog:
         )
 
     def check_health(self) -> None:
-        """Warn once about each symptom; stop when the verifier fails too often to trust its other verdicts."""
+        """Warn once about each symptom; stop when the verifier fails too often to trust its other verdicts.
+
+        Steps before a resume stop nothing: whoever resumed was told of them, and could not go on otherwise.
+        """
         found = symptoms(self.history)
         for symptom in found:
             if symptom.name not in self._warned:
                 self._warned.add(symptom.name)
                 self.display.note(f"warning: {symptom}")
         self.display.health(found)
-        if failing := verifier_failing(self.history):
+        if failing := verifier_failing(self.history[self._before :]):
             raise RunError(failing, fix="run `agon doctor`, then `agon train RUN --resume`")
 
 

@@ -42,7 +42,14 @@ from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
 from agon.training.rivals import Rival, Seated
-from agon.training.streams import check_answered, check_verdicts, check_versions, masking, trained_streams
+from agon.training.streams import (
+    check_answered,
+    check_counted,
+    check_verdicts,
+    check_versions,
+    masking,
+    trained_streams,
+)
 from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
@@ -327,7 +334,11 @@ class Training:
         with self.log.timed("eval"), self.processes.phase("evaluate"):
             work = measure(self._own(problems), wanted, self._evaluator(), self.config.eval.samples)
             counted = self._draw(self.flights.beside(work))
-        return merge(self.machines.learner.gather(counted))
+        counts = merge(self.machines.learner.gather(counted))
+        with self.processes.phase("count"):
+            if self.is_main_process:
+                check_counted(counts, self.run.path)
+        return counts
 
     def _evaluator(self) -> Evaluator:
         settings, train = self.config.eval, self.config.train

@@ -20,7 +20,7 @@ from agon.engine.backend import backend_of
 from agon.engine.base import base_hash
 from agon.engine.base_config import revision_of
 from agon.engine.shipped import init_hashes
-from agon.errors import LEARNER, AgonError, InputError, RunDirError, RunError, naming_extras, need
+from agon.errors import LEARNER, AgonError, ConfigError, InputError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
 from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
@@ -108,6 +108,12 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
         data = kept_in(target.path, target.config.data, rows)
         target = replace(target, config=target.config.model_copy(update={"data": data}))
     schedule = Schedule.of(target.config, len(parts.train))
+    if not schedule.total:
+        size = target.config.train.problems_per_step
+        raise ConfigError(
+            f"train.problems_per_step is {size}, but there are only {len(parts.train)} training problems",
+            fix="lower train.problems_per_step, or give it more training problems",
+        )
     first, new = is_first_process(), not target.path.exists()
     if first and new and backend.trains_here:
         target = replace(target, config=_at_revisions(target.config))
@@ -129,7 +135,7 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     except Exception as error:
         if isinstance(error, PeerError) and not first:
             raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
-        if first and new and not any(run.checkpoints.glob("*")):
+        if first and new:
             _remove(run, error)
         raise
     if not finished:
@@ -143,8 +149,17 @@ def is_first_process() -> bool:
 
 
 def _remove(run: RunDir, error: Exception) -> None:
-    """Delete the directory of a run that failed before its first step: the same command can be typed again."""
-    remove_tree(run.path)
+    """Delete the directory of a run that failed before its first step: the same command can be typed again.
+
+    One that another process has begun to train in meanwhile, after a `--resume`, stays as it is.
+    """
+    try:
+        with run.lock():
+            if any(run.checkpoints.glob("*")):
+                return
+            remove_tree(run.path)
+    except RunDirError:
+        return
     if isinstance(error, AgonError):
         error.set_fix(re.sub(r"`?agon train \S+ --resume`?", "the same command again", error.fix))
 

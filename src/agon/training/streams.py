@@ -8,6 +8,7 @@ from pathlib import Path
 from agon.errors import EngineError, VerifierError
 from agon.game.rules import Game
 from agon.protocols import Verify
+from agon.rundir.records import SystemCounts
 from agon.types import Completion, Played, Policy, Problem, Reason, Stream, Verdict, Version
 
 
@@ -48,6 +49,17 @@ def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]
                     f"and {versions[stream.policy]} plays this step",
                     fix="nothing was learnt from this step; report this, then resume with: agon train RUN --resume",
                 )
+
+
+def check_counted(counts: Mapping[str, SystemCounts], run: Path) -> None:
+    """Stop before a point is written if most answers have no verdict: it is measured again after a resume."""
+    failed = sum(each.ungraded for each in counts.values())
+    asked = failed + sum(each.n for each in counts.values())
+    if 2 * failed > asked:
+        raise VerifierError(
+            f"{failed} of {asked} answers of this evaluation have no verdict: a broken verifier, or bad references",
+            fix=f"nothing was chosen by it; run `agon doctor` and `agon data check`, then: agon train {run} --resume",
+        )
 
 
 def check_verdicts(streams: Iterable[Stream], run: Path) -> None:
