@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,10 +16,11 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
+import agon
 from agon.cli import main
-from agon.config import Source
+from agon.config import Source, load_config
 from agon.deploy.ask import Pair
-from agon.deploy.pair_settings import Settings, system_of
+from agon.deploy.pair_settings import Settings, settings_of, system_of
 from agon.deploy.pieces import Answer, Growing, Piece
 from agon.engine.render import Renderer
 from agon.engine.scripted import ScriptedSampler
@@ -292,3 +294,14 @@ def test_a_held_out_problem_is_asked_with_its_gold(tmp_path: Path, monkeypatch: 
         held_out_problem(own.path, 0)
     remember(own.path / "config.yaml")
     assert held_out_problem(own.path, 0).question.startswith("What is")
+
+
+def test_a_run_that_transformers_drew_is_asked_with_them_on_a_gpu_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_config(Path(agon.__file__).parent / "recipes" / "tabletop.yaml")
+    monkeypatch.setattr(RunDir, "open", lambda path: SimpleNamespace(config=config))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    (tmp_path / "config.yaml").touch()
+    assert settings_of(tmp_path, INFO, None, None, None).engine == "hf"
+    assert settings_of(tmp_path, INFO, "vllm", None, None).engine == "vllm"

@@ -15,7 +15,9 @@ import pytest
 from agon.engine import http_client as http
 from agon.engine import openai
 from agon.engine.hf.sampler import HFSampler
+from agon.engine.http_client import NEUTRAL
 from agon.engine.openai import OpenAISampler, from_chat
+from agon.engine.render import Rendered
 from agon.engine.replies import Chat
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import EngineError
@@ -266,3 +268,32 @@ def test_a_url_gives_the_completions_of_the_engine_in_this_process(engine: HFSam
 def test_where_only_text_can_be_sent_the_plain_prompt_still_reads_the_same(engine: HFSampler, here: Answers) -> None:
     """Without the cascades: at the edges of a quote a tokenizer may merge what we splice."""
     assert over_http(engine, ids=False)[:3] == here[:3]
+
+
+def test_ids_go_with_the_ends_of_a_turn_and_without_the_servers_own_sampling() -> None:
+    class Ids(Words):
+        stop = frozenset({9, 4})
+
+        def render(self, prompt: Prompt) -> Rendered:
+            return Rendered((1, 2, 3), False)
+
+        def text(self, ids: Any) -> str:
+            return ""
+
+    seen: list[Any] = []
+    drawn = {
+        "choices": [{"token_ids": [9], "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 1},
+    }
+
+    def answer(path: str, body: Any) -> tuple[int, Any]:
+        seen.append(body)
+        return 200, {"data": [{"id": "the-base"}]} if body is None else drawn
+
+    with server(answer) as url:
+        made = OpenAISampler(url, "the-base", escape=escape, renderer=Ids())  # type: ignore[arg-type]
+        made.check()
+        asyncio.run(made.sample(Request(Prompt((Message("user", ("x",)),)), BASE, 7)))
+        made.close()
+    assert seen[-1]["stop_token_ids"] == [4, 9]
+    assert NEUTRAL.items() <= seen[-1].items()

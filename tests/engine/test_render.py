@@ -216,3 +216,12 @@ def test_a_template_that_fails_is_an_error_with_a_fix(template: str, monkeypatch
     with pytest.raises(EngineError, match="chat template") as refused:
         Renderer(tokenizer)
     assert refused.value.fix
+
+
+def test_of_several_templates_the_default_is_used() -> None:
+    one, several = chatml(), chatml()
+    several.chat_template = {"default": one.chat_template, "tool_use": "{{ tools }}"}
+    assert Renderer(several).hash == Renderer(one).hash
+    several.chat_template = {"tool_use": "{{ tools }}"}
+    with pytest.raises(EngineError, match="no chat template is the default: tool_use"):
+        Renderer(several)

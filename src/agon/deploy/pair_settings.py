@@ -54,7 +54,10 @@ def settings_of(
 ) -> Settings:
     """The run's own where the path is a run, else the defaults of an evaluation."""
     config = RunDir.open(path).config if (path / "config.yaml").is_file() else None
-    measured, kind = config.eval if config else Eval(), _engine(engine) if engine else default_engine()
+    measured = config.eval if config else Eval()
+    if engine is None and config and config.sampler.engine == "hf":
+        engine = "hf"  # as it was evaluated; vLLM would refuse its float32 on a GPU
+    kind = _engine(engine) if engine else default_engine()
     return Settings(
         engine=kind.name,
         dtype=config.model.dtype if config else ("bfloat16" if kind.fits_gpus else "float32"),

@@ -27,6 +27,8 @@ LARGEST = 64 << 20
 """Bytes of a reply."""
 KEEP_ALIVE = 3.0
 """Seconds that an idle connection is kept: vLLM closes its end after 5, and a request that meets that is lost."""
+NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+"""Sampling fields that are sent although they change nothing: vLLM would take them from the checkpoint's own file."""
 TEMPORARY = (408, 409, 425, 429, 500, 502, 503, 504)
 """Status codes that are worth another try."""
 DENIED = (401, 403, 407)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agon.bridge import Bridge
-from agon.engine.http_client import DENIED, KEY, HTTPClient, Reply, host_of
+from agon.engine.http_client import DENIED, KEY, NEUTRAL, HTTPClient, Reply, host_of
 from agon.engine.protocol import EngineDown
 from agon.engine.render import Rendered, Renderer
 from agon.engine.replies import Body, Chat, Models, PlainTokens, Usage, parse
@@ -79,7 +79,8 @@ class OpenAISampler:
         }
         if self.ids and self._renderer:
             rendered = self._renderer.render(request.prompt)
-            body |= {"prompt": list(rendered.ids), "return_token_ids": True}
+            stop = sorted(self._renderer.stop)
+            body |= {"prompt": list(rendered.ids), "return_token_ids": True, "stop_token_ids": stop, **NEUTRAL}
             return from_ids(await self._draw("/completions", body, PlainTokens), version, rendered, self._renderer)
         body["messages"] = [{"role": m.role, "content": self._text(m.parts)} for m in request.prompt.messages]
         return from_chat(await self._draw("/chat/completions", body, Chat), version)
@@ -121,7 +122,7 @@ class OpenAISampler:
         if self._renderer is None:
             return False
         prompt = self._renderer.encode("one two three")
-        body = {"model": self._names[BASE], "prompt": prompt, "max_tokens": 1, "return_token_ids": True}
+        body = {"model": self._names[BASE], "prompt": prompt, "max_tokens": 1, "return_token_ids": True} | NEUTRAL
         try:
             reply = await self._client.send_with_retries("/completions", body, lambda reply: reply, tries=TRIES)
         except EngineDown as failure:

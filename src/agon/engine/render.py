@@ -75,7 +75,7 @@ class Renderer:
                 "this tokenizer has no fast version", fix="use a checkpoint that carries a tokenizer.json"
             )
         self.tokenizer = tokenizer
-        self.template: str = tokenizer.chat_template or PLAIN_TEMPLATE
+        self.template: str = _template(tokenizer) or PLAIN_TEMPLATE
         _check_operators(self.template)
         self.vocabulary = max(len(tokenizer), embeddings)
         self.controls = _controls(tokenizer)
@@ -237,6 +237,16 @@ class Renderer:
         tail = self._pieces((("user", (None,)), ("assistant", (None,))), generate=False)[-1]
         after = [token for token in self._inner.encode(tail, add_special_tokens=False).ids if token in self.controls]
         return frozenset(ends | set(after[:1]))
+
+
+def _template(tokenizer: Any) -> str | None:
+    """The chat template; of several, the one that is used without tools."""
+    given = tokenizer.chat_template
+    if isinstance(given, dict):
+        if "default" not in given:
+            raise EngineError(f"no chat template is the default: {', '.join(sorted(given))}", fix=OTHER_TEMPLATE)
+        given = given["default"]
+    return given
 
 
 def _check_operators(template: str) -> None:

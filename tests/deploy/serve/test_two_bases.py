@@ -12,7 +12,9 @@ import pytest
 
 from agon.cli import main
 from agon.deploy.pair_settings import problem_of
+from agon.deploy.serve import vllm_command
 from agon.deploy.serve.served_pair import ServedPair
+from agon.errors import InputError
 from agon.game.prompts import challenge_prompt, draft_prompt
 from agon.pool import State
 from agon.types import Policy
@@ -108,3 +110,16 @@ def test_servers_of_two_bases_are_named_for_their_policies(
     said = capsys.readouterr().err
     assert f"A and B have different bases, {BASE} and {SECOND_BASE}" in said
     assert "write --backend a=URL --backend b=URL" in said
+
+
+@pytest.mark.parametrize("composite", [True, False])
+def test_a_composite_is_served_with_the_extension_that_knows_its_names(
+    two: ServedPair, monkeypatch: pytest.MonkeyPatch, composite: bool
+) -> None:
+    monkeypatch.setattr(vllm_command, "on_cpu", lambda: False)
+    monkeypatch.setattr(vllm_command, "is_composite", lambda path: composite)
+    for words in vllm_command.vllm_commands(two, vllm_command.VllmSettings(8001, "bfloat16")).values():
+        assert ("agon.engine.vllm.worker.StrictAdapters" in words) is composite
+        assert ("--language-model-only" in words) is composite
+    with pytest.raises(InputError, match="no float32 on a GPU"):
+        vllm_command.vllm_commands(two, vllm_command.VllmSettings(8001, "float32"))

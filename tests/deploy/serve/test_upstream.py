@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,5 +132,43 @@ def test_the_answer_to_a_different_request_is_not_taken(fields: dict[str, Any]) 
         async with lying(STREAM + event([5], "stop", **fields)) as (asked, _):
             with pytest.raises(ReplicaFailed, match="different request"):
                 await draw(asked)
+
+    asyncio.run(scenario())
+
+
+def test_a_stage_that_waits_while_its_server_works_for_others_is_no_failure_of_it() -> None:
+    """vLLM preempts streams where its cache is full."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+        seed = json.loads(await reader.readexactly(size))["seed"]
+        writer.write(STREAM + event([5]))
+        for _ in range(10 if seed else 0):
+            await asyncio.sleep(0.1)
+            writer.write(event([5]))
+        if seed:
+            writer.write(event([5], "stop"))
+        with suppress(ConnectionError):
+            await writer.drain()
+            await reader.read(1)
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(handle, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        asked = Upstream(url, stop=frozenset({9}), vocabulary=10, first=10.0, stall=0.5)
+
+        async def take(ids: tuple[int, ...]) -> None: ...
+
+        one, other = (replace(ASK, seed=seed, sampling=Sampling(0.0, 1.0, 40)) for seed in (0, 1))
+        works = asyncio.ensure_future(asked.draw(other, take))
+        with pytest.raises(upstream.StageSilent):
+            await asked.draw(one, take)
+        assert (await works).finish == "stop"
+        with pytest.raises(ReplicaFailed, match="silent") as alone:
+            await asked.draw(one, take)
+        assert alone.value.gone
+        await asked.close()
+        server.close()
 
     asyncio.run(scenario())

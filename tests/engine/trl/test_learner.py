@@ -16,6 +16,7 @@ import torch
 from agon.engine import linear_attention
 from agon.engine.synthetic import rollout, stream, worst_case
 from agon.engine.trl.learner import TRLLearner
+from agon.engine.trl.setup import trl_arguments
 from agon.errors import CheckpointError, ConfigError, EngineError
 from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
@@ -386,3 +387,10 @@ def test_played_ahead_the_one_ratio_is_learner_over_sampler_and_is_clipped(by: f
     expected = gradient(plain, paid) * math.exp(by)
     assert torch.allclose(moved, expected, atol=1e-5 * float(expected.abs().max()))
     assert float(expected.abs().max()) > 0
+
+
+@pytest.mark.parametrize("asked", ["fp16", "bf16"])
+def test_the_precision_of_a_launcher_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str) -> None:
+    """`accelerate launch` exports its own; a scaled loss would scale gradients that nobody scales back."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", asked)
+    assert trl_arguments(model_config(), train_config(), 1, "adamw", str(tmp_path)).mixed_precision == "no"

@@ -12,7 +12,7 @@ from agon.engine.trl import row_attention
 from agon.engine.trl.batch import BatchRow
 from agon.engine.trl.pack import Pack, cut_by_tokens
 from agon.engine.trl.row_attention import ROWS, attend, use_row_attention
-from agon.errors import EngineError
+from agon.errors import ConfigError, EngineError
 from agon.protocols import Tokens
 from agon.types import Policy
 from tests.engine.helpers.bases import FAMILIES, random_base
@@ -266,3 +266,11 @@ def test_the_gradient_of_a_pack_is_that_of_its_rows(family: str, beta: float) ->
     moved = ends[0] - torch.cat([w.flatten() for policy in Policy for w in weights(start, policy)])
     assert moved.norm() > 1e-4
     assert (ends[1] - ends[0]).norm() < 1e-4 * moved.norm()
+
+
+@pytest.mark.parametrize("given", [{"softcap": 50.0}, {"s_aux": torch.zeros(2)}])
+def test_scores_that_a_base_changes_are_not_left_as_they_are(given: Any) -> None:
+    states = [torch.randn(1, 2, 4, 8) for _ in range(3)]
+    with pytest.raises(ConfigError, match="caps attention scores"):
+        attend(None, *states, None, rows=[4], **given)
+    attend(None, *states, None, rows=[4], softcap=None)

@@ -17,7 +17,7 @@ from agon.deploy.serve.reasoning import ReasoningText
 from agon.deploy.serve.refusals import Refused, bad_request, failed, too_late, unavailable
 from agon.deploy.serve.replicas import Replica, Replicas
 from agon.deploy.serve.served_pair import ServedPair
-from agon.deploy.serve.upstream import Ask, RequestRejected
+from agon.deploy.serve.upstream import Ask, RequestRejected, StageSilent
 from agon.engine.render import Rendered
 from agon.engine.watch import IncrementalText
 from agon.eval.draw import seed_of
@@ -197,7 +197,7 @@ class Answering:
                 wanted = Wanted(lambda replica: stage.policy in replica.names, urgent, avoid)
                 async with self.replicas.use(wanted, wait=wait) as avoid:
                     return await self._try(stage, turn, avoid, urgent)
-            except WorkerDown:
+            except (WorkerDown, StageSilent):
                 stage.resumed += bool(stage.ids)
             except RequestRejected as error:
                 raise bad_request("the prompt is too long for this model", "messages", "rejected") from error

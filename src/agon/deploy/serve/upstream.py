@@ -17,16 +17,12 @@ from typing import Annotated
 import httpx2
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from agon.engine.http_client import KEEP_ALIVE
+from agon.engine.http_client import KEEP_ALIVE, NEUTRAL
 from agon.pool import WorkerDown
 from agon.types import Finish, Sampling
 
 LONGEST_LINE = 4 << 20
 """Bytes of one event; the first repeats the prompt's ids."""
-NEUTRAL_SAMPLING = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0} | {
-    "frequency_penalty": 0.0
-}
-"""Sent explicitly: a server would fill them in from the checkpoint's own generation config."""
 CONNECT = 5.0
 """Seconds to connect, and for a short question such as /v1/models."""
 USAGE = 2.0
@@ -44,6 +40,10 @@ class ReplicaFailed(WorkerDown):
     def __init__(self, reason: str, *, gone: bool = False) -> None:
         super().__init__(reason)
         self.gone = gone
+
+
+class StageSilent(Exception):
+    """The server works for others and not for this stage, as where vLLM has preempted it: no failure of the server."""
 
 
 class RequestRejected(Exception):
@@ -118,6 +118,8 @@ class Upstream:
         self.takes_priority = False
         self.events = 0
         """Events that have arrived."""
+        self.heard = 0.0
+        """When the last one did, of any stage."""
         self.waiting: set[asyncio.Timeout] = set()
         """Of requests that wait for their first ids."""
         self._stop, self._vocabulary = sorted(stop), vocabulary
@@ -152,6 +154,8 @@ class Upstream:
                 finally:
                     self.waiting.discard(limit)
         except TimeoutError:
+            if asyncio.get_running_loop().time() - self.heard < self.stall:
+                raise StageSilent from None
             raise ReplicaFailed("it fell silent", gone=True) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
             raise ReplicaFailed("it cannot be reached", gone=True) from error
@@ -171,7 +175,7 @@ class Upstream:
     async def _read(self, ask: Ask, response: httpx2.Response, take: Take, limit: asyncio.Timeout) -> DrawEnd:
         loop, drawn, stream = asyncio.get_running_loop(), 0, events(response.aiter_raw())
         async for data in stream:
-            self.events += 1
+            self.events, self.heard = self.events + 1, loop.time()
             chunk = _parsed(data)
             if not chunk.choices:
                 continue
@@ -210,7 +214,7 @@ class Upstream:
             "stream": True,
             "stream_options": {"include_usage": True},
             "stream_interval": ask.interval,
-            **NEUTRAL_SAMPLING,
+            **NEUTRAL,
         }
         if ask.urgent and self.takes_priority:
             body["priority"] = -1

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from agon.deploy.serve.served_pair import ServedPair
 from agon.engine.base import PROMPT_ROOM
-from agon.engine.vllm.local import QUIET, RANKS, longest, text_config
+from agon.engine.vllm.local import QUIET, RANKS, is_composite, longest, text_config
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.errors import InputError, install
 from agon.types import Policy
@@ -66,20 +66,27 @@ def vllm_commands(pair: ServedPair, settings: VllmSettings) -> dict[Policy, list
 
 
 def _command(pair: ServedPair, policies: list[Policy], settings: VllmSettings) -> list[str]:
-    """The command that serves policies of one base; works without Agon, except on a CPU."""
+    """The command that serves policies of one base; works without Agon, except on a CPU and for composites."""
     info, own, base = pair.folder.info, pair.settings, pair.bases[policies[0]]
     needed = PROMPT_ROOM + own.max_peek_tokens + own.sampling.max_tokens
     context = settings.context or min(needed, longest(text_config(base.path)))
+    dtype = settings.dtype or own.dtype
+    if dtype == "float32" and not on_cpu():
+        raise InputError("vLLM's kernels for adapters have no float32 on a GPU", fix="add --dtype bfloat16")
     rank, loras = next(rank for rank in RANKS if rank >= base.model.lora.rank), str(len(policies))
     modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in policies]
     command = ["vllm", "serve", base.path, "--host", "127.0.0.1", "--port", str(settings.port)]
-    command += ["--dtype", settings.dtype or own.dtype, "--max-model-len", str(context)]
+    command += ["--dtype", dtype, "--max-model-len", str(context)]
     command += ["--generation-config", "vllm", "--enable-lora", "--max-loras", loras, "--max-lora-rank", str(rank)]
     if len(policies) < len(Policy):
         command += ["--gpu-memory-utilization", HALF]
     command += ["--lora-modules", *modules]
     command += ["--scheduling-policy", "priority", "--max-num-queued-reqs", str(settings.queue)]
     command += ["--enable-prompt-tokens-details", "--no-enable-log-requests", "--disable-uvicorn-access-log"]
+    if is_composite(base.path):
+        command.append("--language-model-only")
+    if is_composite(base.path) and not on_cpu():  # else vLLM ignores the adapters, silently, and answers with the base
+        command += ["--worker-extension-cls", "agon.engine.vllm.worker.StrictAdapters"]
     if on_cpu():
         command += ["--enforce-eager", "--no-enable-chunked-prefill"]
         command += ["--max-num-batched-tokens", str(max(context, 4096))]

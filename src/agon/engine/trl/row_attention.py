@@ -20,10 +20,13 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from agon.engine.trl.compat import sdpa_attention_forward, sdpa_mask
+from agon.errors import ConfigError
 
 ROWS = "agon_rows"
 SHARED_HEAD = 256
 """The largest head for which fast kernels share keys between heads of queries, and that flash attention has."""
+UNKNOWN = ("softcap", "s_aux")
+"""What Gemma 2 and gpt-oss change scores by; PyTorch's kernels would leave it out in silence."""
 FLASH = (8, 0)
 """The first compute capability with flash attention."""
 
@@ -57,6 +60,11 @@ def attend(
     settings: dict[str, Any] = {"dropout": dropout, "scaling": scaling, "sliding_window": sliding_window}
     if rows is None:
         return sdpa_attention_forward(module, query, key, value, attention_mask, **settings, **more)
+    if any(more.get(name) is not None for name in UNKNOWN):
+        raise ConfigError(
+            "this base caps attention scores or has attention sinks, which model.attention rows does not compute",
+            fix="install flash-attn and set model.attention=flash_attention_2, or name a different base",
+        )
     if not dropout and _has_varlen(query):
         return _varlen(query, key, value, scaling, sliding_window, more["cu_seq_lens_q"], more["max_length_q"]), None
     if query.size(1) != key.size(1) and not _shares_keys(query, sliding_window):

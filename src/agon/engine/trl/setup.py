@@ -29,7 +29,7 @@ OPTIMIZERS = {"adamw": "adamw_torch_fused", "sgd": "sgd"}
 
 def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, scratch: str) -> GRPOConfig:
     """Our config as TRL's. Batching is ours, so TRL's own sizes are set to the smallest legal values."""
-    return GRPOConfig(
+    arguments = GRPOConfig(
         output_dir=scratch,
         seed=train.seed,
         max_steps=total_steps,
@@ -57,6 +57,9 @@ def trl_arguments(model: Model, train: Train, total_steps: int, optimizer: str, 
         report_to="none",
         disable_tqdm=True,
     )
+    # else that of `accelerate launch`: fp16 there scales the loss, and nothing here would scale the gradient back
+    arguments.mixed_precision = "bf16" if arguments.bf16 else "no"
+    return arguments
 
 
 def has_accelerator() -> bool:

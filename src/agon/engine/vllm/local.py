@@ -206,9 +206,19 @@ class LocalEngine:
 
 def text_config(base_path: str) -> Any:
     """The config of the base's text model."""
+    return _config(base_path).get_text_config()
+
+
+def is_composite(base_path: str) -> bool:
+    """Whether a checkpoint holds more than a text model, so that vLLM names its modules otherwise than the learner."""
+    config = _config(base_path)
+    return config.get_text_config() is not config
+
+
+def _config(base_path: str) -> Any:
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(base_path, trust_remote_code=False).get_text_config()
+    return AutoConfig.from_pretrained(base_path, trust_remote_code=False)
 
 
 def longest(base: Any) -> int:

@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import median
 
 from agon.cluster.address import outsider
-from agon.engine.http_client import DENIED, KEY, TEMPORARY, HTTPClient, Reply, host_of
+from agon.engine.http_client import DENIED, KEY, NEUTRAL, TEMPORARY, HTTPClient, Reply, host_of
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
 from agon.engine.replies import Attested, Models, ScoredTokens, parse
 from agon.errors import ConfigError, EngineError
@@ -34,8 +34,6 @@ LONGEST = 6 * 3600.0
 POLL = 0.5
 ONE_TOKEN = Sampling(temperature=1.0, top_p=1e-6, max_tokens=8)
 """Drawn like this, a token has log-prob 0, unless the server returns log-probs of a different distribution."""
-NEUTRAL = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
-"""Sent explicitly: a server would fill them in from the checkpoint's own generation config."""
 HOW = (
     "start it with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and "
     "--enable-lora --max-loras 4 --max-lora-rank RANK --logprobs-mode processed_logprobs"
