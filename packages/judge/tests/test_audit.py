@@ -418,3 +418,26 @@ def test_bad_input_is_answered_in_two_lines(
 def test_a_function_that_no_other_process_finds_is_refused() -> None:
     with pytest.raises(InputError, match="not a function of a file"):
         agon_judge.audit(lambda completions: [0.0], "rows.jsonl")
+
+
+STAGED = """
+def staged(prompts, completions, answer, trainer_state, log_extra, log_metric, **columns):
+    right = [float(text.strip() == gold) for text, gold in zip(completions, answer)]
+    log_extra("right", right)
+    log_metric("early", float(trainer_state.global_step < 100))
+    return right
+"""
+
+
+def test_a_reward_may_ask_for_what_trl_gives_besides_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "staged.py").write_text(STAGED)
+    rows = [{"prompt": "6 x 7?", "answer": "42"}, {"prompt": "6 x 8?", "answer": "48"}]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert agon_judge.audit("staged.py:staged", "rows.jsonl", workers=1).passed
+
+
+def test_a_number_without_its_unit_is_no_near_miss() -> None:
+    for gold, bare in (("42 cm", "42"), ("35%", "35"), ("17 m", "17")):
+        assert bare not in {miss.strip() for miss in near_misses(gold)}
+    assert "15" in near_misses("15x")

@@ -181,3 +181,54 @@ def test_the_unevaluated_question_is_not_an_answer(judge: MathJudge) -> None:
         Reason.UNPARSABLE,
         Reason.CORRECT,
     ]
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\alpha=30^\circ, \beta=60^\circ", r"\alpha=60^\circ, \beta=30^\circ"),
+        ("a_1=1, d=2", "a_1=2, d=1"),
+        ("AB=3, BC=4", "BC=3, AB=4"),
+        ("2 hours and 30 minutes", "30 hours and 2 minutes"),
+    ],
+)
+def test_values_with_each_others_names_or_units_are_wrong(judge: MathJudge, gold: str, answer: str) -> None:
+    assert judge.judge(gold, answer).reason is Reason.WRONG
+
+
+def test_named_values_may_change_places_and_roots_have_no_order(judge: MathJudge) -> None:
+    rows = [("a_1=1, d=2", "d=2, a_1=1"), ("AB=3, BC=4", "3, 4"), ("x_1=1, x_2=2", "x_1=2, x_2=1")]
+    assert all(verdict.correct for verdict in judge.judge_many(rows))
+
+
+def test_an_unsolved_equation_is_compared_whole(judge: MathJudge) -> None:
+    paid = [("2x+y=6", "y=6-2x"), ("2x-y+3=0", "y=2x+3"), ("x+y=5", "y=5-x")]
+    assert all(verdict.correct for verdict in judge.judge_many(paid))
+    refused = [("x+y=5", "x=5"), ("x+y=5", "z=5"), ("xy=12", "x=12"), ("2x+y=6", "y=2x-6")]
+    assert not any(verdict.correct for verdict in judge.judge_many(refused))
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\frac{1}{2^{100}}", r"\frac{1}{2^{99}}"),
+        ("e^{-40}", "e^{-50}"),
+        ("2^T", "2"),
+        ("P(1+r)^{T}", "P(1+r)"),
+        ("A^TA", "A^2"),
+        ("f'(x)", "f(x)"),
+        ("y''+y=0", "y'+y=0"),
+    ],
+)
+def test_what_the_parser_rounds_away_or_drops_counts(judge: MathJudge, gold: str, answer: str) -> None:
+    assert judge.judge(gold, answer).reason is Reason.WRONG
+
+
+def test_small_numbers_and_powers_of_t_in_other_spellings_are_paid(judge: MathJudge) -> None:
+    rows = [
+        (r"\frac{1}{2^{100}}", "2^{-100}"),
+        ("e^{-40}", r"\frac{1}{e^{40}}"),
+        ("(1+r)^T", "(r+1)^{T}"),
+        ("f'(x)=2x", "2x"),
+    ]
+    assert all(verdict.correct for verdict in judge.judge_many(rows))

@@ -11,6 +11,7 @@ import pytest
 import agon_judge
 from agon_judge.errors import InputError
 from agon_judge.rewards import gold_text
+from agon_judge.verdict import Reason, Verdict
 
 RIGHT = "<think>so</think> <answer>1+x</answer>"
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -92,3 +93,16 @@ def test_programs_are_paid_by_their_tests(monkeypatch: pytest.MonkeyPatch, sandb
     assert agon_judge.code_reward([add, add, add], tests=tests) == [1.0, 0.0, None]
     assert agon_judge.compute_score("code", add, '[["1 2", "3"]]')["score"] == 1.0
     assert asyncio.run(agon_judge.code_score(add, tests[0])) == 1.0
+
+
+def test_a_gold_as_a_program_prints_a_number_is_that_number() -> None:
+    texts = [r"\boxed{0.00001}", r"\boxed{1\times10^{-5}}", r"\boxed{1e-05}", r"\boxed{e-5}"]
+    assert agon_judge.math_reward(texts, answer=[1e-05] * 4) == [1.0, 1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    "tests", ['{"inputs": ["1 2"], "outputs": ["3"]}', '{"public": 1, "cases": [["1 2", "3"]]}', ' [\n ["1 2", "3"]]']
+)
+def test_tests_in_any_form_are_not_mathematics(monkeypatch: pytest.MonkeyPatch, tests: str) -> None:
+    monkeypatch.setattr(agon_judge.rewards, "code_verdicts", lambda texts, given: [Verdict(Reason.CORRECT)])
+    assert agon_judge.compute_score("code", "<answer>print(3)</answer>", tests)["score"] == 1.0

@@ -43,3 +43,9 @@ def test_an_ungraded_row_does_not_keep_a_group_alive() -> None:
 
 def test_float32_noise_is_not_signal() -> None:
     assert only(rows((0.1, 0.2), (0.30000001192092896, 0.0))) == {Cause.CANCELLING: 1}
+
+
+def test_a_row_that_was_not_verified_is_neither_right_nor_wrong() -> None:
+    for first, second in ((False, None), (None, False)):
+        group = (RewardRow((0.0, 0.5), 0.5, first), RewardRow((0.0, 0.5), 0.5, second))
+        assert causes(GroupLog("log", ("correctness", "format"), (ALIVE, group))) == {Cause.ALL_WRONG: 1}

@@ -214,3 +214,15 @@ def test_the_example_log_is_what_its_script_writes(tmp_path: Path) -> None:
     exec((ROOT / "examples" / "make_grpo_log.py").read_text(), namespace)  # noqa: S102
     namespace["main"]()
     assert (tmp_path / "grpo_log.jsonl").read_text() == EXAMPLE.read_text()
+
+
+def test_a_reward_of_trl_that_is_called_correct_is_a_reward(tmp_path: Path) -> None:
+    rows = trl_rows(1, "one", [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
+    named = [{name.replace("accuracy_reward", "correct"): value for name, value in row.items()} for row in rows]
+    (log,) = read(jsonl(tmp_path / "log.jsonl", named))
+    found = diagnose(log)
+    assert "correct" in {term.name for term in found.terms}
+    assert found.advantages_agree
+    for row in named:  # a truth value is a remark of log_extra
+        row["correct"] = bool(row["correct"])
+    assert "correct" not in read(jsonl(tmp_path / "flag.jsonl", named))[0].terms

@@ -10,6 +10,7 @@ A judge is opened at the first call and lives as long as the process; forked chi
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Sequence
 from functools import cache
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from agon_judge.math.judge import MathJudge
 
 _opening = threading.Lock()
+_TESTS = re.compile(r'\s*(?:\[\s*\[\s*"|\{\s*")')
+"""How tests begin as JSON, and no answer in mathematics."""
 GOLDS = ("answer", "solution", "ground_truth", "gold", "target", "label", "final_answer")
 """Columns in which data sets keep the gold, in the order in which they are looked for."""
 
@@ -100,7 +103,7 @@ def compute_score(
     it from a wrong answer.
     """
     question = str((extra_info or {}).get("question", ""))
-    if isinstance(ground_truth, list | dict) or str(ground_truth).lstrip().startswith(("[[", '{"cases"')):
+    if isinstance(ground_truth, list | dict) or _TESTS.match(str(ground_truth)):
         tests = ground_truth if isinstance(ground_truth, str) else json.dumps(ground_truth)
         (verdict,) = code_verdicts([solution_str], [tests])
     else:

@@ -95,11 +95,17 @@ def recognise(survey: Survey, given: Columns) -> Columns:
         gold=given.gold or _first(GOLD, texts),
     )
     # a reward that is also named as what says "right" stays a reward
-    paid = given.correct is not None and _is_paid(given.correct)
+    paid = _is_paid(given.correct) if given.correct else _is_trls(survey) and columns.correct in survey.floats
     terms = given.terms or _terms(survey, replace(columns, correct=None) if paid else columns)
     if not terms and columns.total is None:
         raise _unrecognised(survey)
     return replace(columns, terms=terms)
+
+
+def _is_trls(survey: Survey) -> bool:
+    """Whether a log has the columns of TRL's files, in which every column of floats is a reward, and no total."""
+    present = set(survey.names)
+    return not survey.format and {"prompt", "completion", "advantage"} <= present and not present & {*TOTAL}
 
 
 def _with_format(given: Columns, survey: Survey) -> Columns:
@@ -304,7 +310,7 @@ def _not_a_number(name: str | None, value: object) -> LensError:
 
 
 def _flag(value: object) -> bool | None:
-    return None if value is None else bool(value)
+    return None if value is None or value != value else bool(value)
 
 
 def _truncated(value: object) -> bool | None:

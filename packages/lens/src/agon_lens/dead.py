@@ -60,12 +60,13 @@ def cause(group: Group, extremes: list[tuple[float, float]], resolution: float) 
         return None
     if any(varies(column(graded, term), resolution) for term in range(len(extremes))):
         return Cause.CANCELLING
-    if len({row.correct for row in graded}) > 1:
+    outcomes = {row.correct for row in graded} - {None}  # of a row that was not verified nothing is known
+    if len(outcomes) > 1:
         return Cause.UNPAID
     if all(row.truncated for row in graded):
         return Cause.TRUNCATED
-    if graded[0].correct is not None:
-        return Cause.ALL_RIGHT if graded[0].correct else Cause.ALL_WRONG
+    if outcomes:
+        return Cause.ALL_RIGHT if True in outcomes else Cause.ALL_WRONG
     return _by_terms(graded, extremes, resolution)
 
 

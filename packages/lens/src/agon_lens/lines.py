@@ -55,6 +55,8 @@ class Survey:
 
     names: list[str]
     numeric: set[str]
+    floats: set[str]
+    """Those that hold a float: no column of truth values or whole numbers."""
     nested: dict[str, Any]
     """A value of each column that holds lists or dicts."""
     spread: set[str]
@@ -106,7 +108,7 @@ class LogLines:
 
     def _survey(self) -> Survey:
         """Read everything once, and say what the columns hold."""
-        names, odd, seen = dict[str, None](), set[str](), set[str]()
+        names, odd, seen, floats = dict[str, None](), set[str](), set[str](), set[str]()
         nested, dicts, parts = dict[str, Any](), dict[str, bool](), dict[str, dict[str, None]]()
         steps, kept, rows = list[float](), list[LogLine](), 0
         for line in self._read(self.notes):
@@ -119,6 +121,8 @@ class LogLines:
                 names[name] = None
                 if isinstance(value, int | float):
                     seen.add(name)
+                    if isinstance(value, float):
+                        floats.add(name)
                 elif value is not None:
                     odd.add(name)
                     dicts[name] = dicts.get(name, True) and isinstance(value, dict) and _is_numbers(value)
@@ -135,6 +139,7 @@ class LogLines:
         return Survey(
             names=[name for name in names if name not in spread] + added,
             numeric=(seen - odd) | set(added),
+            floats=floats - odd,
             nested={name: value for name, value in nested.items() if name not in spread},
             spread=spread,
             rows=rows,

@@ -81,6 +81,7 @@ LONGS = {
 }
 
 _NUMBER = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+)?")
+_UNIT = re.compile(r"(?<=\d)(?:\s*%|\s+[A-Za-z]\D*|[A-Za-z]{2,}\D*)$")
 _EXPRESSION = re.compile(r"\$\$?([^$]{2,200})\$|\\\((.{2,200}?)\\\)|\\\[(.{2,200}?)\\\]", re.DOTALL)
 _ARITHMETIC = re.compile(r"[-(]*\d[\d\s.()]*(?:[-+*/×÷^]|\*\*)[\d\s.()+\-*/×÷^]*\d\)*")
 _SYNONYMS = (
@@ -238,10 +239,8 @@ def near_misses(gold: str) -> Iterator[str]:
         return
     text = gold.strip()
     if len(text) > 2:
-        yield text[:-1]
-        yield text[1:]
-        yield text[0]
-        yield text[: len(text) // 2]
+        bare = _UNIT.sub("", text)  # a number without its unit may be right
+        yield from (part for part in (text[:-1], text[1:], text[0], text[: len(text) // 2]) if part.strip() != bare)
         if text[::-1] != text and "," not in text:  # a list in reverse may be the same set
             yield text[::-1]
     yield f"{text}x"

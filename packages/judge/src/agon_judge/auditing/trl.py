@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from agon_judge.auditing.environment import Row, Score, Target
@@ -147,14 +148,18 @@ class RewardFunction:
             result = result.get("score", result)
         return _score(result[0] if isinstance(result, list | tuple) and result else result)
 
-    def _columns(self, records: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, list[Any]]:
-        """All lists that the reward is given, one value per completion."""
+    def _columns(self, records: Sequence[Mapping[str, Any]], texts: Sequence[str]) -> dict[str, Any]:
+        """What TRL's trainer gives: lists with one value per completion, the state of the trainer and its loggers."""
         prompts = [next((record[name] for name in QUESTIONS if name in record), "") for record in records]
         chat = self._chat if self._chat is not None else bool(prompts) and isinstance(prompts[0], list)
-        columns = {name: [record.get(name) for record in records] for name in records[0] if name != "prompt"}
+        columns: dict[str, Any] = {
+            name: [record.get(name) for record in records] for name in records[0] if name != "prompt"
+        }
         columns["prompts"] = [_message("user", prompt) if chat else prompt for prompt in prompts]
         columns["completions"] = [_message("assistant", text) if chat else text for text in texts]
         columns["completion_ids"] = [list(text.encode(errors="replace")) for text in texts]
+        columns |= {"trainer_state": SimpleNamespace(global_step=0, max_steps=1000)}
+        columns |= {"log_extra": _logs_nothing, "log_metric": _logs_nothing}
         if self._wanted is not None:
             columns = {name: values for name, values in columns.items() if name in self._wanted}
         return columns
@@ -203,6 +208,10 @@ def _score(reward: Any) -> Score:
 
 def _message(role: str, content: Any) -> Any:
     return content if isinstance(content, list) else [{"role": role, "content": content}]
+
+
+def _logs_nothing(name: str, value: Any) -> None:
+    """In place of TRL's log_extra and log_metric."""
 
 
 def _content(prompt: Any) -> str:

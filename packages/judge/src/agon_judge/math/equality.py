@@ -9,6 +9,7 @@ off `3d`).
 from __future__ import annotations
 
 import logging
+import re
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
@@ -28,6 +29,10 @@ _NORMALIZE = NormalizationConfig(
     basic_latex=True, units=False, malformed_operators=True, nits=True, boxed="none", equations=False
 )
 _CONVERT = ConversionConfig(lowercase_symbols=False)
+ROUNDING = Float("1e-50")
+"""How far two numbers of 60 digits may be apart, relative to their size, that are one number."""
+_POWER_OF_T = re.compile(r"(?<!matrix\})(?<!matrix\} )\^\s*(?:T|\{T\})")
+_PRIMES = re.compile(r"([A-Za-z])\s*('+)")
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
@@ -95,7 +100,11 @@ def same(gold: Node, answer: Node) -> bool:
 
 @lru_cache(maxsize=2_000)
 def expression(text: str, real: bool = True) -> Any:
-    """The sympy object that a LaTeX text denotes; its letters stand for real numbers unless told otherwise."""
+    """The sympy object that a LaTeX text denotes; its letters stand for real numbers unless told otherwise.
+
+    The parser drops primes, and takes a power of T for a transposed value, which it then drops of all but matrices.
+    """
+    text = _PRIMES.sub(lambda match: f"{match[1]}_{{{'prime' * len(match[2])}}}", _POWER_OF_T.sub("^{ T }", text))
     try:
         parsed = latex2sympy(
             normalize_latex(text, _NORMALIZE),
@@ -150,11 +159,25 @@ def _same_groups(gold: Group, answer: Group) -> bool:
         return gold.brackets == answer.brackets and all(map(same, gold.items, answer.items))
     unmatched = list(answer.items)
     for item in gold.items:
-        match = next((other for other in unmatched if same(item, other)), None)
+        match = next((other for other in unmatched if same(item, other) and not _is_anothers(gold, item, other)), None)
         if match is None:
             return False
         unmatched.remove(match)
     return True
+
+
+def _is_anothers(gold: Group, item: Node, other: Node) -> bool:
+    """Whether an answer has the name or the unit of a different item: `AB = 4, BC = 3` for `AB = 3, BC = 4`.
+
+    Indices are no names: of two roots either may be `x_1`.
+    """
+    known = list(zip(*map(_labels, gold.items), strict=True))
+    labels = zip(_labels(item), _labels(other), known, strict=True)
+    return any(theirs != mine and theirs in all_of_them for mine, theirs, all_of_them in labels if theirs)
+
+
+def _labels(node: Node) -> tuple[str, str]:
+    return node.symbol.partition("_")[0], node.unit if isinstance(node, Leaf) else ""
 
 
 def _same_leaves(gold: Leaf, answer: Leaf) -> bool:
@@ -164,7 +187,7 @@ def _same_leaves(gold: Leaf, answer: Leaf) -> bool:
         return same_number(gold.number, answer.number)
     if answer.number and answer.number.decimal:
         return _approximates(answer.number, gold.text)
-    if "=" in answer.text and gold.symbol:
+    if ("=" in answer.text and gold.symbol) or ("=" in gold.text and answer.symbol and not gold.symbol):
         return _equal(gold.whole, answer.whole)
     return _equal(gold.text, answer.text)
 
@@ -189,7 +212,18 @@ def _equal(gold: str, answer: str) -> bool:
             return bool(abs(one - other) <= float(NEAR) * abs(one))
         except TypeError:
             return True
-    return True
+    return not _are_apart(one, other)
+
+
+def _are_apart(one: Any, other: Any) -> bool:
+    """Whether exact numbers differ although math-verify says not: it takes a gap below 1e-15 for none."""
+    if one == other or not all(isinstance(each, Expr) and each.is_number for each in (one, other)):
+        return False
+    try:
+        gap = (one - other).doit()
+        return bool(gap != 0 if gap.is_Rational else abs(N(gap, 60)) > ROUNDING * abs(N(one, 60)))
+    except TypeError:
+        return False
 
 
 def _only(node: Node) -> Node:
