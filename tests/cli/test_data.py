@@ -196,3 +196,15 @@ def test_a_date_beside_a_problem_is_written_as_text(tmp_path: Path) -> None:
     words = ["--held-out", "1", "--dev", "1", "-o", str(tmp_path / "out"), "columns.day=day"]
     assert main(["data", "split", str(tmp_path / "d.parquet"), *words]) == 0
     assert json.loads((tmp_path / "out" / "dev.jsonl").read_text())["meta"] == {"day": "2024-01-01"}
+
+
+def test_further_columns_of_a_file_are_read_again_from_what_was_split(tmp_path: Path) -> None:
+    rows = [{"id": 100 + n, "problem": f"{n} + 1?", "solution": str(n + 1), "lvl": n} for n in range(8)]
+    path = write_jsonl(tmp_path / "own.jsonl", rows)
+    columns = {"question": "problem", "answer": "solution", "level": "lvl", "id": "id"}
+    words = [str(path), *(f"columns.{ours}={theirs}" for ours, theirs in columns.items()), "--held-out=2", "--dev=2"]
+    assert main(["data", "split", *words, "-o", str(tmp_path / "out")]) == 0
+    again = load(Source(path=str(tmp_path / "out" / "train.jsonl"), columns={"level": "level", "id": "id"}))
+    before = {problem.id: problem.meta for problem in load(Source(path=str(path), columns=columns))}
+    assert len(again) == 4
+    assert all(problem.meta == before[problem.id] for problem in again)

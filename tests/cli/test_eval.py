@@ -18,6 +18,7 @@ from agon.engine.base import PROMPT_ROOM
 from agon.engine.render import Renderer
 from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import InputError
+from agon.eval.target import find
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
 from agon.rundir.files import weights_hash
@@ -27,7 +28,8 @@ from agon.rundir.records import Point, RunState
 from agon.types import Direction, Policy, Version
 from tests.engine.helpers.servers import VERSIONS, adapters, serving
 
-CONFIG = Path(__file__).resolve().parents[2] / "configs" / "tabletop" / "agon.yaml"
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+CONFIG = CONFIGS / "tabletop" / "agon.yaml"
 SIZES = ["data.train.take=8", "data.dev.take=4", "data.held_out.take=6", "eval.temperature=0.0", "eval.top_p=1.0"]
 SIZES += ["eval.max_completion_tokens=64", "train.max_peek_tokens=64"]
 
@@ -295,6 +297,37 @@ def test_mistakes_are_answered_in_two_lines(
 def test_a_pair_or_model_needs_a_config(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--config" in refused(capsys, str(run / "pair"))
     assert "--config" in refused(capsys, "agon:tiny")
+
+
+@pytest.mark.parametrize("word", ["eval.direction=both", "rival.kind=frozen", "game.wait_for_all_drafts=true"])
+def test_a_pair_is_read_by_its_own_rules_whatever_the_config_trains(run: Path, word: str) -> None:
+    path = run / "pair" / "agon.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"arm": "grpo", "show_code": True}))
+    target = find(str(run / "pair"), CONFIG, [*SIZES, word])
+    assert target.game is not None
+    assert (target.config.arm, target.game.opponent, target.game.show_code) == ("grpo", "none", True)
+
+
+@pytest.mark.parametrize("code", [True, False])
+def test_a_pair_shows_programs_as_in_training(run: Path, code: bool) -> None:
+    path = run / "pair" / "agon.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"show_code": code}))
+    target = find(str(run / "pair"), CONFIG, [*SIZES, f"game.show_code={str(not code).lower()}"])
+    assert target.config.game.show_code is code
+
+
+def test_a_bare_model_is_that_of_the_config_at_its_revision() -> None:
+    paper, two, commit = CONFIGS / "paper" / "base.yaml", CONFIGS / "examples" / "two-bases.yaml", "a" * 40
+    paper_commit = load_config(paper, ["arm=grpo"]).model.revision
+
+    def revision(name: str, file: Path, *words: str) -> str | None:
+        return find(name, file, words).config.model.revision
+
+    assert revision("Qwen/Qwen3-0.6B", paper, "arm=grpo") == paper_commit is not None
+    assert revision("Qwen/Qwen3-0.6B", paper, "arm=grpo", f"model.revision={commit}") == commit
+    assert revision("Qwen/Qwen3-4B", paper, "arm=grpo") is None
+    assert revision("Qwen/Qwen3-4B", paper, "arm=grpo", f"model.revision={commit}") == commit
+    assert revision(str(load_config(two).model.b.name), two, f"model.b.revision={commit}") == commit
 
 
 def test_help_names_every_system() -> None:

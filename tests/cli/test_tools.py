@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agon.cli import data_probe, main
+from agon.config import SandboxConfig, load_config
 from agon.config.arms import ARMS
+from agon.engine.scripted import ScriptedSampler
 from agon.engine.shipped import folder_of
+from agon.errors import InputError
+from agon.eval import base_rates
 from agon.eval.base_rates import BaseRates, ProbedProblem, count
+from agon.protocols import Verifier
 from agon.report.glossary import explanations
 from agon.rundir.files import weights_hash
 from agon.types import Bout, Completion, Problem, Prompt, Reason, Request, Rollout, UnitTests, Verdict
@@ -121,6 +127,31 @@ def test_a_base_that_solves_nothing_is_reported() -> None:
     assert "check the verifier: agon verify" in data_probe.advice(found, None)
 
 
+def test_a_problem_without_a_verdict_is_not_called_too_hard() -> None:
+    wrong, broken = (Problem(name, name, "1") for name in ("wrong", "broken"))
+    unknown = [draft(broken, False, graded=False)] * 2
+    found = count([wrong, broken], [draft(wrong, False), draft(wrong, False), *unknown], 2, 8)
+    assert (found.never, found.unknown) == (1, 1)
+    assert "no verdict           1   50%" in "\n".join(data_probe.lines(found, "agon:tiny", None))
+    assert "no answer has a verdict" in data_probe.advice(count([broken], unknown, 2, 8), None)
+
+
+def test_a_probe_runs_programs_in_the_sandbox_of_the_config(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load_config(Path(__file__).parents[2] / "configs" / "paper" / "code" / "agon.yaml")
+    config = config.model_copy(update={"sandbox": SandboxConfig(backend="landlock", time_factor=3.0)})
+    opened: list[Any] = []
+
+    def load(name: str, *, sandbox: object = None, right: float) -> Verifier:
+        opened.append(sandbox)
+        raise InputError("opened", fix="-")
+
+    monkeypatch.setattr(base_rates, "load_verifier", load)
+    monkeypatch.setattr(base_rates, "local", lambda target, peeks: ScriptedSampler(lambda request: ""))
+    with pytest.raises(InputError):
+        base_rates.probe(config, [], 2, lambda done, of: None)
+    assert opened == [config.sandbox.settings()]
+
+
 @pytest.mark.slow
 def test_the_tiny_base_is_probed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("trl", reason="the probe draws from a real base")
@@ -163,5 +194,8 @@ def test_kept_programs_are_named_with_their_tests_and_problems_of_an_environment
     code = Problem("x", "Print 1.", "", {}, UnitTests((("", "1"),)))
     found = BaseRates([ProbedProblem(code, 1, 2)], 2, 2, 1.0, 0.0)
     assert "{path: k.jsonl, columns: {tests: tests}}" in data_probe.advice(found, Path("k.jsonl"))
+    own = Problem("x", "1 + 1?", "2", {"level": 3}, given={"problem": "1 + 1?"})
+    found = BaseRates([ProbedProblem(own, 1, 2)], 2, 2, 1.0, 0.0)
+    assert "{path: k.jsonl, columns: {level: level}}" in data_probe.advice(found, Path("k.jsonl"))
     drawn = BaseRates([ProbedProblem(Problem("x", "1 + 1?", "2", {"draw": {}}), 1, 2)], 2, 2, 1.0, 0.0)
     assert "brings its own problems" in data_probe.advice(drawn, None)

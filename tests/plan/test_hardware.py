@@ -156,3 +156,11 @@ def test_fewer_evaluation_points_take_less_time() -> None:
 
 def test_a_curve_on_held_out_problems_takes_time_too() -> None:
     assert hours(planned("eval.curve=held_out")) > hours(planned())
+
+
+@pytest.mark.parametrize("kind", ["frozen", "league"])
+def test_a_rival_that_does_not_learn_halves_the_update(kind: str) -> None:
+    def update(*overrides: str) -> float:
+        return float(str(rows(planned(*overrides, gpu="4090"), "time")["update"]).split()[0].replace(",", ""))
+
+    assert update(f"rival.kind={kind}") == pytest.approx(update() / 2, rel=0.02)

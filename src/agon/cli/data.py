@@ -411,4 +411,5 @@ def _write(folder: Path, parts: list[Part]) -> None:
         with target.open("w", encoding="utf-8") as file:
             for problem in part.problems:
                 shown = {name: value for name, value in asdict(problem).items() if name != "given"}
-                file.write(json.dumps(shown, ensure_ascii=False, default=str) + "\n")
+                row = {**shown, **problem.meta}  # further columns under their own names, as they are read again
+                file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")

@@ -46,14 +46,15 @@ def run(args: argparse.Namespace) -> int:
     problems = splits(config.data).train[: args.limit or None]
     found = probe(config, problems, args.samples, _progress)
     if args.json:
-        rows = [{"id": one.problem.id, "right": one.right, "of": one.of} for one in found.problems]
-        print_json({"problems": rows, "live_groups": found.live_groups, "kept": len(found.kept)})
+        counts = [{"id": one.problem.id, "right": one.right, "of": one.of} for one in found.problems]
+        print_json({"problems": counts, "live_groups": found.live_groups, "kept": len(found.kept)})
     else:
         start = config.model.init.a
         who = config.model.name if start in ("zero", "noise") else f"{config.model.name} with {start}"
         print("\n".join(lines(found, who, args.out)))
     if args.out:
-        written = [json.dumps(asdict(one), ensure_ascii=False, default=str) for one in found.kept]
+        rows = [{**asdict(one), **one.meta} for one in found.kept]  # further columns under their own names
+        written = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
         args.out.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
     return 0 if found.kept else 1
 
@@ -65,6 +66,7 @@ def lines(found: BaseRates, who: str, out: Path | None) -> list[str]:
         ("never right", found.never, "dead groups: too hard"),
         ("sometimes right", len(found.kept), "worth training on"),
         ("always right", found.always, "dead groups: too easy"),
+        *([("no verdict", found.unknown, "the verifier judged no answer")] if found.unknown else []),
     ]
     text = [f"{total} problems, {found.samples} answers each by {who}, at the temperature of training"]
     text += [f"  {name:<16} {count:>5}  {count / total:>4.0%}  {about}" for name, count, about in rows]
@@ -77,7 +79,9 @@ def lines(found: BaseRates, who: str, out: Path | None) -> list[str]:
 
 def advice(found: BaseRates, out: Path | None) -> str:
     """What to type next."""
-    if not found.kept and found.never == len(found.problems):
+    if found.unknown == len(found.problems):
+        return "no answer has a verdict: a broken verifier, or bad references; try `agon verify` and `agon data check`"
+    if not found.kept and found.never + found.unknown == len(found.problems):
         return "none was ever solved: take easier problems, a stronger base, or check the verifier: agon verify NAME"
     if not found.kept:
         return "none teaches anything: take harder problems"
@@ -85,10 +89,12 @@ def advice(found: BaseRates, out: Path | None) -> str:
         return (
             "an environment brings its own problems: choose its options by these counts; it cannot take a file of them"
         )
-    tests = ", columns: {tests: tests}" if found.kept[0].is_code else ""
+    first = found.kept[0]
+    names = [*(["tests"] if first.is_code else []), *(first.meta if first.given else [])]  # of a file: its own columns
+    columns = f", columns: {{{', '.join(f'{name}: {name}' for name in names)}}}" if names else ""
     if out:
-        return f"{len(found.kept)} problems in {out}; train on them: data.train: {{path: {out}{tests}}}"
-    return f"keep the {len(found.kept)}: add -o FILE.jsonl, then data.train: {{path: FILE.jsonl{tests}}}"
+        return f"{len(found.kept)} problems in {out}; train on them: data.train: {{path: {out}{columns}}}"
+    return f"keep the {len(found.kept)}: add -o FILE.jsonl, then data.train: {{path: FILE.jsonl{columns}}}"
 
 
 def _progress(done: int, of: int) -> None:

@@ -59,7 +59,12 @@ class BaseRates:
 
     @property
     def never(self) -> int:
-        return sum(one.right == 0 for one in self.problems)
+        return sum(one.of > 0 and one.right == 0 for one in self.problems)
+
+    @property
+    def unknown(self) -> int:
+        """Problems of which no answer has a verdict."""
+        return sum(one.of == 0 for one in self.problems)
 
     @property
     def always(self) -> int:
@@ -81,7 +86,7 @@ def probe(config: Config, problems: Sequence[Problem], samples: int, progress: P
     start = _first_version(config.model.init, sampler)
     try:
         with (
-            load_verifier(config.verifier, right=config.reward.right) as verify,
+            load_verifier(config.verifier, sandbox=config.sandbox.settings(), right=config.reward.right) as verify,
             Runner() as runner,
             Interrupt() as interrupt,
         ):

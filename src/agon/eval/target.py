@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.config import BaseOfB, Config, Model, Source, load_config, resolved
-from agon.config.arms import ARMS
+from agon.config.arms import ARMS, resolve
 from agon.config.rival import rivalry_of, row_name
 from agon.data import load, splits
 from agon.data.generated import is_generated
@@ -150,10 +150,12 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     of_pair = {"name": pair.info.base, "revision": pair.info.base_revision, "quantize": pair.info.quantize}
     raw["model"] |= of_pair
     raw["model"]["b"] = pair.info.base_b.model_dump(include={"name", "revision"}) if pair.info.base_b else {}
+    raw["game"]["show_code"], raw["rival"] = pair.info.show_code, {}
     arm = pair.info.arm
     if arm in ARMS and arm != raw["arm"]:
-        kept = {key: raw["game"][key] for key in ("group_size", "format_weight", "show_code", "wait_for_all_drafts")}
-        raw |= {"arm": arm, "game": kept}
+        raw |= {"arm": arm, "game": {key: raw["game"][key] for key in ("group_size", "format_weight", "show_code")}}
+        if resolve(arm)["opponent"] != "rival":
+            raw["eval"]["direction"] = "dev"  # the config's is for its own arm: this one has no second direction
     config = Config.model_validate(raw)
     check_pair(pair, config.model)
     name = path.resolve().name
@@ -187,7 +189,10 @@ def check_pair(pair: PairDir, model: Model) -> None:
 
 def _model(given: str, file: Path, overrides: Sequence[str]) -> Target:
     config = load_config(file, overrides)
-    model = config.model.model_copy(update={"name": given, "revision": None, "b": BaseOfB()})
+    pinned = {config.model.b.name: config.model.b.revision, config.model.name: config.model.revision}
+    if any(word.startswith("model.revision=") for word in overrides):  # named for this model
+        pinned[given] = config.model.revision
+    model = config.model.model_copy(update={"name": given, "revision": pinned.get(given), "b": BaseOfB()})
     name = given.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
     return Target(name, config.model_copy(update={"model": model}), Path("evals") / name)
 

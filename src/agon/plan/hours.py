@@ -53,7 +53,8 @@ def step_seconds(config: Config, hardware: Node, laid: Fit, speed: Speed) -> Ste
     learners, what one computes the other waits for."""
     assumed, shape, layout = speed.assumed, speed.shape, layout_of(config, hardware.gpus)
     bouts, slots = step_bouts(config, assumed), in_flight(laid, shape, config, assumed)
-    rows = sorted((*bouts.drafts, *filter(None, bouts.challenges)), reverse=True)
+    learnt = bouts.challenges if config.rules().rival == "learns" else ()  # else A's: drafts or challenges, in turn
+    rows = sorted((*bouts.drafts, *filter(None, learnt)), reverse=True)
     update = max(assumed.live * speed.update(rows) / layout.learners, speed.update(rows[:1]))
     if config.train.shard == "base":
         update += speed.gather(rows, layout.learners)
