@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from agon.engine import linear_attention
 from agon.engine.synthetic import rollout, stream, worst_case
@@ -20,7 +21,7 @@ from agon.engine.trl.setup import trl_arguments
 from agon.errors import CheckpointError, ConfigError, EngineError
 from agon.protocols import Tokens
 from agon.types import Policy, Rollout, Stream
-from tests.engine.helpers.bases import random_base
+from tests.engine.helpers.bases import TINY, random_base
 
 from .helpers import (
     both,
@@ -294,6 +295,55 @@ def test_a_rehearsal_refuses_long_sequences_through_slow_linear_attention(monkey
     monkeypatch.setattr(linear_attention, "has_kernels", lambda: False)
     with pytest.raises(ConfigError, match="sequences of 2,001 tokens"):
         make_learner(base=random_base("qwen3_5")).rehearse(prompt_tokens=1001, completion_tokens=1000)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"model_type": "lfm2", "layer_types": ["conv", "full_attention"]},  # a convolution reads the tokens before
+        {"model_type": "stablelm"},  # attention is not told where rows end
+        {"model_type": "bloom", "n_layer": 1, "n_head": 4},  # attention that knows no rows
+    ],
+)
+def test_a_base_that_mixes_the_rows_of_a_pass_is_refused_unless_rows_go_alone(kind: dict[str, Any]) -> None:
+    settings = {**TINY, **kind}
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    with pytest.raises(ConfigError, match="mixes the rows of a pass") as refused:
+        make_learner(base=AutoModelForCausalLM.from_config(config)).rehearse(8, 8)
+    assert "train.tokens_per_pass=1," in str(refused.value.fix)
+    make_learner(base=AutoModelForCausalLM.from_config(config), tokens_per_pass=1).rehearse(8, 8)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"model_type": "granite", "attention_dropout": 0.1},
+        {"model_type": "starcoder2", "residual_dropout": 0.1, "embedding_dropout": 0.1},
+        {"model_type": "opt", "ffn_dim": 64, "word_embed_proj_dim": 32},  # 0.1 by default
+        {"model_type": "phi", "resid_pdrop": 0.1},
+    ],
+)
+def test_the_dropout_of_a_base_is_off(kind: dict[str, Any]) -> None:
+    """The sampler draws without it: with it, the learner would score a different policy in every pass."""
+    settings = {**TINY, "initializer_range": 0.2, **kind}
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    learner = make_learner(base=AutoModelForCausalLM.from_config(config), total_steps=1, beta=0.1)
+    learner.rehearse(8, 8)
+    drawn = Tokens((7, 8, 9), tuple(range(10, 30)))
+    learner.trainer.model.eval()
+    sampled = learner.score(Policy.A, [drawn])[0]
+    learner.trainer.model.train()
+    assert learner.score(Policy.A, [drawn])[0] == sampled
+    row = replace(drawn, logprobs=tuple(sampled))
+    metrics = learner.update([stream(Policy.A, [[rollout(Policy.A, i, row, 1.0 - 2 * i) for i in range(2)]])]).metrics
+    assert metrics[Policy.A]["kl"] == pytest.approx(0, abs=1e-6)  # A starts as the base
+    assert metrics[Policy.A]["logp_diff_max"] < 1e-4
+
+
+@pytest.mark.parametrize("family", ["qwen3", "qwen3_5", "gemma4", "llama"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_of_a_pass_do_not_leak(family: str, dtype: torch.dtype) -> None:
+    assert not make_learner(base=random_base(family).to(dtype)).trainer.rows_leak()
 
 
 def test_the_worst_case_of_a_config_is_a_stream_like_any_other() -> None:

@@ -34,11 +34,12 @@ from agon.engine.trl.setup import (
     make_scheduler,
     place,
     trl_arguments,
+    without_dropout,
 )
 from agon.engine.trl.shard import Passes, gathered_bytes
 from agon.engine.trl.state import load_state, save_state
 from agon.engine.trl.trainer import PairTrainer
-from agon.errors import EngineError
+from agon.errors import ConfigError, EngineError
 from agon.protocols import Peers, Phase, Store, Tokens, Update, alone
 from agon.types import Policy, Stream
 
@@ -72,6 +73,7 @@ class TRLLearner:
         base = base if base is not None else load_base(model_config, path, parts)
         # held until engines are told how much of the device is free: they must leave room for a pass that scores
         self._room = None if parts is None else torch.empty(gathered_bytes(base), dtype=torch.uint8, device=args.device)
+        without_dropout(base)
         self.attention = attention_of(model_config, base, args.device)
         use_row_attention(base, self.attention)
         self.pair = make_pair(base, model_config, train_config.seed)
@@ -126,6 +128,12 @@ class TRLLearner:
         """Run forward and backward of the largest micro-batch a run can meet, without learning from it."""
         sizes = prompt_tokens, completion_tokens
         check_kernels(self.pair.model.config, sum(sizes))
+        if self.trainer.rows_leak():
+            raise ConfigError(
+                "this base mixes the rows of a pass: it has layers that do not end at the end of a row, such as "
+                "convolutions, recurrent layers or attention of its own",
+                fix="set train.tokens_per_pass=1, so that every row has a pass of its own, or name a different base",
+            )
         rows = max(self.train_config.tokens_per_pass // sum(sizes), 1)
         vocabulary = self.pair.model.config.get_text_config().vocab_size
         try:

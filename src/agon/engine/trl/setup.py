@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from tokenizers import Tokenizer, models
+from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from transformers import PreTrainedTokenizerFast, Trainer, get_scheduler
 
@@ -75,6 +76,16 @@ def load_base(model: Model, path: str | None = None, parts: int | None = None) -
     if parts is not None:
         return load_part(path, dtype, revision=model.revision, processes=parts)
     return load_model(path, dtype, revision=model.revision)
+
+
+def without_dropout(base: Any) -> None:
+    """Turn off whatever dropout a base was published with: engines draw without it, so that the learner's log-probs
+    would be those of a different policy, and different ones in every pass."""
+    for module in base.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+        for name in [name for name, value in vars(module).items() if "drop" in name and isinstance(value, float)]:
+            setattr(module, name, 0.0)
 
 
 def attention_of(model: Model, base: Any, device: torch.device) -> str:

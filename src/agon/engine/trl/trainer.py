@@ -126,6 +126,36 @@ class PairTrainer(GRPOTrainer):
             self._pass(partial(self._micro_step, micro))
         self.model.zero_grad(set_to_none=True)
 
+    def rows_leak(self) -> bool:
+        """Whether a row of a pack is computed from the row before it: log-probs of the second then have a gradient with
+        respect to the first. Rows that never share a pass cannot leak."""
+        rows = [Tokens(tuple(range(1, 9)), (1, 2)), Tokens((1,), (2, 3))]
+        if len(self._parts(rows)) > 1:
+            return False
+        inputs, read = self._to_device([BatchRow.of(row, advantage=0.0) for row in rows]), list[torch.Tensor]()
+
+        def watch(module: Any, args: Any, output: torch.Tensor) -> torch.Tensor:
+            read.append(output.detach().requires_grad_(True))
+            return read[0]
+
+        def learn() -> None:
+            ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+            mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+            with self.compute_loss_context_manager():
+                logps = self._packed(self.model, ids, mask, inputs["completion_ids"].size(1))[0]
+            logps[1].sum().backward()
+
+        self.model.train()
+        self.pair.activate(Policy.A)
+        hook = self.pair.model.get_input_embeddings().register_forward_hook(watch)
+        try:
+            self._pass(learn)
+        finally:
+            hook.remove()
+            self.model.zero_grad(set_to_none=True)
+        gradient = read[0].grad
+        return gradient is not None and bool(gradient[0, : rows[0].size].any())
+
     def score(self, policy: Policy | None, rows: Sequence[Tokens]) -> list[list[float]]:
         """Log-probs of completions under a policy as it is now, in micro-batches; None is the bare base."""
         return [values for part in self._parts(rows) for values in self._pass(partial(self._score, policy, part))]
