@@ -72,3 +72,23 @@ def test_a_merged_model_says_what_base_and_adapter_say(tmp_path: Path) -> None:
     weights, settings = (path / "export-merged" / "a" / name for name in ("model.safetensors", "config.json"))
     assert weights.stat().st_mode == settings.stat().st_mode
     assert transformers.AutoTokenizer.from_pretrained(path / "export-merged" / "b").decode([5]) is not None
+
+
+def test_a_merged_composite_keeps_the_dtype_of_its_text_model(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="merging needs torch")
+    peft = pytest.importorskip("peft", reason="merging needs PEFT")
+    transformers = pytest.importorskip("transformers", reason="merging needs transformers")
+    from agon.engine.merge import merge
+    from tests.engine.helpers.bases import write_cut
+    from tests.engine.helpers.families import qwen3_5
+
+    torch.set_num_threads(1)
+    base = write_cut("Qwen/Qwen3.5-2B", tmp_path / "base", qwen3_5())
+    config = json.loads((base / "config.json").read_text())
+    config.pop("dtype", None)  # as published: the text model alone names one
+    config["text_config"]["dtype"] = "bfloat16"
+    (base / "config.json").write_text(json.dumps(config))
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["q_proj"])).save_pretrained(tmp_path / "adapter")
+    merge(str(base), tmp_path / "adapter", tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "config.json").read_text())["dtype"] == "bfloat16"

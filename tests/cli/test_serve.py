@@ -103,6 +103,21 @@ def test_no_process_that_it_starts_inherits_the_keys_of_clients(pair: Path) -> N
     assert done.stdout.splitlines() == ["None True", "True"], done.stderr
 
 
+def test_a_server_that_cannot_be_started_ends_the_gateway_and_says_why(pair: Path) -> None:
+    code = (
+        "import signal, sys\n"
+        "from agon.cli import main\n"
+        "from agon.deploy.serve import vllm_command\n"
+        "vllm_command.vllm_commands = lambda pair, settings: {'a': ['no-such-vllm']}\n"
+        "signal.alarm(60)\n"
+        f"sys.exit(main(['serve', {str(pair)!r}, '--port', '{free_port()}']))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert "no-such-vllm cannot be started: No such file or directory" in done.stderr
+    assert "--backend URL" in done.stderr
+
+
 def test_a_gateway_loads_no_torch(pair: Path) -> None:
     code = (
         "import sys\n"

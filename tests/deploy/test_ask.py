@@ -305,3 +305,30 @@ def test_a_run_that_transformers_drew_is_asked_with_them_on_a_gpu_too(
     (tmp_path / "config.yaml").touch()
     assert settings_of(tmp_path, INFO, None, None, None).engine == "hf"
     assert settings_of(tmp_path, INFO, "vllm", None, None).engine == "vllm"
+
+
+def test_a_watcher_that_fails_fails_its_own_question_alone(pair: Pair) -> None:
+    def closed(piece: Piece) -> None:
+        raise BrokenPipeError("the reader has seen enough")
+
+    async def together() -> list[object]:
+        asked = (pair.ask(QUESTION, watch=closed), pair.ask(QUESTION), pair.ask(f"{QUESTION} Again."))
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    first, *others = asyncio.run(together())
+    assert isinstance(first, BrokenPipeError)
+    assert all(isinstance(answer, Answer) for answer in others), others
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"temperature": -1.0}, "a temperature cannot be -1"),
+        ({"temperature": float("nan")}, "a temperature cannot be nan"),
+        ({"max_tokens": 0}, "cannot be capped at 0 tokens"),
+        ({"max_tokens": -5}, "cannot be capped at -5 tokens"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(folder: Path, settings: dict[str, float], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Pair.load(folder, **settings)

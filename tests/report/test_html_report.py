@@ -258,3 +258,15 @@ def test_watch_refreshes_while_the_run_goes_on(tmp_path: Path) -> None:
     assert 'http-equiv="refresh"' not in report_page(run.path)
     with RunDir(run.path).lock():
         assert 'http-equiv="refresh"' in report_page(run.path)
+
+
+def test_runs_of_one_arm_and_seed_are_told_apart(tmp_path: Path) -> None:
+    paths = [make_study(tmp_path / name, {"agon": 1})[0] for name in ("slow", "fast")]
+    body = render_page([RunStory.read(path) for path in paths]).split("<main>")[1]
+    chart = body.partition("as each run answers")[2].split("<section>")[0]
+    for path in paths:
+        assert f"agon, seed 0 ({path})" in chart
+    assert f"<b>agon, seed 0 ({paths[0]})</b> has the highest rate" in body
+    assert f"Against agon, seed 0 ({paths[1]})," in body
+    alone = render_page([RunStory.read(paths[0]), RunStory.read(make_study(tmp_path, {"coop": 1})[0])])
+    assert "Against agon, seed 0, " in alone

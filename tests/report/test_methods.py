@@ -8,6 +8,7 @@ from agon.config.arms import ARMS
 from agon.eval.intervals import t_interval
 from agon.report.collect import HELD_OUT, MeasuredRun, collect
 from agon.report.methods import METHODS, cell, limits
+from agon.report.tables import main_table
 from agon.rundir.results import Interval
 
 from .helpers import N, make_study
@@ -56,3 +57,15 @@ def test_a_method_is_measured_as_its_arm_is_deployed() -> None:
 
 def test_an_unbounded_limit_of_a_share_is_zero_or_one() -> None:
     assert limits(Interval(0.5, None, None)) == (0.0, 1.0)
+
+
+def test_runs_that_share_a_seed_are_not_called_seeds(tmp_path: Path) -> None:
+    paths = [make_study(tmp_path / name, {"agon": 1})[0] for name in ("slow", "fast")]
+    file = paths[1] / "evals" / HELD_OUT / "cascade.json"
+    file.write_text((file.with_name("ba.json")).read_text().replace('"ba"', '"cascade"', 1))
+    runs = collect(paths)
+    one = cell(runs, "agon", HELD_OUT)
+    assert one is not None
+    assert (one.seeds, one.kind) == ([0], "Student, over runs")
+    row = next(line for line in main_table(runs, runs[0].setting).splitlines() if "Agon (comp" in line)
+    assert "| 0 (2 runs) |" in row

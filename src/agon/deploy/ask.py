@@ -15,7 +15,7 @@ from typing import Self
 from agon.bridge import Bridge
 from agon.config import SamplerConfig
 from agon.deploy.pair_settings import Settings, checked_bases, problem_of, settings_of, system_of
-from agon.deploy.pieces import Answer, Growing, Piece, Watch
+from agon.deploy.pieces import Answer, Growing, Piece, Stage, Watch
 from agon.doors import door
 from agon.engine.base import PROMPT_ROOM
 from agon.engine.two_bases.sampler import TwoBaseSampler
@@ -113,10 +113,18 @@ class Pair:
     async def _sample(self, problem: Problem, turn: Turn, watch: Watch | None) -> Completion:
         """One completion, with the seed that an evaluation would give it."""
         seed = seed_of(self.settings.seed, problem, turn)
-        growing = watch and Growing("draft" if turn.stage == "draft" else "challenge", turn.seat, watch)
-        completion = await self._sampler.sample(Request(turn.prompt, turn.seat, seed, self.settings.sampling, growing))
-        if growing:
-            growing(completion.text)
+        loop = asyncio.get_running_loop()
+        stage: Stage = "draft" if turn.stage == "draft" else "challenge"
+        growing = watch and Growing(stage, turn.seat, watch, lambda: loop.call_soon_threadsafe(drawing.cancel))
+        request = Request(turn.prompt, turn.seat, seed, self.settings.sampling, growing)
+        drawing = asyncio.ensure_future(self._sampler.sample(request))
+        try:
+            completion = await drawing
+            if growing:
+                growing(completion.text)
+        finally:
+            if growing and growing.failed:
+                raise growing.failed
         return completion
 
     def _clip(self, text: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +54,10 @@ def settings_of(
     path: Path, info: PairInfo, engine: str | None, temperature: float | None, max_tokens: int | None
 ) -> Settings:
     """The run's own where the path is a run, else the defaults of an evaluation."""
+    if temperature is not None and not 0 <= temperature < math.inf:
+        raise InputError(f"a temperature cannot be {temperature:g}", fix="name one of at least 0; 0 is greedy")
+    if max_tokens is not None and max_tokens < 1:
+        raise InputError(f"a stage cannot be capped at {max_tokens} tokens", fix="name a cap of at least 1")
     config = RunDir.open(path).config if (path / "config.yaml").is_file() else None
     measured = config.eval if config else Eval()
     if engine is None and config and config.sampler.engine == "hf":

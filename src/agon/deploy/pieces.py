@@ -75,13 +75,21 @@ def _short(text: str) -> str:
 
 
 class Growing:
-    """Cuts text that grows into pieces: each call passes on what is new."""
+    """Cuts text that grows into pieces: each call passes on what is new.
 
-    def __init__(self, stage: Stage, seat: Seat, watch: Watch) -> None:
-        self._stage, self._seat, self._watch, self._shown = stage, seat, watch, ""
+    An engine calls it while it draws for others too: an error of the watcher is kept in `failed`, and `stop` is called.
+    """
+
+    def __init__(self, stage: Stage, seat: Seat, watch: Watch, stop: Callable[[], object] = lambda: None) -> None:
+        self._stage, self._seat, self._watch, self._stop, self._shown = stage, seat, watch, stop, ""
+        self.failed: Exception | None = None
 
     def __call__(self, text: str) -> None:
         """Pass on what follows the text shown so far. A draw that begins again is shown once it is past that."""
-        if text.startswith(self._shown) and len(text) > len(self._shown):
-            self._watch(Piece(self._stage, self._seat, text[len(self._shown) :]))
+        if self.failed is None and text.startswith(self._shown) and len(text) > len(self._shown):
+            try:
+                self._watch(Piece(self._stage, self._seat, text[len(self._shown) :]))
+            except Exception as error:
+                self.failed = error
+                self._stop()
             self._shown = text

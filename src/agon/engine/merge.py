@@ -16,9 +16,11 @@ def merge(base: str, adapter: Path, folder: Path) -> None:
     check_on_hub(base)
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
-        dtype = getattr(AutoConfig.from_pretrained(base, trust_remote_code=False), "dtype", None) or torch.float32
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
     except Exception as error:  # a damaged file makes transformers raise nearly anything
         raise cannot_load(base, error) from error
+    # a composite, such as Qwen3.5, may name it for its text model alone
+    dtype = getattr(config, "dtype", None) or getattr(config.get_text_config(), "dtype", None) or torch.float32
     merged = add_adapter(load_model(base, torch.float32), adapter, "default").merge_and_unload(safe_merge=True)
     merged.to(dtype).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

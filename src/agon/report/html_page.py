@@ -14,7 +14,7 @@ from pathlib import Path
 from agon.formatting import UNKNOWN, count, interval, percent
 from agon.formatting import escape_html as text
 from agon.report.curve import curve
-from agon.report.run_story import RunStory, cost, title
+from agon.report.run_story import RunStory, cost, title, told_apart
 from agon.rundir.files import output_errors_as
 from agon.rundir.results import EvalResult
 from agon_lens.charts import Chart, side_by_side
@@ -43,6 +43,7 @@ def write_page(stories: Sequence[RunStory], out: Path, links: Sequence[tuple[str
 
 def render_page(stories: Sequence[RunStory], links: Sequence[tuple[str, str]] = (), refresh: int = 0) -> str:
     """The page as HTML; with `refresh` it loads itself again after so many seconds."""
+    stories = told_apart(stories)
     name = stories[0].path.resolve().name if len(stories) == 1 else f"{len(stories)} runs"
     body = [*_summary(stories), *(part for story in stories for part in _run(story, len(stories) > 1))]
     return plain_page(f"{name} · Agon report", name, "\n".join(body), FOOT, links=links, refresh=refresh)

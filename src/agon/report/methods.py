@@ -94,7 +94,7 @@ class TableCell:
     def kind(self) -> str:
         """What the interval is over."""
         if not self.alike:
-            return "Student, over seeds"
+            return "Student, over seeds" if len(self.seeds) == len(self.runs) else "Student, over runs"
         return self.measures[0].interval + (", the seeds being equal" if len(self.measures) > 1 else "")
 
     @property

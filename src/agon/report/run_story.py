@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon.eval.intervals import t_interval
@@ -31,6 +32,8 @@ class RunStory:
     measured: MeasuredRun
     line: RunLine
     steps: list[StepRecord]
+    where: str = ""
+    """Follows the name, where other runs of a page have the same arm and seed."""
 
     @classmethod
     def read(cls, path: Path) -> RunStory:
@@ -38,7 +41,7 @@ class RunStory:
 
     @property
     def name(self) -> str:
-        return f"{self.measured.arm}, seed {self.measured.seed}"
+        return f"{self.measured.arm}, seed {self.measured.seed}{self.where}"
 
     @property
     def headline(self) -> EvalResult | None:
@@ -169,6 +172,12 @@ class RunStory:
             "wrong drafts converted": [(s, e.converted) for s, e in rows if e.converted is not None],
             "wrong answers echoed": [(s, e.echoed) for s, e in rows if e.echoed is not None],
         }
+
+
+def told_apart(stories: Sequence[RunStory]) -> list[RunStory]:
+    """Runs with names of their own: those of one arm and seed, such as with two learning rates, get their path."""
+    names = Counter(story.name for story in stories)
+    return [replace(story, where=f" ({story.path})") if names[story.name] > 1 else story for story in stories]
 
 
 def title(result: EvalResult) -> str:

@@ -68,7 +68,8 @@ def _paper(key: str, known: Mapping[str, tuple[int, float]]) -> list[str]:
 
 
 def _seeds(one: TableCell) -> str:
-    return ", ".join(map(str, one.seeds))
+    seeds = ", ".join(map(str, one.seeds))
+    return seeds if len(one.seeds) == len(one.runs) else f"{seeds} ({len(one.runs)} runs)"
 
 
 def _training(one: TableCell) -> list[str]:

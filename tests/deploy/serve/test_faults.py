@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any
 
@@ -121,6 +122,24 @@ def test_a_deadline_in_the_second_stage_is_an_error_event_and_no_end(pair: Serve
             assert joined(found, "reasoning")
 
     asyncio.run(scenario())
+
+
+def test_a_stream_that_breaks_off_is_counted_and_logged_as_failed(
+    pair: ServedPair, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> str:
+        async with served(pair, deadline=1.5, stall=30) as up:
+            up.stubs[0].mode, up.stubs[0].only = "half-close", "b"
+            assert (await up.stream())[-1] is not None
+            return (await up.client.get("/metrics")).text
+
+    with caplog.at_level(logging.INFO, logger="agon.deploy.serve"):
+        text = asyncio.run(scenario())
+    assert 'agon_requests_total{model="agon",status="504"} 1.0' in text
+    assert 'status="200"' not in text
+    [line] = [vars(record) for record in caplog.records if record.msg == "request"]
+    assert line["status"] == 504
+    assert "failed" not in line
 
 
 def test_the_draft_stands_in_where_it_is_allowed_and_says_so(pair: ServedPair) -> None:

@@ -6,13 +6,16 @@ import asyncio
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agon.deploy.serve import vllm_command
 from agon.deploy.serve.vllm_command import VllmProcess, vllm_key
+from agon.errors import InputError
 from tests.waiting import until
 
 SERVER = """
@@ -76,3 +79,19 @@ def test_its_key_is_the_users_or_a_new_one(monkeypatch: pytest.MonkeyPatch) -> N
     assert vllm_key() != vllm_key()
     monkeypatch.setenv("VLLM_API_KEY", "mine")
     assert vllm_key() == "mine"
+
+
+def test_a_program_that_is_missing_is_an_error() -> None:
+    with pytest.raises(InputError, match="no-such-vllm cannot be started: No such file"):
+        asyncio.run(VllmProcess(["no-such-vllm"], "the key").run())
+
+
+def test_an_environment_that_sees_the_systems_packages_starts_the_systems_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "vllm"
+    program.touch(mode=0o755)
+    monkeypatch.setattr(vllm_command, "OrphanReaper", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "bin" / "python"))
+    assert VllmProcess(["vllm"], "the key")._command == [str(program)]

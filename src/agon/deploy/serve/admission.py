@@ -119,6 +119,7 @@ class Admission:
         except Exception:
             log.exception("failed", extra={"request_id": exchange.id})
             await exchange.refuse(Refused(500, "internal error", code="internal_error"))
+            exchange.status = 500
         finally:
             self._report(exchange)
 
@@ -151,6 +152,7 @@ class Admission:
     def _report(self, exchange: _Exchange) -> None:
         seconds, scope = time.monotonic() - exchange.began, exchange.scope
         facts = scope.get("agon", {})
+        exchange.status = facts.pop("failed", exchange.status)  # a stream that broke off has said 200
         if facts.pop("left", False):
             exchange.status = LEFT
             self._meters.left.inc()

@@ -147,12 +147,17 @@ async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProce
 
     async def start(child: VllmProcess) -> None:
         await server.listening.wait()  # a port that is in use is found before a server is started
-        await child.run()
+        try:
+            await child.run()
+        except Exception:  # it cannot be started at all: nobody would see why the gateway is never ready
+            server.should_exit = True
+            raise
 
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stop, name)
     tasks = [asyncio.create_task(drain()), asyncio.create_task(_tell(gateway, server, starting=len(children)))]
-    tasks += [asyncio.create_task(start(child)) for child in children]
+    started = [asyncio.create_task(start(child)) for child in children]
+    tasks += started
     try:
         await server.serve()
     except SystemExit as error:  # uvicorn's way to say that it cannot listen
@@ -162,6 +167,9 @@ async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProce
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+    for task in started:
+        if not task.cancelled() and (failure := task.exception()):
+            raise failure
     log.info("stopped")
 
 

@@ -130,20 +130,21 @@ class EventStream(Response):
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             async with self._buffer.leaving(receive) as gone:
-                await self._send_all(send, gone)
+                await self._send_all(scope, send, gone)
             await self._send(send, b"", more=False)
         except ClientLeft:
             scope.setdefault("agon", {})["left"] = True
         finally:
             await cancelled(self._buffer.task)
 
-    async def _send_all(self, send: Send, gone: asyncio.Task[None]) -> None:
+    async def _send_all(self, scope: Scope, send: Send, gone: asyncio.Task[None]) -> None:
         events: bytes | None = self._first
         try:
             while events is not None:
                 await self._send(send, events)
                 events = await self._buffer.next(gone, self._ping)
         except Refused as refusal:
+            scope.setdefault("agon", {})["failed"] = refusal.status
             await self._send(send, b"data: " + refusal.json + b"\n\n")
 
     async def _send(self, send: Send, events: bytes, *, more: bool = True) -> None:

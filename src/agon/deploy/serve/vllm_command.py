@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import shlex
+import shutil
 import sys
 import threading
 from collections import deque
@@ -114,6 +115,13 @@ def vllm_key() -> str:
     return os.environ.get(KEY, "").strip() or secrets.token_urlsafe(32)
 
 
+def _program(name: str) -> str:
+    """The program of this Python; else, as where this is a virtual environment that sees the system's packages, that of
+    the PATH."""
+    own = Path(sys.executable).with_name(name)
+    return str(own) if own.exists() else shutil.which(name) or str(own)
+
+
 class VllmProcess:
     """The server as a child: started again when it ends, killed with all its processes when we end.
 
@@ -122,7 +130,7 @@ class VllmProcess:
     """
 
     def __init__(self, command: list[str], key: str) -> None:
-        self._command = [str(Path(sys.executable).with_name(command[0])), *command[1:]]
+        self._command = [_program(command[0]), *command[1:]]
         self._key, self._reaper, self._ending = key, OrphanReaper(), False
         self._output = deque[str](maxlen=OUTPUT)
 
@@ -158,6 +166,9 @@ class VllmProcess:
                 stderr=writing,
                 start_new_session=True,
             )
+        except OSError as error:
+            what = f"{self._command[0]} cannot be started: {error.strerror or error}"
+            raise InputError(what, fix=f"{install('vllm')}, or name running servers with --backend URL") from error
         finally:
             os.close(writing)
 
