@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import agon_judge
 from agon_judge.auditing.probes import near_misses, number, probes, rewritings, same, wrap
 from agon_judge.auditing.show import page
+from agon_judge.auditing.trl import read_rows
 from agon_judge.cli import main
 from agon_judge.errors import InputError
 
@@ -441,3 +443,18 @@ def test_a_number_without_its_unit_is_no_near_miss() -> None:
     for gold, bare in (("42 cm", "42"), ("35%", "35"), ("17 m", "17")):
         assert bare not in {miss.strip() for miss in near_misses(gold)}
     assert "15" in near_misses("15x")
+
+
+def test_a_reward_that_never_gives_a_verdict_does_not_pass(desk: Path) -> None:
+    (desk / "silent.py").write_text("def silent(completions, **columns):\n    return [None for _ in completions]\n")
+    found = agon_judge.audit("silent.py:silent", "rows.jsonl", take=2, workers=1)
+    assert [(fault.kind, fault.rows) for fault in found.faults] == [("gives no verdict on any answer", 2)]
+
+
+def test_a_cell_of_a_csv_file_may_have_several_lines(tmp_path: Path) -> None:
+    rows = [{"prompt": "Add:\n2\n3", "answer": "n = 2\u2028\nprint(n)"}, {"prompt": "6 x 7?", "answer": "42"}]
+    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, ["prompt", "answer"])
+        writer.writeheader()
+        writer.writerows(rows)
+    assert read_rows(tmp_path / "rows.csv") == rows

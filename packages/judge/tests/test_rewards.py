@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
 import shutil
+from functools import cache
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import agon_judge
 from agon_judge.errors import InputError
 from agon_judge.rewards import gold_text
 from agon_judge.verdict import Reason, Verdict
+from judge_helpers import HERE
 
 RIGHT = "<think>so</think> <answer>1+x</answer>"
 needs_bwrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -93,6 +97,42 @@ def test_programs_are_paid_by_their_tests(monkeypatch: pytest.MonkeyPatch, sandb
     assert agon_judge.code_reward([add, add, add], tests=tests) == [1.0, 0.0, None]
     assert agon_judge.compute_score("code", add, '[["1 2", "3"]]')["score"] == 1.0
     assert asyncio.run(agon_judge.code_score(add, tests[0])) == 1.0
+
+
+@needs_bwrap
+def test_a_forked_child_judges_programs_in_a_sandbox_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    from agon_judge import rewards
+    from agon_judge.code import judge
+    from agon_judge.sandbox import HostSandbox
+
+    opened: list[HostSandbox] = []
+
+    def sandbox(_: object) -> HostSandbox:
+        opened.append(HostSandbox(workers=1, memory=HERE))  # type: ignore[arg-type]
+        return opened[-1]
+
+    def paid() -> list[float | None]:
+        return agon_judge.code_reward([f"<answer>print(input())  # {os.getpid()}</answer>"], tests=[[["7", "7"]]])
+
+    def child(end: Any) -> None:
+        end.send((paid(), len(opened)))
+        opened[-1].close()
+
+    monkeypatch.setattr(judge, "checked_sandbox", sandbox)
+    monkeypatch.setattr(rewards, "_opened", cache(rewards._opened.__wrapped__))
+    assert paid() == [1.0]
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=child, args=(theirs,))
+    process.start()
+    try:
+        assert ours.poll(60)
+        assert ours.recv() == ([1.0], 2)
+        assert paid() == [1.0]
+    finally:
+        process.kill()
+        process.join()
+        for each in opened:
+            each.close()
 
 
 def test_a_gold_as_a_program_prints_a_number_is_that_number() -> None:

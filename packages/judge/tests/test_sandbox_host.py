@@ -79,6 +79,26 @@ def test_every_usual_way_to_read_and_write_works(sandbox: HostSandbox, program: 
     assert said(sandbox, program, b"hello")[0].strip() == "hello"
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import sys; sys.stdout.write(input()); sys.stdout.close()",
+        "import sys\nwith sys.stdout as out: print(input(), file=out)",
+        "import sys; print(input(), flush=True); sys.stdout = None",
+        "out = open(1, 'w'); out.write(input())",
+        "import io; out = io.BufferedWriter(io.FileIO(1, 'w')); out.write(input().encode())",
+        "import io, sys; sys.stdout = io.StringIO(); sys.__stdout__.write(input())",
+    ],
+)
+def test_what_python_writes_at_its_end_is_written(sandbox: HostSandbox, program: str) -> None:
+    assert said(sandbox, program, b"hello")[0].strip() == "hello"
+
+
+def test_output_that_cannot_be_written_at_the_end_is_an_error(sandbox: HostSandbox) -> None:
+    [run] = outputs(sandbox, "import os; print(7); os.close(1)")
+    assert run.exit_code == 120
+
+
 def test_large_inputs_and_outputs_are_whole(sandbox: HostSandbox) -> None:
     data = b"7" * 999_999
     assert [run.stdout for run in outputs(sandbox, "print(input())", data)] == [data + b"\n"]

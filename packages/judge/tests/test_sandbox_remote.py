@@ -13,11 +13,13 @@ import pytest
 import uvicorn
 
 from agon_judge import http_front
+from agon_judge.code.judge import limits_of
 from agon_judge.errors import InputError
 from agon_judge.http_front import server_config
 from agon_judge.sandbox import Ending, HostSandbox, ProgramLimits, SandboxDown, remote, run, service
 from agon_judge.sandbox.remote import RemoteSandbox
 from agon_judge.sandbox.service import application, serve
+from agon_judge.unit_tests import UnitTests
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0)
 HEADERS = {"Authorization": "Bearer key", "Content-Type": "application/json"}
@@ -39,9 +41,11 @@ def running(sandbox: HostSandbox, key: str) -> Iterator[str]:
         thread.start()
         while not server.started:
             time.sleep(0.01)
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        server.should_exit = True
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +84,24 @@ def test_bytes_survive_a_batch(address: str) -> None:
     program = "import os; os.write(1, os.read(0, 100))"
     assert [one.stdout for one in room.execute(program, [b"\xff\0\n", b"x"], LIMITS)] == [b"\xff\0\n", b"x"]
     room.close()
+
+
+@pytest.mark.parametrize("seconds", [None, 30.0, 1e9])
+def test_every_limit_of_a_code_judge_is_taken(address: str, seconds: float | None) -> None:
+    room = RemoteSandbox(address)
+    limits = limits_of(UnitTests(time_limit=seconds), 2.0)
+    assert [one.stdout for one in room.execute("print(input())", [b"7"], limits)] == [b"7\n"]
+    room.close()
+
+
+def test_large_inputs_are_sent_in_several_bodies(sandbox: HostSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (remote, service):
+        monkeypatch.setattr(module, "MAX_BODY", 1 << 20)
+    with running(sandbox, "key") as url:
+        room = RemoteSandbox(url)
+        runs = list(room.execute("print(len(input()))", [b"1" * 300_000] * 8, LIMITS))
+        room.close()
+    assert [one.stdout for one in runs] == [b"300000\n"] * 8
 
 
 def test_a_wrong_key_is_refused_and_not_tried_again(address: str, monkeypatch: pytest.MonkeyPatch) -> None:

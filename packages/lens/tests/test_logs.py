@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agon_lens import Columns, Diagnosis, diagnose, read
+from agon_lens import Columns, Diagnosis, diagnose, read, read_rollouts
 from agon_lens.errors import LensError
 from lens_logs import EXAMPLE, ROOT, jsonl, trl_rows
 
@@ -226,3 +226,27 @@ def test_a_reward_of_trl_that_is_called_correct_is_a_reward(tmp_path: Path) -> N
     for row in named:  # a truth value is a remark of log_extra
         row["correct"] = bool(row["correct"])
     assert "correct" not in read(jsonl(tmp_path / "flag.jsonl", named))[0].terms
+
+
+@pytest.mark.parametrize("column", ["answer", "ground_truth", "target"])
+def test_a_gold_that_is_a_number_is_no_reward(tmp_path: Path, column: str) -> None:
+    rows = [
+        {
+            "step": 1,
+            "prompt": f"q{k // 4}",
+            "completion": f"try {k}",
+            column: 5_000_000 + k // 4,
+            "reward": float(k % 2),
+        }
+        for k in range(12)
+    ]
+    (log,) = read(jsonl(tmp_path / "log.jsonl", rows))
+    assert log.terms == ("reward",)
+    assert not diagnose(log).dead_groups
+    assert read_rollouts(tmp_path / "log.jsonl").texts[1].gold == "5000001"
+
+
+def test_a_reward_of_trl_that_is_called_like_a_gold_is_a_reward(tmp_path: Path) -> None:
+    rows = trl_rows(1, "one", [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
+    named = [{name.replace("accuracy_reward", "solution"): value for name, value in row.items()} for row in rows]
+    assert "solution" in read(jsonl(tmp_path / "log.jsonl", named))[0].terms

@@ -10,6 +10,7 @@ A judge is opened at the first call and lives as long as the process; forked chi
 from __future__ import annotations
 
 import json
+import os
 import re
 import threading
 from collections.abc import Sequence
@@ -185,13 +186,13 @@ def gold_text(gold: Any) -> str:
     return boxed if isinstance(boxed, str) else text
 
 
-def _judge(kind: Any) -> Any:
+def _judge(kind: Any, process: int = 0) -> Any:
     with _opening:
-        return _opened(kind)
+        return _opened(kind, process)
 
 
 @cache
-def _opened(kind: Any) -> Any:
+def _opened(kind: Any, process: int) -> Any:
     return kind()
 
 
@@ -205,5 +206,5 @@ def _math() -> MathJudge:
 def _code() -> CodeJudge:
     from agon_judge.code.judge import CodeJudge
 
-    judge: CodeJudge = _judge(CodeJudge)
+    judge: CodeJudge = _judge(CodeJudge, os.getpid())  # a forked child has none of its threads
     return judge

@@ -92,7 +92,7 @@ def recognise(survey: Survey, given: Columns) -> Columns:
         advantage=given.advantage or _first(ADVANTAGE, present),
         prompt=given.prompt or _first(PROMPT, texts),
         completion=given.completion or _first(COMPLETION, texts),
-        gold=given.gold or _first(GOLD, texts),
+        gold=given.gold or _first(GOLD, _golds(survey) - set(given.terms)),
     )
     # a reward that is also named as what says "right" stays a reward
     paid = _is_paid(given.correct) if given.correct else _is_trls(survey) and columns.correct in survey.floats
@@ -106,6 +106,12 @@ def _is_trls(survey: Survey) -> bool:
     """Whether a log has the columns of TRL's files, in which every column of floats is a reward, and no total."""
     present = set(survey.names)
     return not survey.format and {"prompt", "completion", "advantage"} <= present and not present & {*TOTAL}
+
+
+def _golds(survey: Survey) -> set[str]:
+    """Columns that can be golds: texts and numbers, but no reward of TRL that is called so."""
+    present = {*GOLD}.intersection(survey.names)
+    return present - survey.floats if _is_trls(survey) else present
 
 
 def _with_format(given: Columns, survey: Survey) -> Columns:
@@ -167,6 +173,7 @@ def _free(survey: Survey, known: Columns) -> list[str]:
         *STEPS,
         *TRUNCATED,
         *ADVANTAGE,
+        *_golds(survey),
         "index",
         *(("tokens", "limit") if survey.format else ()),
     }

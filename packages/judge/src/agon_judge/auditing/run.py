@@ -337,7 +337,12 @@ def _judge_payments(
     paid_golds = [reward for reward in own.values() if reward is not None]
     if full is None:
         full = max(paid_golds, default=1.0)
-    if form or not rewards:
+    if form:
+        return full
+    if not rewards:  # a column that it misses, golds that it cannot read: nothing is known about what it pays
+        silent = {call.probe.row: call for call in reversed(calls) if not call.crash}
+        for call in silent.values():
+            _add(found, "gives no verdict on any answer", call)
         return full
     lowest = min(rewards)
     middle = (full + lowest) / 2

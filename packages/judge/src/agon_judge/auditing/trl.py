@@ -13,6 +13,7 @@ import copy
 import csv
 import importlib
 import inspect
+import io
 import json
 import math
 import sys
@@ -170,7 +171,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     try:
         text = path.read_text("utf-8-sig")
         if path.suffix == ".csv":
-            records: Any = list(csv.DictReader(text.splitlines()))
+            records: Any = list(csv.DictReader(io.StringIO(text, newline="")))  # a cell may have lines
         elif path.suffix == ".json":
             records = json.loads(text)
         else:

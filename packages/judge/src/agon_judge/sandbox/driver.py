@@ -15,6 +15,7 @@ whatever that child left behind. Whether files were left is reported: such a box
 
 from __future__ import annotations
 
+import _io
 import _socket
 import array
 import os
@@ -25,6 +26,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
+    from typing import Any
 
 CONTROL = 9
 LEAVE = os._exit  # by our own name: a program may replace os._exit
@@ -83,7 +85,7 @@ def run_program(code: CodeType, cpu: int, fds: list[int]) -> None:
     except BaseException:
         sys.excepthook(*sys.exc_info())
         status = 1
-    finish(status)
+    finish(status, module.__dict__)
 
 
 def exit_status(code: object) -> int:
@@ -93,7 +95,7 @@ def exit_status(code: object) -> int:
     return 1
 
 
-def finish(status: int) -> None:
+def finish(status: int, names: dict[str, object]) -> None:
     """What the interpreter does at its end, without taking modules apart, which takes longer than most programs."""
     import atexit
 
@@ -101,15 +103,23 @@ def finish(status: int) -> None:
     if threading is not None:
         threading._shutdown()
     atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-    except BaseException:
-        status = status or 120
-    try:
-        sys.stderr.flush()
-    except BaseException:
-        status = status or 120
+    for stream in (sys.stdout, sys.stderr):
+        if not flush(stream):
+            status = status or 120
+    for stream in (sys.__stdout__, *list(names.values())):  # closed with the modules that hold them
+        if isinstance(stream, _io._IOBase):
+            flush(stream)
     LEAVE(status)
+
+
+def flush(stream: Any) -> bool:
+    """Write what a stream holds back; a closed one, and none at all, is no failure."""
+    try:
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()
+    except BaseException:
+        return False
+    return True
 
 
 def run_child(code: CodeType, cpu: int, fds: list[int]) -> tuple[int, int]:

@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import TypeVar
 
 import httpx2
@@ -90,11 +91,12 @@ class RemoteSandbox:
             return
         start, size = 0, 1
         while start < len(inputs):
-            runs = self._run_batch(program, inputs[start : start + size], limits)
+            sent = inputs[start : start + _fitting(inputs[start : start + size])]
+            runs = self._run_batch(program, sent, limits)
             yield from runs
             if any(not run.finished for run in runs):
                 return
-            start, size = start + size, min(2 * size, LARGEST_CHUNK)
+            start, size = start + len(sent), min(2 * size, LARGEST_CHUNK)
 
     def _run_batch(self, program: str, inputs: Sequence[bytes], limits: ProgramLimits) -> list[Execution]:
         body = {
@@ -197,6 +199,11 @@ class RemoteSandbox:
             return reply.status_code == 200 and "agon" in reply.text[:200]
         except httpx2.HTTPError:
             return False
+
+
+def _fitting(inputs: Sequence[bytes]) -> int:
+    """How many inputs fit into one body, as base64 and beside a program; one is always sent."""
+    return max(1, sum(size <= MAX_BODY * 3 // 8 for size in accumulate(map(len, inputs))))
 
 
 R = TypeVar("R")

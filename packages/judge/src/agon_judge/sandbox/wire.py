@@ -16,6 +16,8 @@ from agon_judge.sandbox.execution import LEAST_MEMORY, MAX_OUTPUT, MIB, MOST_MEM
 MAX_INPUTS = 256
 MAX_BODY = 64 * MIB
 Seconds = Annotated[float, Field(gt=0, le=120)]
+Wall = Annotated[float, Field(gt=0, le=241)]
+"""Up to twice as many and one more, as both routes and the code judge give."""
 
 
 class WireMessage(BaseModel):
@@ -30,7 +32,7 @@ class BatchRequest(WireMessage):
     program: str
     inputs: list[str] = Field(min_length=1, max_length=MAX_INPUTS)
     cpu: Seconds = 2.0
-    wall: Seconds = 10.0
+    wall: Wall = 10.0
     memory: int = Field(default=512 * MIB, ge=LEAST_MEMORY, le=MOST_MEMORY)
 
     def limits(self) -> ProgramLimits:
