@@ -75,6 +75,15 @@ def test_seats_are_policies_and_the_game_pays_and_compares_them(tmp_path: Path) 
     assert played.bouts[0].peek == "So."
 
 
+def test_separators_of_unicode_end_no_line(tmp_path: Path) -> None:
+    said = [node("user", [1]), node("assistant", [2], 1, parent=0, content="So\u2028it is.\x85<answer>1</answer>")]
+    duel = episode(0, 1)
+    duel["traces"][1] = trace("challenge", B, 1, said)
+    file = tmp_path / "traces.jsonl"
+    file.write_text(json.dumps(duel, ensure_ascii=False) + "\n")  # as verifiers writes it
+    assert "\u2028" in read(file, 4, GAME).played.bouts[0].final.completion.text
+
+
 def test_duels_of_a_failed_machine_are_left_out_and_counted(tmp_path: Path) -> None:
     error = {"type": "ProviderError", "message": "the server is gone"}
     failed = episode(0, 1, ok=False, errors=[error])

@@ -113,7 +113,7 @@ def read(traces: Path, number: int, game: Game) -> Duels:
     """The bouts of a step from a `traces.jsonl` of `agon_duel`, paid and compared by the rules of the game."""
     groups: dict[str, list[Bout]] = {}
     failures = []
-    for n, line in enumerate(traces.read_text().splitlines(), 1):
+    for n, line in enumerate(traces.read_bytes().splitlines(), 1):
         try:
             episode = json.loads(line)
             group = groups.setdefault(episode["task"]["key"], [])

@@ -132,6 +132,18 @@ def test_arrays_objects_and_functions_of_ids_are_rewards(load) -> None:  # type:
     assert judge_both_ways(load(Reward())).correct
 
 
+@pytest.mark.parametrize(("kind", "value", "right"), [("bool_", True, True), ("float32", 0, False), ("int8", 1, True)])
+def test_a_function_of_our_signature_may_return_what_numpy_computes(
+    kind: str,
+    value: float,
+    right: bool,
+    load,  # type: ignore[no-untyped-def]
+) -> None:
+    number = getattr(pytest.importorskip("numpy"), kind)(value)
+    verdict = judge_both_ways(load(lambda problem, completion: number))
+    assert (verdict.graded, verdict.correct) == (True, right)
+
+
 @pytest.mark.parametrize(("reward", "reason"), [(0.0, "wrong"), (0.99, "wrong"), (1, "correct"), (-1.0, "wrong")])
 def test_only_a_full_reward_is_correct(load, reward: float, reason: str) -> None:  # type: ignore[no-untyped-def]
     assert judge_both_ways(load(lambda completions, answer: [reward])).reason.value == reason
@@ -191,6 +203,17 @@ def test_a_verifier_that_cannot_be_loaded_is_told_what_is_wrong(
     with pytest.raises(InputError, match=message) as caught:
         load_verifier(f"{file}:{name}")
     assert caught.value.fix.startswith(fix.format(file=file))
+
+
+def test_a_file_of_functions_may_define_dataclasses(tmp_path: Path) -> None:
+    file = tmp_path / "typed_answers.py"
+    file.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n"
+        "@dataclass\nclass Parsed:\n    text: str\n\n"
+        "def correct(problem, completion):\n    return Parsed(completion.text).text != ''\n"
+    )
+    load_verifier(f"{file}:correct").close()
+    assert "typed_answers" not in sys.modules, "a file called code.py would hide Python's own module"
 
 
 def test_a_function_with_other_parameters_is_refused(load) -> None:  # type: ignore[no-untyped-def]

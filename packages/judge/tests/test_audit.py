@@ -11,7 +11,7 @@ import pytest
 import agon_judge
 from agon_judge.auditing.probes import near_misses, number, probes, rewritings, same, wrap
 from agon_judge.auditing.show import page
-from agon_judge.auditing.trl import read_rows
+from agon_judge.auditing.trl import named, read_rows
 from agon_judge.cli import main
 from agon_judge.errors import InputError
 
@@ -437,6 +437,16 @@ def test_a_reward_may_ask_for_what_trl_gives_besides_columns(tmp_path: Path, mon
     rows = [{"prompt": "6 x 7?", "answer": "42"}, {"prompt": "6 x 8?", "answer": "48"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert agon_judge.audit("staged.py:staged", "rows.jsonl", workers=1).passed
+
+
+def test_a_file_of_rewards_may_define_dataclasses(tmp_path: Path) -> None:
+    file = tmp_path / "typed.py"
+    file.write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+        "@dataclass\nclass Answer:\n    text: str\n"
+        "def paid(completions, **columns):\n    return [float(bool(Answer(text).text)) for text in completions]\n"
+    )
+    assert named(f"{file}:paid")(["42"]) == [1.0]
 
 
 def test_a_number_without_its_unit_is_no_near_miss() -> None:

@@ -112,7 +112,11 @@ def test_the_command_exits_with_1_for_a_fault_and_prints_it(tmp_path: Path, caps
         assert main(["canary", url, "--adapter", f"policy={before}"]) == 1
         assert "WRONG: the engine does not hold policy" in capsys.readouterr().out
         learner = tmp_path / "learner.py"
-        learner.write_text("def score(name, draws):\n    return [[-0.5 if name else -0.25] * 4 for _ in draws]\n")
+        learner.write_text(
+            "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+            "@dataclass\nclass Scores:\n    known: float\n"
+            "def score(name, draws):\n    return [[Scores(-0.5 if name else -0.25).known] * 4 for _ in draws]\n"
+        )
         words = ["canary", url, "--adapter", f"policy={now}", "--learner", f"{learner}:score", "--no-probe"]
         assert main(words) == 0
         assert "policy: 0 nats per token" in capsys.readouterr().out

@@ -152,7 +152,7 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     raw["model"]["b"] = pair.info.base_b.model_dump(include={"name", "revision"}) if pair.info.base_b else {}
     raw["game"]["show_code"], raw["rival"] = pair.info.show_code, {}
     arm = pair.info.arm
-    if arm in ARMS and arm != raw["arm"]:
+    if arm and arm in ARMS and arm != raw["arm"]:
         raw |= {"arm": arm, "game": {key: raw["game"][key] for key in ("group_size", "format_weight", "show_code")}}
         if resolve(arm)["opponent"] != "rival":
             raw["eval"]["direction"] = "dev"  # the config's is for its own arm: this one has no second direction

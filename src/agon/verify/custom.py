@@ -15,6 +15,7 @@ import asyncio
 import importlib
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -81,10 +82,12 @@ def _module(name: str) -> ModuleType:
     if not name.endswith(".py"):
         return importlib.import_module(name)
     path = Path(name).resolve()
-    loader = SourceFileLoader(path.stem, str(path))
+    own = re.sub(r"\W", "_", str(path))
+    loader = SourceFileLoader(own, str(path))
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    module = module_from_spec(spec_from_file_location(path.stem, path, loader=loader))  # type: ignore[arg-type]
+    module = module_from_spec(spec_from_file_location(own, path, loader=loader))  # type: ignore[arg-type]
+    sys.modules[own] = module  # dataclasses look their module up; under the file's name it might hide another
     loader.exec_module(module)
     return module
 
@@ -170,7 +173,7 @@ def _adapter(function: Function) -> tuple[Function, Function]:
     """A call that matches the function's parameter names, and a function that unpacks its result."""
     parameters = inspect.signature(function).parameters
     if {"problem", "completion"} <= parameters.keys():
-        return function, lambda result: result
+        return function, _plain
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     if open_ended or {"completions", "completion_ids"} & parameters.keys():
         return lambda problem, completion: function(**_columns(parameters, open_ended, problem, completion)), _only
@@ -237,4 +240,9 @@ def _only(rewards: object) -> object:
     values = list(rewards) if isinstance(rewards, Iterable) and not isinstance(rewards, str | Mapping) else []
     if len(values) != 1:
         raise TypeError(f"a reward function returns one number per completion, not {rewards!r}"[:120])
-    return values[0].item() if hasattr(values[0], "item") else values[0]
+    return _plain(values[0])
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy or torch as Python's; anything else as it is."""
+    return value.item() if hasattr(value, "item") else value

@@ -93,6 +93,34 @@ def test_a_job_that_is_stopped_waits_for_its_run_and_is_requeued(tmp_path: Path)
     assert log.read_text().split("\n") == ["up", "saved", "requeue 7", ""]
 
 
+@pytest.mark.parametrize(("visible", "learners", "left"), [("0,1,2,3", 1, "1,2,3"), ("4,5", 2, ""), (None, 2, "2,3")])
+def test_the_run_waits_for_all_nodes_and_its_learners_have_gpus_of_their_own(
+    visible: str | None, learners: int, left: str, tmp_path: Path
+) -> None:
+    """The file itself, with a Ray that takes a moment to start on each of two nodes."""
+    for name, body in (
+        ("hostname", "echo 10.0.0.1"),
+        (
+            "ray",
+            'case "$*" in\n'
+            '  "start --head"*) echo "ray sees $CUDA_VISIBLE_DEVICES" >> log; sleep 0.3; echo " 1 node_a" >> nodes;;\n'
+            '  start*) sleep 0.6; echo " 1 node_b" >> nodes;;\n'
+            "  *) echo Active:; cat nodes; exit;;\n"
+            "esac\nexec sleep 60",
+        ),
+        ("srun", 'while [ "$1" != ray ]; do shift; done; exec "$@"'),
+        ("torchrun", 'echo "$(cat nodes | wc -l) nodes" >> log'),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/bash\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    slurm = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURMD_NODENAME": "n1"}
+    devices = {"CUDA_VISIBLE_DEVICES": visible} if visible else {}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", **slurm, **devices}
+    text = slurm_job(job(nodes=2, gpus=4, learners=learners), tmp_path)
+    assert subprocess.run(["bash", "-c", text], env=environment, timeout=60).returncode == 0
+    assert (tmp_path / "log").read_text().splitlines() == [f"ray sees {left}", "2 nodes"]
+
+
 def test_the_whole_config_travels_with_the_pod() -> None:
     config, run = manifests(job(gpus=1))
     sent = yaml.safe_load(config["data"]["config.yaml"])
@@ -147,6 +175,13 @@ def test_several_nodes_are_a_ray_job() -> None:
     assert (run["apiVersion"], run["kind"], run["metadata"]["name"]) == ("ray.io/v1", "RayJob", "my-run-0-6b")
     assert "cluster.address=127.0.0.1:6379" in run["spec"]["entrypoint"]
     assert run["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["replicas"] == 2
+
+
+def test_ray_in_pods_does_not_count_the_gpus_of_the_learners() -> None:
+    spec = manifests(job(nodes=3, learners=2))[1]["spec"]
+    assert spec["rayClusterSpec"]["headGroupSpec"]["rayStartParams"] == {"num-gpus": "6"}
+    assert spec["rayClusterSpec"]["workerGroupSpecs"][0]["rayStartParams"] == {}
+    assert spec["entrypoint"].startswith("env CUDA_VISIBLE_DEVICES=6,7 torchrun --standalone --nproc-per-node=2 ")
 
 
 @pytest.mark.parametrize(

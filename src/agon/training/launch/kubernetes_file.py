@@ -104,8 +104,13 @@ def _job(job: ClusterJob, place: PodPlace) -> Manifest:
 
 
 def _ray_job(job: ClusterJob, place: PodPlace) -> Manifest:
-    """Ray's head has the learner and the runs; the driver starts there, so that its Ray is on this machine."""
-    head = {"rayStartParams": {}, "template": {"spec": _pod(job, place, None)}}
+    """Ray's head has the learner and the runs; the driver starts there, so that its Ray is on this machine.
+
+    The head's last GPUs are the learners': Ray counts the others alone, or would put an engine beside a learner.
+    """
+    for_engines = job.gpus - job.learners
+    mine = ",".join(map(str, range(for_engines, job.gpus)))
+    head = {"rayStartParams": {"num-gpus": str(for_engines)}, "template": {"spec": _pod(job, place, None)}}
     workers = {
         "groupName": "samplers",
         "replicas": job.nodes - 1,
@@ -115,7 +120,7 @@ def _ray_job(job: ClusterJob, place: PodPlace) -> Manifest:
         "template": {"spec": _worker_pod(job, place)},
     }
     spec = {
-        "entrypoint": shlex.join(job.command(f"127.0.0.1:{RAY_PORT}")),
+        "entrypoint": shlex.join(["env", f"CUDA_VISIBLE_DEVICES={mine}", *job.command(f"127.0.0.1:{RAY_PORT}")]),
         "backoffLimit": RETRIES,
         "shutdownAfterJobFinishes": True,
         "rayClusterSpec": {"headGroupSpec": head, "workerGroupSpecs": [workers]},

@@ -40,15 +40,26 @@ AGAIN = """code=$?
 exit $code
 """
 RAY = """export RAY_USAGE_STATS_ENABLED=0
-ip=$(hostname -i) && ip=${ip%% *}
+ip=$(hostname -i) && ip=${{ip%% *}}
 port=$((20000 + SLURM_JOB_ID % 10000))
-ray start --head --node-ip-address="$ip" --port="$port" --include-dashboard=false --block &
+gpus=${{CUDA_VISIBLE_DEVICES:-$(seq -s, 0 {last})}}
+CUDA_VISIBLE_DEVICES=$(cut -s -d, -f{first}- <<< "$gpus") \\
+  ray start --head --node-ip-address="$ip" --port="$port" --include-dashboard=false --block &
 head=$!
 srun --nodes=$((SLURM_JOB_NUM_NODES - 1)) --ntasks-per-node=1 --exclude="$SLURMD_NODENAME" \\
   ray start --address="$ip:$port" --block &
 workers=$!
+joined() {{ ray status --address="$ip:$port" 2>/dev/null | grep -c '^ *1 node_'; }}
+SECONDS=0
+while [ "$(joined)" -lt "$SLURM_JOB_NUM_NODES" ] && [ "$SECONDS" -lt {joining} ] && [ -z "$stopped" ]; do sleep 2; done
 """
-"""Bash: Ray on every node, the first of which runs this script. `--block` keeps it in the job, which ends with it."""
+"""Bash: Ray on every node, the first of which runs this script. `--block` keeps it in the job, which ends with it.
+
+The first GPUs of the first node are the learners': Ray does not see them, or would put an engine beside a learner. The
+run begins when all nodes have joined: it refuses a cluster that has no room for its engines.
+"""
+JOINING = 300
+"""Seconds in which nodes may join; then the run says what is missing."""
 ADDRESS = "ADDRESS-OF-RAY"
 """Stands for the address until the job runs."""
 
@@ -63,4 +74,5 @@ def slurm_job(job: ClusterJob, here: Path) -> str:
         return head + REQUEUE + f"step {shlex.join(job.command())}\n" + AGAIN
     command = shlex.join(job.command(ADDRESS)).replace(ADDRESS, '"$ip:$port"')
     end = AGAIN.replace("code=$?\n", 'code=$?\nkill "$workers" "$head"\n')
-    return head + REQUEUE + RAY + f"step {command}\n" + end
+    ray = RAY.format(last=job.gpus - 1, first=job.learners + 1, joining=JOINING)
+    return head + REQUEUE + ray + f"step {command}\n" + end

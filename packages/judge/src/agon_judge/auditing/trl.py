@@ -16,6 +16,7 @@ import inspect
 import io
 import json
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -57,10 +58,11 @@ def _file(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"there is no file {path}", fix="name a Python file that exists: FILE.py:function")
     sys.path.insert(0, str(path.parent.absolute()))  # it may import its neighbours
-    spec = spec_from_file_location(path.stem, path)
+    spec = spec_from_file_location(re.sub(r"\W", "_", str(path.absolute())), path)
     assert spec
     assert spec.loader
     module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 

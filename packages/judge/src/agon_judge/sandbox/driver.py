@@ -103,23 +103,22 @@ def finish(status: int, names: dict[str, object]) -> None:
     if threading is not None:
         threading._shutdown()
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        if not flush(stream):
-            status = status or 120
+    failed = [flush(sys.stdout), flush(sys.stderr)]
     for stream in (sys.__stdout__, *list(names.values())):  # closed with the modules that hold them
         if isinstance(stream, _io._IOBase):
             flush(stream)
-    LEAVE(status)
+    LEAVE(status or max(failed))
 
 
-def flush(stream: Any) -> bool:
-    """Write what a stream holds back; a closed one, and none at all, is no failure."""
+def flush(stream: Any) -> int:
+    """Write what a stream holds back; the exit status for it. A closed one, and none at all, is no failure."""
+    status = 0
     try:
         if stream is not None and not getattr(stream, "closed", False):
             stream.flush()
     except BaseException:
-        return False
-    return True
+        status = 120
+    return status
 
 
 def run_child(code: CodeType, cpu: int, fds: list[int]) -> tuple[int, int]:

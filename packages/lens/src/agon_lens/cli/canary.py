@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,10 +76,11 @@ def _learner(text: str) -> Score:
     place, colon, name = text.rpartition(":")
     if not colon or not Path(place).is_file():
         raise LensError(f"--learner {text} names no file", fix="write --learner FILE.py:FUNCTION")
-    spec = importlib.util.spec_from_file_location("learner", place)
+    spec = importlib.util.spec_from_file_location("agon_lens_learner", place)
     if spec is None or spec.loader is None:
         raise LensError(f"--learner {text} is no Python file", fix="write --learner FILE.py:FUNCTION")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
     try:
         spec.loader.exec_module(module)
         score: Score = getattr(module, name)
