@@ -230,5 +230,14 @@ def test_small_numbers_and_powers_of_t_in_other_spellings_are_paid(judge: MathJu
         ("e^{-40}", r"\frac{1}{e^{40}}"),
         ("(1+r)^T", "(r+1)^{T}"),
         ("f'(x)=2x", "2x"),
+        ("x'_1+2", "2+x_1'"),
+        (r"\left(\begin{matrix}1&2\\3&4\end{matrix}\right)^T", r"\begin{pmatrix}1&3\\2&4\end{pmatrix}"),
+        ("1e-05", "1e-5"),
     ]
+    assert all(verdict.correct for verdict in judge.judge_many(rows))
+
+
+def test_a_decimal_inside_of_an_exact_value_is_as_exact_as_its_digits(judge: MathJudge) -> None:
+    rows = [(r"\frac{1}{\sqrt{10}}", r"\sqrt{0.1}"), (r"\frac{3\sqrt{70}}{100}", r"0.3\sqrt{0.7}")]
+    rows += [(r"\sqrt{5+2\sqrt6}-\sqrt2-\sqrt3", "0")]
     assert all(verdict.correct for verdict in judge.judge_many(rows))

@@ -250,3 +250,11 @@ def test_a_reward_of_trl_that_is_called_like_a_gold_is_a_reward(tmp_path: Path) 
     rows = trl_rows(1, "one", [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
     named = [{name.replace("accuracy_reward", "solution"): value for name, value in row.items()} for row in rows]
     assert "solution" in read(jsonl(tmp_path / "log.jsonl", named))[0].terms
+
+
+def test_a_reward_of_ones_own_log_that_is_called_like_a_gold_is_a_reward(tmp_path: Path) -> None:
+    rows = [
+        {"prompt": f"q{k // 4}", "completion": f"try {k}", "format": float(k % 2), "answer": float(k % 3 == 0)}
+        for k in range(12)
+    ]
+    assert read(jsonl(tmp_path / "log.jsonl", rows))[0].terms == ("format", "answer")

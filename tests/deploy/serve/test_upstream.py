@@ -144,7 +144,7 @@ def test_a_stage_that_waits_while_its_server_works_for_others_is_no_failure_of_i
         size = int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0])
         seed = json.loads(await reader.readexactly(size))["seed"]
         writer.write(STREAM + event([5]))
-        for _ in range(10 if seed else 0):
+        for _ in range(25 if seed else 0):
             await asyncio.sleep(0.1)
             writer.write(event([5]))
         if seed:
@@ -156,7 +156,7 @@ def test_a_stage_that_waits_while_its_server_works_for_others_is_no_failure_of_i
     async def scenario() -> None:
         server = await asyncio.start_server(handle, "127.0.0.1", 0)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        asked = Upstream(url, stop=frozenset({9}), vocabulary=10, first=10.0, stall=0.5)
+        asked = Upstream(url, stop=frozenset({9}), vocabulary=10, first=10.0, stall=2.0)
 
         async def take(ids: tuple[int, ...]) -> None: ...
 

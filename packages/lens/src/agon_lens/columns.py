@@ -109,9 +109,8 @@ def _is_trls(survey: Survey) -> bool:
 
 
 def _golds(survey: Survey) -> set[str]:
-    """Columns that can be golds: texts and numbers, but no reward of TRL that is called so."""
-    present = {*GOLD}.intersection(survey.names)
-    return present - survey.floats if _is_trls(survey) else present
+    """Columns that can be golds: texts and whole numbers; one of floats is a reward that is called so."""
+    return {*GOLD}.intersection(survey.names) - survey.floats
 
 
 def _with_format(given: Columns, survey: Survey) -> Columns:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from agon.deploy.serve.upstream import Ask, DrawEnd, ReplicaFailed, RequestRejected, Take, Upstream
+from agon.deploy.serve.upstream import Ask, DrawEnd, ReplicaFailed, RequestRejected, StageSilent, Take, Upstream
 from agon.pool import Event, Pool, State, Worker
 from agon.types import Policy, Sampling
 
@@ -72,6 +72,8 @@ class Replica(Worker):
             await self.upstream.draw(ask, _nothing)
         except RequestRejected as error:
             raise ReplicaFailed(f"it refuses a prompt of one token: {str(error)[:200]}") from error
+        except StageSilent as error:  # heard of before it went down: it is tried again
+            raise ReplicaFailed("it fell silent", gone=True) from error
 
 
 class Replicas(Pool[Replica]):

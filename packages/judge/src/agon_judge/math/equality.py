@@ -31,8 +31,11 @@ _NORMALIZE = NormalizationConfig(
 _CONVERT = ConversionConfig(lowercase_symbols=False)
 ROUNDING = Float("1e-50")
 """How far two numbers of 60 digits may be apart, relative to their size, that are one number."""
-_POWER_OF_T = re.compile(r"(?<!matrix\})(?<!matrix\} )\^\s*(?:T|\{T\})")
-_PRIMES = re.compile(r"([A-Za-z])\s*('+)")
+ZERO = Float("1e-100")
+"""What is left of a zero that was not simplified."""
+_POWER_OF_T = re.compile(r"\^\s*(?:T|\{T\})")
+_INDEX = r"(?:\s*_\s*(?:\{\s*([A-Za-z0-9]+)\s*\}|([A-Za-z0-9])))?"
+_PRIMES = re.compile(rf"([A-Za-z]){_INDEX}\s*('+){_INDEX}(?!\s*_)")
 
 logging.getLogger("math_verify").setLevel(logging.ERROR)
 
@@ -104,7 +107,7 @@ def expression(text: str, real: bool = True) -> Any:
 
     The parser drops primes, and takes a power of T for a transposed value, which it then drops of all but matrices.
     """
-    text = _PRIMES.sub(lambda match: f"{match[1]}_{{{'prime' * len(match[2])}}}", _POWER_OF_T.sub("^{ T }", text))
+    text = _PRIMES.sub(_prime_as_index, text if "matrix}" in text else _POWER_OF_T.sub("^{ T }", text))
     try:
         parsed = latex2sympy(
             normalize_latex(text, _NORMALIZE),
@@ -150,6 +153,12 @@ def _evaluated(text: str) -> list[Any]:
         return [expression(leaf.text).doit() for leaf in leaves(read(text))]
     except Exception as error:
         raise ParseFailure(type(error).__name__) from None
+
+
+def _prime_as_index(match: re.Match[str]) -> str:
+    """`x'`, `x_1'` and `x'_1` as `x_{prime}` and `x_{1prime}`: a symbol has one index."""
+    letter, *before, primes, braced, bare = match.groups(default="")
+    return f"{letter}_{{{''.join(before)}{braced}{bare}{'prime' * len(primes)}}}"
 
 
 def _same_groups(gold: Group, answer: Group) -> bool:
@@ -219,9 +228,11 @@ def _are_apart(one: Any, other: Any) -> bool:
     """Whether exact numbers differ although math-verify says not: it takes a gap below 1e-15 for none."""
     if one == other or not all(isinstance(each, Expr) and each.is_number for each in (one, other)):
         return False
+    if one.has(Float) or other.has(Float):  # a decimal inside has 15 digits: sqrt(0.1)
+        return False
     try:
         gap = (one - other).doit()
-        return bool(gap != 0 if gap.is_Rational else abs(N(gap, 60)) > ROUNDING * abs(N(one, 60)))
+        return bool(gap != 0 if gap.is_Rational else abs(N(gap, 60)) > max(ROUNDING * abs(N(one, 60)), ZERO))
     except TypeError:
         return False
 

@@ -30,7 +30,12 @@ _WRONG = Verdict(Reason.WRONG)
 _AS_WRITTEN = Verdict(Reason.CORRECT, "the gold does not parse: only answers written like it are right")
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$")
 _FLOAT = re.compile(r"([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d{1,2})")
-"""A gold as a program prints a number, `1e-05`: there e is no symbol."""
+"""A number as a program prints it, `1e-05`: where the gold is one, e is no symbol."""
+
+
+def _number(text: str) -> str:
+    printed = _FLOAT.fullmatch(text)
+    return rf"{printed[1]}\times10^{{{int(printed[2])}}}" if printed else text
 
 
 class MathJudge(PooledJudge):
@@ -64,9 +69,8 @@ class MathJudge(PooledJudge):
         if isinstance(answer, str):
             answer = " ".join(answer.split())
             answer = unbox(answer) if answer else Verdict(Reason.NO_ANSWER, "the answer is empty")
-        if printed := _FLOAT.fullmatch(gold):
-            number = rf"{printed[1]}\times10^{{{int(printed[2])}}}"
-            gold, answer = number, number if answer == gold else answer
+        if _FLOAT.fullmatch(gold):
+            gold, answer = _number(gold), _number(answer) if isinstance(answer, str) else answer
         if flaw := limits(gold, gold) if gold else "empty":
             return _AS_WRITTEN if gold and answer == gold else Verdict(Reason.BAD_GOLD, flaw)
         if isinstance(answer, Verdict):

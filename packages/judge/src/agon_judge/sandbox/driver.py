@@ -103,7 +103,7 @@ def finish(status: int, names: dict[str, object]) -> None:
     if threading is not None:
         threading._shutdown()
     atexit._run_exitfuncs()
-    failed = [flush(sys.stdout), flush(sys.stderr)]
+    failed = [flush(getattr(sys, name, None)) for name in ("stdout", "stderr")]
     for stream in (sys.__stdout__, *list(names.values())):  # closed with the modules that hold them
         if isinstance(stream, _io._IOBase):
             flush(stream)
