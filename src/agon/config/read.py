@@ -18,6 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
+
+from agon.config.explain import sections
+from agon.config.models import Config
 
 Key = tuple[str, ...]
 Values = dict[str, Any]
@@ -52,9 +56,7 @@ class Written:
         """Set one value, replacing what was there."""
         section = self.values
         for name in key[:-1]:
-            if section.get(name) is None:  # not there, or a section with every line commented out
-                section[name] = {}
-            section = section[name]
+            section = section.setdefault(name, {})
         section[key[-1]] = value
         self.places = {k: place for k, place in self.places.items() if k[: len(key)] != key} | places
 
@@ -77,10 +79,19 @@ def read(path: str, below: tuple[str, ...] = ()) -> Written:
         return written
     value = parse(text, path, written)
     if isinstance(value, dict):
-        written.values = anchored(value, Path(path).parent)
+        written.values = anchored(_with_sections(value, Config), Path(path).parent)
     elif not written.faults:
         written.report(Place(path), "should be a mapping of keys to values")
     return _extended(written, path, below)
+
+
+def _with_sections(values: Values, model: type[BaseModel]) -> Values:
+    """`train:` with every line below it commented out is an empty section, not a null."""
+    made = dict(values)
+    for name, section in sections(model).items():
+        if name in made and (made[name] is None or isinstance(made[name], dict)):
+            made[name] = _with_sections(made[name] or {}, section)
+    return made
 
 
 def anchored(values: Values, folder: Path) -> Values:
@@ -178,8 +189,6 @@ def merge(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     merged = dict(under)
     for key, value in over.items():
         below = under.get(key)
-        if value is None and isinstance(below, dict):
-            continue  # a section with every line commented out writes nothing
         merged[key] = merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return merged
 

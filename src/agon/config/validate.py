@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agon.config.arms import ARMS, resolve
-from agon.config.explain import defaults, did_you_mean, sections, suggest_key
+from agon.config.explain import defaults, did_you_mean, suggest_key
 from agon.config.models import PRESETS, Config, flat, resolved
 from agon.config.read import Key, Place, Written, anchored, merge, parse, read
 from agon.config.rules import CHOICES, RULES, broken_rules
@@ -116,9 +116,7 @@ def _blocked(values: Mapping[str, Any], key: Key) -> str | None:
     """The part of `key` that holds a value where a section is needed."""
     section: Any = values
     for depth, name in enumerate(key[:-1], 1):
-        section = section.get(name)
-        if section is None:
-            return None
+        section = section.get(name, {})
         if not isinstance(section, dict):
             return ".".join(key[:depth])
     return None
@@ -126,7 +124,6 @@ def _blocked(values: Mapping[str, Any], key: Key) -> str | None:
 
 def _validate(written: Written, file: str) -> Config | None:
     """Check the types and ranges of all fields, then the rules of those that are valid."""
-    _drop_empty_sections(written.values)
     config, bad = None, set[Key]()
     try:
         config = Config.model_validate(written.values)
@@ -167,15 +164,6 @@ def _value(values: Mapping[str, Any], key: Key) -> Any:
     for name in key:
         values = values.get(name, {}) if isinstance(values, dict) else {}
     return values
-
-
-def _drop_empty_sections(values: dict[str, Any], model: type[BaseModel] = Config) -> None:
-    """`train:` with every line below it commented out is an empty section, not a null."""
-    for name, section in sections(model).items():
-        if name in values and values[name] is None:
-            values[name] = {}
-        if isinstance(values.get(name), dict):
-            _drop_empty_sections(values[name], section)
 
 
 def _check_rules(written: Written, bad: set[Key], file: str) -> None:
