@@ -169,7 +169,7 @@ def test_too_few_problems_for_one_step(capsys: pytest.CaptureFixture[str]) -> No
     assert main(["plan", AGON, "data.train.take=5"]) == 2
     assert capsys.readouterr().err == (
         "error: train.problems_per_step is 8, but there are only 5 training problems\n"
-        "fix: lower train.problems_per_step or raise data.train.take\n"
+        "fix: lower train.problems_per_step, or take more training problems\n"
     )
 
 

@@ -15,14 +15,14 @@ from agon.doors import door
 from agon.engine.backend import backend_of
 from agon.engine.base_config import read_base_config
 from agon.engine.linear_attention import EXTRA, is_too_slow
-from agon.errors import ConfigError, EngineError, install
+from agon.errors import EngineError, install
 from agon.eval.points import systems
 from agon.formatting import plural
 from agon.game.cascade import System
 from agon.plan.base_shapes import shape_of
 from agon.plan.footprint import NF4, learner_bytes, learner_width, learners_of, longest_row, most_tokens, policies_of
 from agon.plan.plan_section import Cell, Counts, Section
-from agon.plan.schedule import Schedule, idle_engines
+from agon.plan.schedule import Schedule, check_step, idle_engines
 from agon.types import Policy, Version
 from agon.verify import check_verifier
 
@@ -50,7 +50,8 @@ def check(config: Config) -> Counts:
     if ":" in config.verifier:
         check_verifier(config.verifier)  # a function that cannot be loaded is a mistake of the config
     counts = count(config.data)
-    _check(config, counts)
+    if counts.train is not None:
+        check_step(config, counts.train)
     return counts
 
 
@@ -60,15 +61,6 @@ def count(data: Data) -> Counts:
         parts = splits(data)
         return Counts(len(parts.train), len(parts.dev), len(parts.held_out))
     return Counts(data.train.take, data.dev.take, data.held_out.take)
-
-
-def _check(config: Config, counts: Counts) -> None:
-    size = config.train.problems_per_step
-    if counts.train is not None and counts.train < size:
-        raise ConfigError(
-            f"train.problems_per_step is {size}, but there are only {counts.train} training problems",
-            fix="lower train.problems_per_step or raise data.train.take",
-        )
 
 
 def _run(config: Config, counts: Counts) -> Section:
@@ -228,10 +220,13 @@ def _held_out(config: Config, counts: Counts) -> Section | None:
 
 
 def _curve(config: Config, counts: Counts) -> dict[str, tuple[Cell, ...]]:
-    wanted = systems(config.rules(), {})
-    each = len(_schedule(config, counts).points) * _completions(config, wanted)
-    total = None if counts.held_out is None else counts.held_out * each
-    return _points(config, counts, counts.held_out, wanted, total)
+    return _points(config, counts, counts.held_out, systems(config.rules(), {}), _on_held_out(config, counts))
+
+
+def _on_held_out(config: Config, counts: Counts) -> int | None:
+    """Completions of the paper's curve; None where the size of held-out is not known."""
+    each = len(_schedule(config, counts).points) * _completions(config, systems(config.rules(), {}))
+    return None if counts.held_out is None else counts.held_out * each
 
 
 def points_of(config: Config, counts: Counts) -> tuple[int, int | None]:
@@ -247,8 +242,8 @@ def drawn_at_points(config: Config, counts: Counts) -> tuple[int, int | None]:
     points, on_dev = points_of(config, counts)
     if config.eval.curve == "dev" or not points or on_dev is None:
         return points, on_dev
-    each = points * _completions(config, systems(config.rules(), {}))
-    return points, None if counts.held_out is None else on_dev + counts.held_out * each
+    on_held_out = _on_held_out(config, counts)
+    return points, None if on_held_out is None else on_dev + on_held_out
 
 
 def _completions(config: Config, wanted: Mapping[str, System]) -> int:

@@ -15,7 +15,7 @@ from agon.engine.vllm.placement import MARGIN
 from agon.errors import EngineError, InputError
 from agon.formatting import duration, plural
 from agon.plan.base_shapes import Shape, shape_of
-from agon.plan.estimate import count, points_of, summary, total_steps
+from agon.plan.estimate import count, summary, total_steps
 from agon.plan.fit import (
     Fit,
     changes,
@@ -155,7 +155,7 @@ def _node(config: Config, shape: Shape, hardware: Node, laid: Fit, assumed: Assu
     """Main memory and disk; of a run whose length is not known, those of one epoch of 1,000 problems."""
     counts = count(config.data)
     steps = total_steps(config, counts) or UNKNOWN // config.train.problems_per_step
-    completions = steps * step_bouts(config, assumed).completions + (points_of(config, counts)[1] or 0)
+    completions = steps * step_bouts(config, assumed).completions  # evaluations along the run keep counts alone
     mean = int(assumed.mean * config.train.max_completion_tokens)
     return node_bytes(shape, config, layout_of(config, hardware.gpus), laid.sleeps, steps, completions, mean)
 

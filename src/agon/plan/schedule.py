@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agon.config import Config
+from agon.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,16 @@ class Schedule:
 
     def saves(self, done: int) -> bool:
         return done % self.every == 0 or done == self.total or done in self.points
+
+
+def check_step(config: Config, problems: int) -> None:
+    """Refuse a run without a single step."""
+    size = config.train.problems_per_step
+    if problems < size:
+        raise ConfigError(
+            f"train.problems_per_step is {size}, but there are only {problems} training problems",
+            fix="lower train.problems_per_step, or take more training problems",
+        )
 
 
 def idle_engines(problems: int, engines: int, nodes: int = 1) -> str | None:

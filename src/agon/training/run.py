@@ -20,9 +20,9 @@ from agon.engine.backend import backend_of
 from agon.engine.base import base_hash
 from agon.engine.base_config import revision_of
 from agon.engine.shipped import init_hashes
-from agon.errors import LEARNER, AgonError, ConfigError, InputError, RunDirError, RunError, naming_extras, need
+from agon.errors import LEARNER, AgonError, InputError, RunDirError, RunError, naming_extras, need
 from agon.eval.consent import check_consent
-from agon.plan.schedule import Schedule
+from agon.plan.schedule import Schedule, check_step
 from agon.rundir import RunDir
 from agon.rundir.files import remove_tree
 from agon.rundir.find import no_run
@@ -107,13 +107,8 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     if rows:
         data = kept_in(target.path, target.config.data, rows)
         target = replace(target, config=target.config.model_copy(update={"data": data}))
+    check_step(target.config, len(parts.train))
     schedule = Schedule.of(target.config, len(parts.train))
-    if not schedule.total:
-        size = target.config.train.problems_per_step
-        raise ConfigError(
-            f"train.problems_per_step is {size}, but there are only {len(parts.train)} training problems",
-            fix="lower train.problems_per_step, or give it more training problems",
-        )
     first, new = is_first_process(), not target.path.exists()
     if first and new and backend.trains_here:
         target = replace(target, config=_at_revisions(target.config))
