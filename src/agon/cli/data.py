@@ -401,15 +401,11 @@ def _line(text: str) -> str:
 
 
 def _write(folder: Path, parts: list[Part]) -> None:
-    import json
+    from agon.data.local import write_jsonl
 
     folder.mkdir(parents=True, exist_ok=True)
     targets = [(folder / f"{part.name}.jsonl", part) for part in parts]
     if taken := [str(target) for target, _ in targets if target.exists()]:
         raise InputError(f"{', '.join(taken)} already exists", fix="name a different folder with -o DIR")
     for target, part in targets:
-        with target.open("w", encoding="utf-8") as file:
-            for problem in part.problems:
-                shown = {name: value for name, value in asdict(problem).items() if name != "given"}
-                row = {**shown, **problem.meta}  # further columns under their own names, as they are read again
-                file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
+        write_jsonl(target, part.problems)

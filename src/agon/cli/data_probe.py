@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"{args.out} already exists", fix="name a different file with -o FILE")
     from agon.config import load_config
     from agon.data import splits
+    from agon.data.local import write_jsonl
 
     config = load_config(args.config, args.overrides)
     say_waiting(f"loading {config.model.name}")
@@ -53,9 +52,7 @@ def run(args: argparse.Namespace) -> int:
         who = config.model.name if start in ("zero", "noise") else f"{config.model.name} with {start}"
         print("\n".join(lines(found, who, args.out)))
     if args.out:
-        rows = [{**asdict(one), **one.meta} for one in found.kept]  # further columns under their own names
-        written = [json.dumps(row, ensure_ascii=False, default=str) for row in rows]
-        args.out.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
+        write_jsonl(args.out, found.kept)
     return 0 if found.kept else 1
 
 

@@ -11,8 +11,8 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -300,6 +300,14 @@ def _picked(row: RawRow, columns: Sequence[str]) -> RawRow | MissingFieldError:
     if missing := [column for column in columns if column not in row]:
         return MissingFieldError(missing, list(row))
     return {column: row[column] for column in columns}
+
+
+def write_jsonl(path: Path, problems: Iterable[Problem]) -> None:
+    """Write problems as they are read again: further columns stand under their own names."""
+    with path.open("w", encoding="utf-8") as file:
+        for problem in problems:
+            fields = {name: value for name, value in asdict(problem).items() if name != "given"}
+            file.write(json.dumps({**fields, **problem.meta}, ensure_ascii=False, default=str) + "\n")
 
 
 READERS: dict[str, Callable[[Path, Sequence[str]], NumberedLines]] = {

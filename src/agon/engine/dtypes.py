@@ -14,6 +14,7 @@ OLDEST: Capability = (7, 5)
 """Turing: builds of torch for CUDA 13, which the lock file names, have no kernels for older cards."""
 BFLOAT16: Capability = (8, 0)
 """Ampere."""
+NO_FLOAT32 = "vLLM's kernels for adapters have no float32 on a GPU"
 
 
 def learner_dtype(dtype: Dtype) -> Dtype:
@@ -49,9 +50,7 @@ def refusal(dtype: Dtype, gpu: str, capability: Capability, *, draws: bool = Tru
             fix="set model.dtype=float16: engines draw in float16 and the learner computes in float32",
         )
     if dtype == "float32" and draws:
-        return EngineError(
-            "vLLM's kernels for adapters have no float32 on a GPU", fix=f"set model.dtype={best_dtype(capability)}"
-        )
+        return EngineError(NO_FLOAT32, fix=f"set model.dtype={best_dtype(capability)}")
     return None
 
 

@@ -15,13 +15,10 @@ import asyncio
 import importlib
 import inspect
 import math
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -31,6 +28,7 @@ from agon.game.parse import well_formed
 from agon.protocols import Verifier
 from agon.types import Completion, Problem, Reason, Verdict, Version
 from agon_judge import verdict as judge
+from agon_judge.module_file import load_file
 
 Function = Callable[..., Any]
 
@@ -82,14 +80,9 @@ def _module(name: str) -> ModuleType:
     if not name.endswith(".py"):
         return importlib.import_module(name)
     path = Path(name).resolve()
-    own = re.sub(r"\W", "_", str(path))
-    loader = SourceFileLoader(own, str(path))
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
-    module = module_from_spec(spec_from_file_location(own, path, loader=loader))  # type: ignore[arg-type]
-    sys.modules[own] = module  # dataclasses look their module up; under the file's name it might hide another
-    loader.exec_module(module)
-    return module
+    return load_file(path)
 
 
 class Call:

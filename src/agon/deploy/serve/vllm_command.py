@@ -23,6 +23,7 @@ from pathlib import Path
 
 from agon.deploy.serve.served_pair import ServedPair
 from agon.engine.base import PROMPT_ROOM
+from agon.engine.dtypes import NO_FLOAT32
 from agon.engine.vllm.local import QUIET, RANKS, is_composite, longest, text_config
 from agon.engine.vllm.orphans import OrphanReaper
 from agon.errors import InputError, install
@@ -73,7 +74,7 @@ def _command(pair: ServedPair, policies: list[Policy], settings: VllmSettings) -
     context = settings.context or min(needed, longest(text_config(base.path)))
     dtype = settings.dtype or own.dtype
     if dtype == "float32" and not on_cpu():
-        raise InputError("vLLM's kernels for adapters have no float32 on a GPU", fix="add --dtype bfloat16")
+        raise InputError(NO_FLOAT32, fix="add --dtype bfloat16")
     rank, loras = next(rank for rank in RANKS if rank >= base.model.lora.rank), str(len(policies))
     modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in policies]
     command = ["vllm", "serve", base.path, "--host", "127.0.0.1", "--port", str(settings.port)]
@@ -86,8 +87,8 @@ def _command(pair: ServedPair, policies: list[Policy], settings: VllmSettings) -
     command += ["--enable-prompt-tokens-details", "--no-enable-log-requests", "--disable-uvicorn-access-log"]
     if is_composite(base.path):
         command.append("--language-model-only")
-    if is_composite(base.path) and not on_cpu():  # else vLLM ignores the adapters, silently, and answers with the base
-        command += ["--worker-extension-cls", "agon.engine.vllm.worker.StrictAdapters"]
+        if not on_cpu():  # else vLLM ignores the adapters, silently, and answers with the base
+            command += ["--worker-extension-cls", "agon.engine.vllm.worker.StrictAdapters"]
     if on_cpu():
         command += ["--enforce-eager", "--no-enable-chunked-prefill"]
         command += ["--max-num-batched-tokens", str(max(context, 4096))]

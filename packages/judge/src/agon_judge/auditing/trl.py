@@ -16,17 +16,16 @@ import inspect
 import io
 import json
 import math
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from agon_judge.auditing.environment import Row, Score, Target
 from agon_judge.errors import InputError
+from agon_judge.module_file import load_file
 from agon_judge.rewards import GOLDS, gold_text
 
 QUESTIONS = ("prompt", "question", "problem", "input", "query")
@@ -58,13 +57,7 @@ def _file(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"there is no file {path}", fix="name a Python file that exists: FILE.py:function")
     sys.path.insert(0, str(path.parent.absolute()))  # it may import its neighbours
-    spec = spec_from_file_location(re.sub(r"\W", "_", str(path.absolute())), path)
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return load_file(path)
 
 
 class RewardFunction:
