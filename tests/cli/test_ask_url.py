@@ -37,6 +37,7 @@ def test_the_address_may_leave_v1_out() -> None:
     ("words", "piped", "said"),
     [
         (["ask", "--url", "gpu:8000"], "hi", "gpu:8000 is not a URL"),
+        (["ask", "--url", "http://gpu:port"], "hi", "http://gpu:port is not a URL"),
         (["ask", "--url", "What is 7 times 8?"], "hi", "What is 7 times 8? is not a URL"),
         (["ask", "--url"], " ", "there is no question"),
         (["ask", "--url", "http://127.0.0.1:9"], "hi", "http://127.0.0.1:9/v1 does not answer"),

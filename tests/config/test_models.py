@@ -171,6 +171,7 @@ BROKEN: list[tuple[str, dict[str, object]]] = [
     ("rival.url", {"rival": {"kind": "endpoint", "model": "m"}}),
     ("rival.model", {"rival": {"kind": "endpoint", "url": "http://localhost/v1"}}),
     ("rival.url", {"rival": ENDPOINT | {"url": "http://user:secret@localhost/v1"}}),
+    ("rival.url", {"rival": ENDPOINT | {"url": "http://localhost:port/v1"}}),
     ("rival.every", {"rival": {"every": 5}}),
     ("rival.every", {"rival": {"kind": "frozen", "every": 5}}),
     ("rival.every", {"rival": ENDPOINT | {"every": 5}}),

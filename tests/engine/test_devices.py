@@ -64,6 +64,8 @@ def test_gpus_are_named_as_the_environment_names_them(monkeypatch: pytest.Monkey
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-6")
     assert visible_devices() == ["4", "GPU-6"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    assert visible_devices() == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert visible_devices() == ["0", "1"]
 

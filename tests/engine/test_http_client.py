@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from agon.engine import http_client as http
-from agon.engine.http_client import HTTPClient, Reply, host_of, pause
+from agon.engine.http_client import HTTPClient, Reply, pause
 from agon.engine.protocol import EngineDown
 from agon.errors import EngineError
+from agon.urls import host_of
 from tests.engine.helpers.servers import server
 from tests.waiting import until
 
@@ -247,6 +248,8 @@ def test_a_closed_client_does_not_answer() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x/v1", "http://", "http://[::1", "", "file:///etc/passwd"])
+@pytest.mark.parametrize(
+    "url", ["localhost:8000", "ftp://x/v1", "http://", "http://[::1", "", "file:///etc/passwd", "http://x:y"]
+)
 def test_what_is_not_an_http_address_has_no_host(url: str) -> None:
     assert host_of(url) == ""

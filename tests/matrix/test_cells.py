@@ -252,8 +252,9 @@ def test_the_slurm_launcher_writes_and_submits_nothing(tmp_path: Path, capsys: p
         "--launcher",
         "slurm",
         "--out",
-        str(tmp_path / "m"),
+        str(out := tmp_path / "my matrix"),
     ]
     assert main(words) == 0
-    assert capsys.readouterr().out.strip() == str(tmp_path / "m" / "matrix.sbatch")
-    assert subprocess.run(["bash", "-n", tmp_path / "m" / "matrix.sbatch"]).returncode == 0
+    assert capsys.readouterr().out.strip() == str(out / "matrix.sbatch")
+    assert f"\n#SBATCH --output='{out}/logs/slurm-%a.log'\n" in (out / "matrix.sbatch").read_text()
+    assert subprocess.run(["bash", "-n", out / "matrix.sbatch"]).returncode == 0

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from agon.errors import AgonError, InputError, RunError
+from agon.urls import host_of
 
 KEY = "AGON_API_KEY"
 AGAIN = "ask again; the gateway's log has the reason"
@@ -29,7 +30,7 @@ def run(url: str, question: str | None, model: str, *, quiet: bool) -> int:
 
 def base_url(url: str) -> str:
     """The address of the API, for one that is given with or without its `/v1`."""
-    if not url.startswith(("http://", "https://")):
+    if not host_of(url):
         raise InputError(f"{url} is not a URL", fix="write http://HOST:PORT/v1, as `agon serve` prints it")
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from agon.cli.parser import say_waiting, seconds, whole_number
 from agon.errors import InputError
+from agon.urls import host_of
 
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
@@ -101,15 +102,8 @@ def _check_port(port: int, gateway: int) -> None:
 
 def _backend(word: str) -> tuple[str, str]:
     """A policy, or nothing, and the URL of a server."""
-    from urllib.parse import urlsplit
-
     policy, url = (word[0], word[2:]) if word[:2] in ("a=", "b=") else ("", word)
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is none
-        usable = False
-    if not usable:
+    if not host_of(url):
         raise InputError(f"--backend {word} is not the URL of a server", fix="write --backend http://HOST:PORT")
     return policy, url
 

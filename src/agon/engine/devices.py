@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from agon.config import SamplerConfig
@@ -19,11 +20,13 @@ def learners_here() -> int:
 
 
 def visible_devices(environment: Mapping[str, str] = os.environ) -> list[str]:
-    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them; none on a CPU."""
+    """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them up to a `-1`; none on a CPU."""
     import torch
 
     named = environment.get("CUDA_VISIBLE_DEVICES")
-    return named.split(",") if named else [str(number) for number in range(torch.cuda.device_count())]
+    if not named:
+        return [str(number) for number in range(torch.cuda.device_count())]
+    return list(takewhile(lambda name: name != "-1", named.split(",")))
 
 
 def gpus_per_engine(settings: SamplerConfig) -> int:

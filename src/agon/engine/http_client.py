@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import httpx2
 
 from agon.engine.protocol import EngineDown
 from agon.errors import EngineError
+from agon.urls import host_of
 
 T = TypeVar("T")
 
@@ -115,12 +115,3 @@ async def _read(response: httpx2.Response) -> bytes:
 def pause(attempt: int, retry_after: str) -> float:
     """Seconds before the next try: what the server asks for, within reason, else longer each time."""
     return min(float(retry_after), LONGEST_PAUSE) if retry_after.isdecimal() else 0.5 * 2**attempt
-
-
-def host_of(url: str) -> str:
-    """The host of an HTTP address; empty if it is not one."""
-    try:
-        parts = urlsplit(url)
-        return (parts.hostname or "") if parts.scheme in ("http", "https") else ""
-    except ValueError:
-        return ""

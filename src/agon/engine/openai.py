@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from agon.bridge import Bridge
-from agon.engine.http_client import DENIED, KEY, NEUTRAL, HTTPClient, Reply, host_of
+from agon.engine.http_client import DENIED, KEY, NEUTRAL, HTTPClient, Reply
 from agon.engine.protocol import EngineDown
 from agon.engine.render import Rendered, Renderer
 from agon.engine.replies import Body, Chat, Models, PlainTokens, Usage, parse
 from agon.errors import EngineError
 from agon.types import BASE, THINK_CLOSE, THINK_OPEN, Completion, Finish, Policy, Quote, Request, Seat, Version
+from agon.urls import host_of
 
 T = TypeVar("T", bound=Body)
 

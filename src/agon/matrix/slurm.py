@@ -12,7 +12,7 @@ from agon.training.launch.slurm_file import AGAIN, REQUEUE
 SCRIPT = """#!/bin/bash
 #SBATCH --job-name=agon-matrix
 #SBATCH --array=0-{last}%{slots}
-#SBATCH --output={logs}/slurm-%a.log
+#SBATCH --output={log}
 #SBATCH --open-mode=append
 #SBATCH --requeue
 #SBATCH --signal=B:TERM@120
@@ -36,7 +36,7 @@ def script(made: Sequence[MatrixCell], slots: int, again: str) -> str:
         last=len(waiting) - 1,
         slots=slots,
         gpus=waiting[0].gpus,
-        logs=made[0].folder.parent / "logs",
+        log=shlex.quote(str(made[0].folder.parent / "logs" / "slurm-%a.log")),
         again=again,
         here=shlex.quote(str(Path.cwd())),
         requeue=REQUEUE,

@@ -21,11 +21,12 @@ from pathlib import Path
 from statistics import median
 
 from agon.cluster.address import outsider
-from agon.engine.http_client import DENIED, KEY, NEUTRAL, TEMPORARY, HTTPClient, Reply, host_of
+from agon.engine.http_client import DENIED, KEY, NEUTRAL, TEMPORARY, HTTPClient, Reply
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
 from agon.engine.replies import Attested, Models, ScoredTokens, parse
 from agon.errors import ConfigError, EngineError
 from agon.types import BASE, Sampling, Version
+from agon.urls import host_of
 
 READY = 300.0
 """Seconds that a server may take to report what it serves, at the start and after a failure."""

@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from agon.config import Config
 from agon.config.rules import Rule
@@ -17,22 +16,14 @@ from agon.game.rules import Rivalry
 from agon.protocols import CompletionSource
 from agon.training.rivals import NO_PAIR, OF_LEAGUE, ONLY_A_LEARNS, Draw, Rival
 from agon.types import Completion, Policy, Request
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in url
-    except ValueError:
-        return False
-
+from agon.urls import host_of
 
 RULES = (
     Rule(("rival.url",), lambda url: url is not None, "belongs to rival.kind endpoint, which needs it"),
     Rule(("rival.model",), lambda model: model is not None, "belongs to rival.kind endpoint, which needs it"),
     Rule(
         ("rival.url",),
-        lambda url: url is None or _is_address(url),
+        lambda url: url is None or ("@" not in url and host_of(url) != ""),
         "is not an address like https://host/v1, without a password: put a key in AGON_RIVAL_KEY",
     ),
 )
