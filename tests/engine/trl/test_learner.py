@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from agon.config import Lora
 from agon.engine import linear_attention
 from agon.engine.synthetic import rollout, stream, worst_case
 from agon.engine.trl.learner import TRLLearner
@@ -278,6 +279,17 @@ def test_a_gradient_that_is_not_finite_stops_before_the_step() -> None:
         train(learner, lambda step: [stream(Policy.A, [bad])])
     assert equal(before, weights(learner, Policy.A))
     assert learner.step == 0
+
+
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_no_gradient_is_computed_below_the_layers_that_learn(checkpointing: bool) -> None:
+    base, model = random_base(num_hidden_layers=2), model_config(lora=Lora(rank=2, alpha=4, layers=1))
+    learner = make_learner(1, base, model=model, gradient_checkpointing=checkpointing)
+    below: list[torch.Tensor] = []
+    base.model.layers[0].register_forward_hook(lambda module, given, output: below.append(output))
+    train(learner)
+    assert below
+    assert not any(output.requires_grad for output in below)
 
 
 @pytest.mark.parametrize("checkpointing", [True, False])

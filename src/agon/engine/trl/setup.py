@@ -113,6 +113,9 @@ def place(pair: AdapterPair, args: GRPOConfig) -> None:
         pair.model.to(args.device)
     if args.gradient_checkpointing:
         pair.model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=args.gradient_checkpointing_kwargs)
+        # it lets the embeddings require gradients, as TRL does; only reentrant checkpoints need that, and every pass
+        # would compute gradients below the first adapter
+        pair.model.disable_input_require_grads()
 
 
 def make_optimizer(pair: AdapterPair, args: GRPOConfig) -> torch.optim.Optimizer:

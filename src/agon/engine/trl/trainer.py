@@ -86,6 +86,7 @@ class PairTrainer(GRPOTrainer):
         self.step_metrics: dict[Policy, StepMetrics] = {}
         self._current: MicroBatch | None = None
         self.remove_callback(PrinterCallback)
+        pair.model.disable_input_require_grads()  # as in `place`
         self.accelerator.prepare_model(self.model, evaluation_mode=True)  # autocast, and no DDP
         if self.args.bf16:
             keep_input_dtype(pair.model)
