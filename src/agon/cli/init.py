@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     help = "with custom and --data: which column of the file is which, where its names do not say so"
     parser.add_argument("named", metavar="columns.FIELD=NAME", nargs="*", default=[], help=help)
     parser.add_argument("--from-trl", metavar="FILE", help="convert a script, YAML file or command line of TRL")
-    parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
+    out = "file to write (default: RECIPE.yaml, or NAME-agon.yaml for a FILE of TRL); - for stdout"
+    parser.add_argument("-o", "--out", metavar="FILE", help=out)
     data = "with custom: your problems, in JSONL, JSON, parquet or CSV; writes their path, columns, sizes and verifier"
     parser.add_argument("--data", metavar="FILE", type=Path, help=data)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="run directories, or folders of runs")
-    help = "folder of what is written (default: the run itself, or report in the current folder)"
+    help = "folder of what is written (default: the run itself; of a folder of runs its report/; of several ./report)"
     parser.add_argument("-o", "--out", type=Path, metavar="DIR", help=help)
     parser.add_argument(
         "--no-figures", action="store_true", help="leave out the paper's figures, which need matplotlib"

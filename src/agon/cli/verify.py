@@ -22,7 +22,8 @@ An answer without an <answer> block is put into one, after empty reasoning, as a
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
-    parser.add_argument("verifier", metavar="VERIFIER", help="math, code, FILE.py:function or package.module:function")
+    help = "math, math-verify, FILE.py:function or package.module:function; programs: agon-judge code"
+    parser.add_argument("verifier", metavar="VERIFIER", help=help)
     parser.add_argument(
         "answers", metavar="ANSWER", nargs="*", default=[], help="what a model wrote (default: standard input)"
     )

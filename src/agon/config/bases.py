@@ -63,8 +63,8 @@ class Model(Frozen):
     """The frozen base and the adapters over it."""
 
     name: BaseName
-    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny` or
-    `agon:halves`."""
+    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny`,
+    `agon:tiny-code`, `agon:relay`, `agon:halves` or `agon:soft-halves`."""
     revision: str | None = None
     """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest, whose commit the run
     records and is resumed at. It goes with `name`: a config that names a different base inherits no revision."""

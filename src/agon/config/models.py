@@ -337,9 +337,9 @@ class Config(Frozen):
     data: Data
     """Three splits that never share a problem."""
     verifier: VerifierName
-    """What decides correctness: `math`, `code` (a program that passes its tests), `environment` (the environment that
-    the problems come from), or your own function as `FILE.py:function` (relative to the config) or
-    `package.module:function`."""
+    """What decides correctness: `math`, `math-verify` (the plain library), `code` (a program that passes its tests),
+    `environment` (the environment that the problems come from), or your own function as `FILE.py:function` (relative to
+    the config) or `package.module:function`."""
     game: GameConfig = GameConfig()
     """The rules of the game."""
     reward: RewardConfig = RewardConfig()

@@ -55,11 +55,11 @@ def evaluate(
 ) -> Results:
     """Measure a run, a pair or a bare model on held-out problems, and return its results.
 
-    `system` is one or more of cascade, a, b, base, moa, self-cascade, self-refine (default: as the arm deploys); `step`
-    is a checkpoint of a run (default: what `pair/` holds); `full` also draws what a challenger makes of other drafts
-    than the rival's; `reward` is the function of a run that was trained with one; the other arguments are those of
-    `agon eval`. Bouts on disk are not drawn again; one that is interrupted raises KeyboardInterrupt and resumes when
-    called again.
+    `system` is one or more of cascade, a, b, base, moa, self-cascade, self-cascade-b, self-refine, reading (default: as
+    the arm deploys); `step` is a checkpoint of a run (default: what `pair/` holds); `full` also draws what a challenger
+    makes of other drafts than the rival's; `reward` is the function of a run that was trained with one; the other
+    arguments are those of `agon eval`. Bouts on disk are not drawn again; one that is interrupted raises
+    KeyboardInterrupt and resumes when called again.
     """
     with judging_by(reward):
         _check(samples=samples, limit=limit, direction=direction)

@@ -54,14 +54,14 @@ UPDATE = {
     "masked_rows": "Rollouts of dead groups or without a verdict: they teach nothing.",
     "tokens": "Tokens that the loss was computed on.",
     "micro_batches": "Forward and backward passes of the step.",
-    "updated": "1 if the adapter moved.",
+    "updated": "1 if a row carried signal, so that the optimizer took a step; at a rate of 0 it moves nothing.",
 }
 """What the learner reports for each policy, under `update` in steps.jsonl."""
 HEALTHY = {
     "pass_rate": "between 0.1 and 0.9, rising slowly",
     "reward_mean": "rising; if only the format rises, pass_rate stays at 0",
     "live_groups": "a quarter of the groups or more",
-    "well_formed": "above 0.9 after a few dozen steps",
+    "well_formed": "more than nine in ten after a few dozen steps",
     "truncated": "below 0.1",
     "tokens_mean": "stable, or rising with pass_rate",
     "conversions": "more than regressions",

@@ -70,7 +70,7 @@ class PairInfo(Record):
     step: int | None = None
     """Steps of training."""
     dev_score: float | None = None
-    """Pass rate on dev that chose it."""
+    """Its pass rate on dev; null where its step was not evaluated."""
     seed: int | None = None
     """Seed of the run."""
     files: dict[Policy, dict[str, str]] = {}

@@ -81,7 +81,7 @@ class EvalSettings(Record):
     versions: dict[Policy, VersionName]
     """The version of each policy; empty for a bare model."""
     engine: str
-    """The sampler: `vllm`, `hf`, or `url` for a server."""
+    """The sampler: `sampler.engine` of the config, or `url` for a server that was named with `--url`."""
     temperature: float
     """Sampling temperature."""
     top_p: float

@@ -41,8 +41,9 @@ def math_reward(
 ) -> list[float | None]:
     """TRL's signature: 1.0 for a right answer, 0.0 for a wrong one, None where there is no verdict.
 
-    The gold is the column `answer`, or the first of `solution`, `ground_truth`, `gold`, `target` and `label`. The
-    answer is that of the `<answer>` block after the reasoning, else that of the last box, else a short text itself.
+    The gold is the column `answer`, or the first of `solution`, `ground_truth`, `gold`, `target`, `label` and
+    `final_answer`. The answer is that of the `<answer>` block after the reasoning, else that of the boxes, which must
+    agree, else a short text itself.
     """
     return _paid(math_verdicts(completions, prompts, **columns), log_extra)
 
