@@ -183,6 +183,7 @@ def test_an_audit_of_a_config_is_that_of_its_environment(tmp_path: Path) -> None
     )
     told = ["audit", "verifiers:sums", "--option", "terms=3", "--template", "#### {}", "--take", "2"]
     assert words_for(["audit", str(config), "--take", "2"]) == told
+    assert words_for(["audit", "--take", "2", str(config)]) == [told[0], *told[-2:], *told[1:-2]]
     assert words_for(["audit", "math", "--rows", "x.jsonl"]) == ["audit", "math", "--rows", "x.jsonl"]
     config.write_text(config.read_text().replace(source, "{preset: gsm8k, take: 2}").replace("environment", "math"))
     with pytest.raises(InputError, match="no environment"):

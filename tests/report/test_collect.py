@@ -61,6 +61,7 @@ def test_runs_of_one_name_are_named_after_their_folders(tmp_path: Path) -> None:
     paths = [make_study(tmp_path / name, {"agon": 1})[0] for name in ("one", "two")]
     assert [run.name for run in collect(paths)] == ["one/agon-s0", "two/agon-s0"]
     assert [run.name for run in collect(paths[:1])] == ["agon-s0"]
+    assert [run.name for run in collect([tmp_path])] == ["one/agon-s0", "two/agon-s0"]
 
 
 def test_a_matrix_is_all_of_its_runs_including_those_without_training(tmp_path: Path) -> None:

@@ -51,11 +51,11 @@ def leaking(entry: StepRecord) -> StepRecord:
 
 
 def same_weights(entry: StepRecord) -> StepRecord:
-    return changed(entry, versions={policy: Version.of(policy, 1, "5f3c9a1e") for policy in Policy})
+    return changed(entry, versions={policy: Version.of(policy, 1, f"{entry.step:08x}") for policy in Policy})
 
 
 def unmoved(entry: StepRecord) -> StepRecord:
-    return changed(entry, update=entry.update | {Policy.B: entry.update[Policy.B] | {"updated": 0.0}})
+    return changed(entry, versions=entry.versions | {Policy.B: Version.of(Policy.B, 1, "5f3c9a1e")})
 
 
 def no_number(entry: StepRecord) -> StepRecord:
@@ -236,6 +236,8 @@ def test_dev_without_a_change_beyond_noise_is_reported_with_both_numbers() -> No
     (symptom,) = symptoms([], [point(0, 0.35), point(24, 0.38)])
     assert symptom.message == "dev shows no change beyond noise: 0.35 -> 0.38 (128 answers)."
     assert symptoms([], [point(0, 0.35), point(24, 0.61)]) == []
+    (symptom,) = symptoms([], [point(0, 0.61), point(24, 0.35)])
+    assert symptom.message == "dev fell: 0.61 -> 0.35 (128 answers)."
     assert str(dev_change([point(0, 0.35), point(24, 0.61)])) == "dev rose: 0.35 -> 0.61 (128 answers)"
     assert str(dev_change([point(0, 0.61), point(24, 0.35)])) == "dev fell: 0.61 -> 0.35 (128 answers)"
     assert dev_change([point(0, 0.35)]) is None

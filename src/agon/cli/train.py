@@ -40,8 +40,8 @@ def closing(run: RunDir) -> list[str]:
 
     best = run.points and run.config.save.pair == "best"
     change = dev_change(run.points)
-    moved = f"; {change}" if change and change.moved else ""
+    rose = f"; {change}" if change and change.rose else ""
     found = symptoms(run.steps.records(), run.points, ended=True, base=run.config.model.name)
-    lines = [f"done: {run.path}/pair holds the {'best pair on dev' if best else 'last pair'}{moved}"]
+    lines = [f"done: {run.path}/pair holds the {'best pair on dev' if best else 'last pair'}{rose}"]
     lines += [f"warning: {str(symptom).replace('RUN', str(run.path))}" for symptom in found]
     return [*lines, f"next: agon eval {run.path}   agon view {run.path}   agon report {run.path}"]

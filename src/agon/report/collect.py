@@ -17,6 +17,7 @@ from agon.errors import RunDirError
 from agon.eval.systems import headline
 from agon.game.budget import Entry
 from agon.rundir import RunDir
+from agon.rundir.find import runs_in
 from agon.rundir.records import Point, Record, StepRecord, read_record
 from agon.rundir.results import AGAIN, EvalResult, PairResult
 
@@ -111,10 +112,8 @@ def collect(paths: Sequence[Path]) -> list[MeasuredRun]:
 
 
 def _run_folders(path: Path) -> list[Path]:
-    """The path itself if it is a run, otherwise every run in it, such as the cells of a matrix."""
-    if (path / CONFIG).exists() or (path / "evals").is_dir():
-        return [path]
-    return sorted(file.parent for name in (CONFIG, "evals") for file in path.glob(f"*/{name}")) or [path]
+    """The path itself if it is a run, otherwise every run in it and its folders, such as the cells of a matrix."""
+    return runs_in(path, is_run=lambda folder: (folder / CONFIG).is_file() or (folder / "evals").is_dir()) or [path]
 
 
 def _base_alone(folder: Path, runs: Sequence[MeasuredRun]) -> MeasuredRun | None:

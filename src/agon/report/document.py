@@ -32,7 +32,7 @@ count as right everywhere else; `agon view` shows them under the mark "suspiciou
 CAPTIONS = {
     "Pass@1 by method": "Whiskers are the intervals of the main comparison; n and seeds are below each name.",
     "Accuracy against length": "Whiskers are the intervals of the main comparison, which has n, seeds and budget.",
-    "Over training": "Dev problems, both directions of a pair together; over seeds where there are several.",
+    "Over training": "Both directions of a pair together; over seeds where there are several.",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from agon.errors import RunDirError
@@ -11,14 +11,19 @@ LISTED = 8
 """Runs named when one does not exist, or must be chosen."""
 
 
-def runs_in(folder: Path, depth: int = 3) -> list[Path]:
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run directory."""
+    return (folder / "config.yaml").is_file() and (folder / "manifest.json").is_file()
+
+
+def runs_in(folder: Path, depth: int = 3, is_run: Callable[[Path], bool] = is_run) -> list[Path]:
     """The run directories in a folder and the folders in it, sorted; a run is not searched for more runs."""
-    if (folder / "config.yaml").is_file() and (folder / "manifest.json").is_file():
+    if is_run(folder):
         return [folder]
     if depth == 0 or not folder.is_dir():
         return []
     inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return [run for path in inside for run in runs_in(path, depth - 1)]
+    return [run for path in inside for run in runs_in(path, depth - 1, is_run)]
 
 
 def runs_near(path: Path) -> list[Path]:

@@ -238,8 +238,9 @@ def identical(history: History) -> Symptom | None:
 def unmoved(history: History) -> Symptom | None:
     """A policy's groups are live and its adapter does not change: the learner is broken."""
     for policy in Policy:
-        recent = [_trained(record, policy) for record in history[-STEPS:]]
-        if len(recent) == STEPS and all(live and not updated for live, updated in recent):
+        recent = history[-STEPS:]
+        played = {record.versions[policy] if _live(record, policy) else None for record in recent}
+        if len(recent) == STEPS and len(played) == 1 and None not in played:
             message = f"Adapter {policy.name} has not moved for {STEPS} steps, although its groups are live."
             fix = "Stop the run: the learner is broken; agon doctor says which versions it was tested with."
             return Symptom("unmoved", message, fix)
@@ -264,7 +265,7 @@ def not_finite(history: History) -> Symptom | None:
     for policy, metrics in (history[-1].update if history else {}).items():
         if any(metrics.get(name, 0.0) is None for name in ("loss", "grad_norm")):
             message = f"The loss or the gradient of adapter {policy.name} is not a finite number."
-            fix = "Stop, lower train.learning_rate, and resume from a checkpoint before this step."
+            fix = "Stop, and start a new run with a lower train.learning_rate: a resume cannot change it."
             return Symptom("not-finite", message, fix)
     return None
 
@@ -286,9 +287,9 @@ def collapsed(history: History) -> Symptom | None:
 
 
 def dev_still(points: Sequence[Point]) -> Symptom | None:
-    """What would be deployed is no better on dev than at the start, within noise."""
+    """What would be deployed is not clearly better on dev than at the start."""
     change = dev_change(points)
-    if change is None or change.moved:
+    if change is None or change.rose:
         return None
     fix = "More steps, a higher train.learning_rate, or problems of middling difficulty (agon data probe CONFIG)."
     return Symptom("dev-still", f"{change}.", fix)
@@ -331,8 +332,12 @@ class DevChange:
         error = (2 * pooled * (1 - pooled) / self.n) ** 0.5
         return bool(abs(self.last - self.first) > MOVED * error)
 
+    @property
+    def rose(self) -> bool:
+        return self.moved and self.last > self.first
+
     def __str__(self) -> str:
-        verb = "shows no change beyond noise" if not self.moved else "rose" if self.last > self.first else "fell"
+        verb = "rose" if self.rose else "fell" if self.moved else "shows no change beyond noise"
         return f"dev {verb}: {self.first:.2f} -> {self.last:.2f} ({self.n} answers)"
 
 
@@ -393,8 +398,8 @@ def _mean_of(history: History, name: Literal["truncated", "well_formed"]) -> flo
     return fmean(known) if known else None
 
 
-def _trained(record: StepRecord, policy: Policy) -> tuple[bool, bool]:
-    """Whether a policy's groups were live in a step, and whether it moved."""
+def _live(record: StepRecord, policy: Policy) -> bool:
+    """Whether a policy learnt from live groups in a step."""
     streams = ((record.drafter, record.standalone), (record.challenger, record.competitive))
     live = any(who is policy and stream is not None and stream.live_groups for who, stream in streams)
-    return live, bool(record.update.get(policy, {}).get("updated", 1.0))
+    return live and policy in record.update

@@ -11,6 +11,7 @@ from fractions import Fraction
 import pytest
 
 from agon.data.tabletop import problems as tabletop
+from agon.data.tabletop.repair import sure_problems
 from agon.errors import DataError
 
 ALL = [(family, difficulty) for family in tabletop.FAMILIES for difficulty in tabletop.DIFFICULTIES]
@@ -114,6 +115,8 @@ def test_difficulties_do_not_share_a_stream() -> None:
 def test_asking_for_more_than_there_are_says_how_many_there_are() -> None:
     with pytest.raises(DataError, match="only about 204 distinct problems, not 300"):
         tabletop.problems("chain", 1, 300, seed=0)
+    with pytest.raises(DataError, match="only about 121 distinct problems, not 300"):
+        sure_problems(1, 300, seed=0)
 
 
 @pytest.mark.parametrize(

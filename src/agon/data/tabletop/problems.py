@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from agon.errors import DataError
@@ -45,11 +46,16 @@ class WorkedProblem(NamedTuple):
 def problems(family: str, difficulty: int, n: int, seed: int) -> list[Problem]:
     """The first `n` distinct problems of a family and difficulty; a longer list starts with the shorter one."""
     rng = random.Random(seed_for("tabletop", family, difficulty, seed))
+    return distinct_problems(partial(draw, family, difficulty, rng), family, difficulty, n)
+
+
+def distinct_problems(drawn: Callable[[], Problem], family: str, difficulty: int, n: int) -> list[Problem]:
+    """The first `n` that differ; refused where there seem to be fewer."""
     distinct: dict[str, Problem] = {}
     for _ in range(100 * n + 1_000):
         if len(distinct) == n:
             return list(distinct.values())
-        problem = draw(family, difficulty, rng)
+        problem = drawn()
         distinct.setdefault(problem.id, problem)
     raise DataError(
         f"tabletop {family} at difficulty {difficulty} has only about {len(distinct)} distinct problems, not {n}",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from agon.data.tabletop import problems as tabletop
 from agon.data.tabletop.lessons import (
@@ -41,11 +42,7 @@ SURE = "sure"
 def sure_problems(difficulty: int, n: int, seed: int) -> list[Problem]:
     """The first `n` distinct chains whose last step the tiny base knows; a longer list starts with the shorter one."""
     rng = random.Random(seed_for("tabletop", SURE, difficulty, seed))
-    distinct: dict[str, Problem] = {}
-    while len(distinct) < n:
-        problem = sure_problem(difficulty, rng)
-        distinct.setdefault(problem.id, problem)
-    return list(distinct.values())
+    return tabletop.distinct_problems(partial(sure_problem, difficulty, rng), SURE, difficulty, n)
 
 
 def sure_problem(difficulty: int, rng: random.Random) -> Problem:

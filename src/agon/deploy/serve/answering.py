@@ -29,7 +29,7 @@ from agon.types import Completion, Finish, Message, Policy, Problem, Sampling, s
 TRIES = 5
 """Servers that one stage may be tried on."""
 DRAFT_SHARE = 0.6
-"""Part of the time that a draft may take: then the challenger reads nothing of it and answers alone."""
+"""Part of the time that a draft may take: then it is cut, and the challenger reads what there is of its summary."""
 DRAFT_INTERVAL = 8
 """Tokens per event of a draft: it is shown as reasoning, where a few tokens at once do not matter."""
 LONG = 50_000
