@@ -114,6 +114,11 @@ def test_an_unknown_command_names_the_nearest(word: str, fix: str, capsys: pytes
             "type agon launch --to {slurm,k8s} CONFIG; ",
         ),
         (["verify"], "the following arguments are required: VERIFIER", "type agon verify VERIFIER; "),
+        (
+            ["train", "x", "--gpus", "2"],
+            "unrecognized arguments: --gpus 2",
+            "type torchrun --nproc-per-node 2 -m agon train CONFIG; ",
+        ),
         (["train", "x", "--gpu", "4090"], "unrecognized arguments: --gpu 4090", "--gpu is an option of agon plan; "),
         (
             ["train", "x", "--learning-rate", "1e-4"],

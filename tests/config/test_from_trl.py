@@ -258,6 +258,7 @@ def test_rewards_and_problems_in_files_are_used_as_they_are(tmp_path: Path, monk
     assert main(["init", "--from-trl", "grpo.py"]) == 0
     made = load_config(tmp_path / "grpo-agon.yaml")
     assert made.data.train.columns == {"question": "problem", "answer": "gold"}
+    assert (made.data.dev.take, made.data.held_out.take) == (45, 90)
     assert Path(made.verifier).name == "rewards.py:correct"
     assert [Path(name).name for name in made.reward.terms] == ["rewards.py:brief"]
     assert made.reward.weights == [0.4]

@@ -71,6 +71,8 @@ def test_health_stands_under_the_result(tmp_path: Path, run: Path) -> None:
     body = render_page([RunStory(run, story.measured, story.line, wrong)]).split("<main>")[1]
     assert "0 of 512 answers right since the start" in body
     assert body.index("0 of 512") < body.index("<table")
+    body = render_page([RunStory(run, story.measured, story.line, [record(0, 0.5)])]).split("<main>")[1]
+    assert re.search(r"Nothing looks wrong with this run; \d+% of its groups were live", body)
 
 
 def test_the_page_runs_nothing_and_loads_nothing(page: str) -> None:

@@ -437,6 +437,9 @@ def test_a_reward_may_ask_for_what_trl_gives_besides_columns(tmp_path: Path, mon
     rows = [{"prompt": "6 x 7?", "answer": "42"}, {"prompt": "6 x 8?", "answer": "48"}]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     assert agon_judge.audit("staged.py:staged", "rows.jsonl", workers=1).passed
+    rows = [{"problem": row["prompt"], "final_answer": row["answer"]} for row in rows]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert agon_judge.audit("staged.py:staged", "mine.jsonl", workers=1).passed
 
 
 def test_a_file_of_rewards_may_define_dataclasses(tmp_path: Path) -> None:

@@ -8,9 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agon.cli.parser import say_waiting
 from agon.errors import AgonError, InputError
+
+if TYPE_CHECKING:
+    from agon.config.from_trl import KnownFile
 
 NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
 """What comes before the plan, of a recipe that cannot be planned as it is."""
@@ -61,7 +65,7 @@ def _convert(args: argparse.Namespace) -> int:
     if args.recipe:
         raise InputError(f"--from-trl needs no recipe, and {args.recipe!r} is one", fix="leave one of them out")
     source = Path(args.from_trl)
-    made = from_trl(source, _known_columns)
+    made = from_trl(source, _known_file)
     if args.out == "-":
         print(made.text, end="")
         return 0
@@ -70,19 +74,27 @@ def _convert(args: argparse.Namespace) -> int:
     print(f"wrote {target}: {len(made.carried)} fields carried over")
     for name, why in made.left.items():
         print(f"  left out: {name}: {why}")
-    print(f'next: change the lines marked "yours", then: agon data check {target}')
+    change = 'change the lines marked "yours", then: ' if "# yours" in made.text else ""
+    print(f"next: {change}agon data check {target}")
     return 0
 
 
-def _known_columns(file: str) -> dict[str, str]:
-    """The columns of a local file that hold question and answer, by their names; none if it cannot be read."""
-    from agon.data.local import columns_of, guess_columns
+def _known_file(file: str) -> KnownFile:
+    """The columns of a local file by their names, and the sizes that its problems allow."""
+    from agon.data.local import columns_of, guess_columns, read_file
 
     try:
         columns = guess_columns(columns_of(Path(file)))
+        if "..." in columns.values():
+            return {}, {}
+        return columns, _sizes(len(read_file(file, columns).problems))
     except (AgonError, OSError):
-        return {}
-    return {} if "..." in columns.values() else columns
+        return {}, {}
+
+
+def _sizes(count: int) -> dict[str, int]:
+    """How many of so many problems dev and held-out take."""
+    return {"dev": max(1, min(100, count // 10)), "held_out": max(1, min(300, count // 5))}
 
 
 def _named(words: Sequence[str]) -> dict[str, str]:
@@ -110,10 +122,10 @@ def with_data(recipe: str, data: Path, folder: Path, named: Mapping[str, str]) -
     count = len(read_file(str(data), columns).problems)
     if count < 3:
         raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with more")
-    held_out, dev = max(1, min(300, count // 5)), max(1, min(100, count // 10))
+    sizes = _sizes(count)
     path = as_flow(os.path.relpath(data, folder))
     changes = {"path: problems.jsonl": f"path: {path}", "{question: question, answer: answer}": as_flow(columns)}
-    changes |= {"take: 100": f"take: {dev}", "take: 300": f"take: {held_out}"}
+    changes |= {"take: 100": f"take: {sizes['dev']}", "take: 300": f"take: {sizes['held_out']}"}
     changes |= {"verifier: math ": "verifier: code "} if "tests" in columns else {}
     for old, new in changes.items():
         recipe = recipe.replace(old, new)

@@ -59,6 +59,8 @@ class Parser(argparse.ArgumentParser):
         """A config key of that name, the nearest option, or the command that has it."""
         from agon.cli import commands
 
+        if self.prog == "agon train" and word in ("gpus", "nproc", "nproc-per-node", "num-processes"):
+            return f"type torchrun --nproc-per-node {value or 'N'} -m agon train CONFIG; "
         if any(action.dest == "overrides" for action in self._actions) and (key := _config_key(word, self.prog)):
             return f"write {key}={value or 'VALUE'}; "
         options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]

@@ -71,19 +71,24 @@ class Converted:
     left: dict[str, str]
 
 
-def from_trl(path: Path, columns: Callable[[str], Mapping[str, str]] = lambda file: {}) -> Converted:
+KnownFile = tuple[Mapping[str, str], Mapping[str, int]]
+"""Of a local file: the columns that hold question and answer, and how many problems dev and held-out may take; both
+empty where the file cannot be read."""
+
+
+def from_trl(path: Path, known: Callable[[str], KnownFile] = lambda file: ({}, {})) -> Converted:
     """Read a file of TRL and write it as our config, with the field of TRL beside every line.
 
-    `columns` says which columns of a local file hold question and answer, as far as they can be known.
+    `known` looks into a local file.
     """
-    return _Conversion(read(path), path.name, columns).finish()
+    return _Conversion(read(path), path.name, known).finish()
 
 
 class _Conversion:
     """Lines of our config while they are collected."""
 
-    def __init__(self, run: TRLRun, origin: str, columns: Callable[[str], Mapping[str, str]]) -> None:
-        self.run, self.origin, self.columns = run, origin, columns
+    def __init__(self, run: TRLRun, origin: str, known: Callable[[str], KnownFile]) -> None:
+        self.run, self.origin, self.known = run, origin, known
         self.open = dict(run.fields)
         self.lines: dict[str, tuple[Any, str]] = {}
         self.carried: dict[str, str] = {}
@@ -181,6 +186,7 @@ class _Conversion:
         column = self.open.pop("dataset_prompt_column", "prompt")
         preset = PRESETS.get(str(name))
         is_file = str(name).endswith((".jsonl", ".json", ".csv", ".parquet"))
+        found, sizes = self.known(str(name)) if is_file else ({}, {})
         for split, take in (("train", None), ("dev", 100), ("held_out", 300)):
             if preset:
                 self.put(f"data.{split}.preset", preset, f"dataset_name {name}" if split == "train" else "")
@@ -188,14 +194,13 @@ class _Conversion:
                 path = name if is_file else "problems.jsonl"
                 why = "the file of load_dataset" if is_file else _export(name)
                 self.put(f"data.{split}.path", path, why if split == "train" else "")
-                found = self.columns(path) if is_file else {}
                 columns = found or {"question": column, "answer": "solution"}
                 why = "yours: our name on the left, your column on the right"
                 why = ("by the names in the file: check them" if found else why) if split == "train" else ""
                 self.put(f"data.{split}.columns", columns, why)
             if take:
                 why = "chooses the cascade's direction" if split == "dev" else "for the final numbers"
-                self.put(f"data.{split}.take", take, why)
+                self.put(f"data.{split}.take", sizes.get(split, take), why)
         if name is not None:
             self.carried["dataset_name"] = "data"
         self._rewards("code" if preset == "codecontests-easy" else "math")

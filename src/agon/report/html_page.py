@@ -16,6 +16,7 @@ from agon.formatting import escape_html as text
 from agon.report.curve import curve
 from agon.report.run_story import RunStory, cost, title, told_apart
 from agon.rundir.files import output_errors_as
+from agon.rundir.records import StepRecord
 from agon.rundir.results import EvalResult
 from agon_lens.charts import Chart, side_by_side
 from agon_lens.page import plain_page, prose, table, write_page_file
@@ -146,10 +147,17 @@ def _bar(result: EvalResult) -> str:
 def _health(story: RunStory) -> str:
     found = story.health
     if not found:
-        return '<p class="good">Nothing looks wrong with this run.</p>' if story.steps else ""
+        return f'<p class="good">Nothing looks wrong with this run{_live(story.steps)}.</p>' if story.steps else ""
     told = ((one.message[:1].upper() + one.message[1:], one.fix.replace("RUN", str(story.path))) for one in found)
     items = (f"<li><b>{prose(message)}</b> {prose(fix)}</li>" for message, fix in told)
     return f'<h3>Health</h3><ul class="health">{"".join(items)}</ul>'
+
+
+def _live(steps: Sequence[StepRecord]) -> str:
+    """How much of it taught anything, which many runs that are well do little."""
+    streams = [stream for record in steps for stream in record.streams]
+    live, groups = sum(stream.live_groups for stream in streams), sum(stream.groups for stream in streams)
+    return f"; {percent(live / groups)} of its groups were live, where a quarter or more is usual" if groups else ""
 
 
 def _spent(story: RunStory) -> str:
@@ -159,7 +167,8 @@ def _spent(story: RunStory) -> str:
     if share is not None:
         words += f"; the bonus changed the advantages of {percent(share)} of the groups"
     if weight is not None:
-        words += f", and being right against a wrong draft counted {weight:.2f} times as much as against a right one"
+        words += f"; in groups with right and wrong drafts, being right against a wrong one counted {weight:.2f} times "
+        words += "as much (mean over steps)"
     return words
 
 

@@ -356,8 +356,8 @@ def _about_reading(diagnosis: Diagnosis) -> Iterator[Finding]:
     )
     if reading.bonus_weight is not None:
         yield Finding(
-            f"In groups with right and wrong drafts, being right against a wrong one pulled {reading.bonus_weight:.2f} "
-            "times as hard as being right against a right one (docs/competition.md).",
+            "Over all groups with right and wrong drafts, being right against a wrong one pulled "
+            f"{reading.bonus_weight:.2f} times as hard as being right against a right one (docs/competition.md).",
             groups=diagnosis.wrong_drafts,
             section="kinds-of-terms",
         )

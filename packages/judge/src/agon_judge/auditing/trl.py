@@ -106,6 +106,9 @@ class RewardFunction:
                 f"{self._target.name} takes one problem and one completion, and an audit calls rewards as TRL does",
                 fix="audit a function of lists: def reward(completions, answer, **columns): return [1.0, ...]",
             )
+        for name in self._required & {"answer", "solution"}:  # whatever the rows call it
+            for record in records:
+                record.setdefault(name, record[gold])
         given = self._columns(records[:1], [""]).keys() | (_VERL if self._verl else set())
         if missing := sorted(self._required - given):
             raise InputError(
