@@ -62,6 +62,15 @@ def test_what_is_advised_to_an_odd_config_is_valid_and_helps(words: tuple[str, .
         follow(RECIPE, words, GPUS[card], gpus)
 
 
+def test_four_bits_with_shorter_rows_are_advised_where_neither_helps_alone() -> None:
+    words = ("model.name=Qwen/Qwen3-4B",)
+    refused = plan_on(load_config(RECIPE, words), Node(GPUS["3060"])).refusal
+    assert refused is not None
+    assert refused.fix.startswith("set model.quantize=nf4 ")
+    assert " train.max_completion_tokens=" in refused.fix
+    follow(RECIPE, words, GPUS["3060"], 1)
+
+
 @pytest.mark.parametrize(("file", "engine"), [("tabletop/agon.yaml", True), ("examples/two-bases.yaml", False)])
 def test_an_engine_is_advised_only_where_the_config_may_have_it(file: str, engine: bool) -> None:
     path = RECIPE.parents[2] / file

@@ -163,7 +163,8 @@ def with_room(config: Config, shape: Shape, gpu: Gpu, gpus: int) -> tuple[Config
 
 
 def in_four_bits(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[str]:
-    """The `key=value` with which the base fits in 4 bits, in learner and engine; empty if it does not."""
+    """The `key=value` with which the base fits in 4 bits, in learner and engine, with shorter rows if it must be; empty
+    if it does not."""
     whole = {key: value for key, value in config.sampler.options.items() if key != SPLIT}  # its loader cannot split
     options = {**whole, **SMALL_ENGINE, "quantization": "bitsandbytes"}
     if (
@@ -179,7 +180,10 @@ def in_four_bits(config: Config, shape: Shape, gpu: Gpu, gpus: int = 1) -> list[
         smaller = with_value(smaller, "train.shard", "none")
         keys.append("train.shard=none")
     _, more, laid = with_room(smaller, shape, gpu, gpus)
-    return [] if laid.problems() else [*keys, *more]
+    if not laid.problems():
+        return [*keys, *more]
+    shorter = changes(smaller, shape, gpu, gpus)
+    return [*keys, *shorter] if shorter else []
 
 
 def dtype_refusal(config: Config, gpu: Gpu) -> EngineError | None:
