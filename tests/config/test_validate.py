@@ -160,6 +160,13 @@ def test_overrides_that_cannot_be_meant(minimal: Path, override: str, fault: str
     assert f"command line: {fault}" in faults(minimal, override)
 
 
+@pytest.mark.parametrize("given", [{"train.max_steps": 2}, ["train.max_steps=2"]])
+def test_an_override_that_is_no_text_is_answered_with_one(minimal: Path, given: object) -> None:
+    with pytest.raises(InputError, match=r"train\.max_steps.* is not an override") as caught:
+        load_config(minimal, [given])  # type: ignore[list-item]
+    assert "'train.max_steps=2'" in caught.value.fix
+
+
 def test_an_override_set_twice_is_a_mistake(minimal: Path) -> None:
     assert faults(minimal, "train.seed=1", "train.seed=2") == ["command line: train.seed: set twice"]
 

@@ -181,6 +181,19 @@ def test_a_source_without_a_problem_for_each_split_is_too_small(tmp_path: Path) 
     assert caught.value.fix == "name a larger source"
 
 
+def test_splits_without_a_problem_of_their_own_are_said_to_overlap(tmp_path: Path) -> None:
+    files = [Source(path=write_jsonl(tmp_path / f"{n}.jsonl", rows_of(numbered(5)))) for n in range(3)]
+    with pytest.raises(DataError, match="5 of them in other splits") as caught:
+        splits(data(*files))
+    assert caught.value.fix == "the splits overlap: give each of them problems of its own"
+
+
+def test_a_file_beside_a_preset_that_reads_none_is_refused() -> None:
+    with pytest.raises(DataError, match="tabletop makes its problems") as caught:
+        load(Source(preset="tabletop", path="mine.jsonl", take=5))
+    assert caught.value.fix.endswith("name the file without a preset: {path: mine.jsonl}")
+
+
 def test_files_are_checked_without_generating_or_downloading(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(20)))
     elsewhere = Source(preset="gsm8k-test", take=10)

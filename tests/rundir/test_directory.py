@@ -59,6 +59,10 @@ def test_a_new_run_says_where_it_comes_from(tmp_path: Path) -> None:
     assert [path.name for path in run.path.parent.iterdir()] == ["first"]
 
 
+def test_a_path_may_be_text(run: RunDir) -> None:
+    assert RunDir(str(run.path)).steps.records() == run.steps.records()  # type: ignore[arg-type]
+
+
 def test_a_run_does_not_tell_the_name_of_the_machine(tmp_path: Path) -> None:
     run = RunDir.create(tmp_path, "quiet", CONFIG)
     text = (run.path / "manifest.json").read_text()

@@ -13,7 +13,7 @@ import agon
 from agon.errors import ConfigError, DataError, EngineError, InputError, RunDirError
 from agon.rundir import RunDir
 from agon.training import run as module
-from agon.training.rows import staged
+from agon.training.rows import check_whole, staged
 from agon.verify.custom import find
 from agon.verify.given import check_given, judging_by, names_of
 from tests.architecture.tree import ROOT
@@ -72,6 +72,60 @@ def test_rows_and_a_reward_train_resume_and_evaluate(tmp_path: Path) -> None:
         agon.train(moved, resume=True, train=rows(0, 8), reward=reward, show="nothing")
     again = agon.train(moved, resume=True, reward=reward, show="nothing")
     assert len((again.path / "steps.jsonl").read_text().splitlines()) == 1
+
+
+def test_rows_are_not_mixed_with_data_that_nobody_named() -> None:
+    with pytest.raises(DataError, match="rows of train would be mixed with dev and held_out of the config") as caught:
+        agon.train(CONFIG, train=rows(0, 8), show="nothing")
+    named = ["data.dev.preset=tabletop", "data.held_out.preset=tabletop"]
+    assert caught.value.fix.endswith(": 'data.dev.preset=tabletop', 'data.held_out.preset=tabletop'")
+    data = agon.load_config(CONFIG).data
+    check_whole(data, ["train"], named)  # the advice, followed, helps
+    check_whole(data, ["train"], ["data.dev={path: dev.jsonl}", "data.held_out.path=test.jsonl"])
+    check_whole(data, ["train", "dev", "held_out"], [])
+    for beside in ("data.dev.take=4", "train.max_steps=2"):
+        with pytest.raises(DataError, match="mixed with dev of"):
+            check_whole(data, ["train", "held_out"], [beside])
+    with pytest.raises(DataError, match=r"data\.dev\.take has no effect on rows"):
+        check_whole(data, ["train", "dev", "held_out"], ["data.dev.take=4"])
+
+
+def test_the_splits_of_rows_are_named_as_they_were_given(tmp_path: Path) -> None:
+    same = {"train": rows(0, 8), "dev": rows(0, 8), "held_out": rows(0, 8)}
+    with pytest.raises(DataError) as caught:
+        agon.train(CONFIG, *SMALL, **same, out=tmp_path, show="nothing")
+    assert str(caught.value).startswith("dev= has 8 usable problems (8 rows), 8 of them in other splits")
+    assert caught.value.message == str(caught.value)
+    assert caught.value.fix.startswith("the splits overlap")
+
+
+@pytest.mark.parametrize("functions", [True, False])
+def test_a_name_that_is_taken_is_answered_in_python(tmp_path: Path, functions: bool) -> None:
+    def accuracy(completions: list[Any], **columns: Any) -> list[float]:
+        return [1.0]
+
+    RunDir.create(tmp_path, "x", agon.load_config(CONFIG))
+    given: dict[str, Any] = {"reward": accuracy} if functions else {}
+    parts = {"train": rows(0, 8), "dev": rows(8, 10), "held_out": rows(10, 12)}
+    with pytest.raises(RunDirError, match="already exists") as caught:
+        agon.train(CONFIG, *SMALL, **parts, **given, out=tmp_path, name="x", show="nothing")
+    again = ", reward=accuracy" if functions else ""
+    call = f"agon.train('{tmp_path / 'x'}', resume=True{again})"
+    assert caught.value.fix == f"choose a different name=, or resume with: {call}"
+
+
+@pytest.mark.parametrize(
+    ("config", "overrides", "message", "fix"),
+    [
+        ({"arm": "agon"}, [], "a dict is neither a config file nor an agon.Config", "name a YAML file"),
+        (CONFIG, [{"train.max_steps": 2}], "is not an override", "'train.max_steps=2'"),
+        (agon.load_config(CONFIG), ["train.max_steps=2"], "overrides go with a config file", "model_copy"),
+    ],
+)
+def test_arguments_of_the_wrong_type_are_bad_input(config: Any, overrides: list[Any], message: str, fix: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        agon.train(config, *overrides)
+    assert fix in caught.value.fix
 
 
 def test_a_run_without_a_single_step_is_refused_before_anything_is_made(tmp_path: Path) -> None:
@@ -137,8 +191,14 @@ def test_a_data_set_is_taken_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("given", "word"),
-    [([], "no rows"), (["1 + 1?"], "is a str"), ([{"text": "1 + 1?"}], "no question with an answer")],
+    [
+        ([], "no rows"),
+        (["1 + 1?"], "is a str"),
+        ([{"text": "1 + 1?"}], "no question with an answer"),
+        ("mine.jsonl", "is a path, not rows"),
+        (Path("mine.jsonl"), "is a path, not rows"),
+    ],
 )
-def test_rows_that_are_no_problems_are_refused(given: list[Any], word: str) -> None:
+def test_rows_that_are_no_problems_are_refused(given: Any, word: str) -> None:
     with pytest.raises(DataError, match=word), staged({"train": given}):
         pass

@@ -45,6 +45,8 @@ def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
     written = read(name)
     if written.faults and not written.values:
         raise _error(name, written)
+    if odd := [text for text in overrides if not isinstance(text, str)]:
+        raise InputError(f"{odd[0]!r} is not an override", fix="write each as text of its own: 'train.max_steps=2'")
     named = {key: value for key, _, value in (text.partition("=") for text in overrides)}
     if "model.name" in named and "model.revision" not in named:
         written.forget_revision(named["model.name"])

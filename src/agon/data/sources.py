@@ -123,6 +123,9 @@ def _drawn(source: Source, part: str, seed: int, filled: Mapping[str, Sequence[P
 
 
 def _generated(source: Source, seed: int, known: Sequence[Problem] = ()) -> ProblemPool:
+    if source.path:
+        fix = f"remove path, or name the file without a preset: {{path: {source.path}}}"
+        raise DataError(f"{source.named} makes its problems and reads no file", fix=fix)
     if source.take is None:
         raise DataError(f"{source.named} can make any number of problems", fix="set how many: take: 300")
     return generate(str(source.named), source.options, source.take, seed, known, template=source.template)

@@ -145,9 +145,11 @@ def _too_few(claim: Claim, claims: Sequence[Claim], left: int, filled: Mapping[s
     elsewhere = len(pool.problems) - available
     taken = f", {elsewhere} of them in other splits" if elsewhere else ""
     asked = ", ".join(f"data.{other.part} {other.take or 'all that is left'}" for other in asking)
+    overlap = elsewhere and not available
+    last = "the splits overlap: give each of them problems of its own" if overlap else "name a larger source"
     return DataError(
         f"{pool.origin} has {len(pool.problems)} usable problems ({pool.account()}){taken}, too few for: {asked}",
-        fix=" ".join([*_fitting(asking, available), "name a larger source"]),
+        fix=" ".join([*_fitting(asking, available), last]),
     )
 
 

@@ -85,6 +85,10 @@ class RunDir:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        """Take a path that is written as text."""
+        object.__setattr__(self, "path", Path(self.path))
+
     def __fspath__(self) -> str:
         return str(self.path)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from agon.errors import DataError
 from agon.rundir.directory import ROWS
 
 Rows = Iterable[Mapping[str, Any]]
+SPLITS = ("train", "dev", "held_out")
+KINDS = ("preset", "env", "path")
+"""What names the source of a split."""
 
 
 @contextmanager
@@ -25,14 +30,38 @@ def staged(rows: Mapping[str, Rows | None]) -> Iterator[tuple[Path | None, list[
         yield None, []
         return
     with tempfile.TemporaryDirectory(prefix="agon-rows-") as scratch:
-        yield Path(scratch), [_write(Path(scratch, f"{split}.jsonl"), split, some) for split, some in named.items()]
+        try:
+            yield Path(scratch), [_write(Path(scratch, f"{split}.jsonl"), split, some) for split, some in named.items()]
+        except DataError as error:  # who gave rows knows no file of them
+            error.message = re.sub(rf"{re.escape(scratch)}/(\w+)\.jsonl", r"\1=", error.message)
+            error.args = (error.message,)
+            raise
+
+
+def check_whole(data: Data, given: Sequence[str], overrides: Sequence[str]) -> None:
+    """Refuse to fill the splits without rows from the config, unless an override names their source."""
+    keys = {text.partition("=")[0].strip() for text in overrides}
+    if ignored := [key for key in sorted(keys) for split in given if key.startswith(f"data.{split}.")]:
+        raise DataError(f"{ignored[0]} has no effect on rows", fix="leave this override out; rows[:4] are fewer rows")
+    kept = {}
+    for split in SPLITS:
+        asked = {"data", f"data.{split}", *(f"data.{split}.{kind}" for kind in KINDS)}
+        if split not in given and keys.isdisjoint(asked):
+            source = getattr(data, split)
+            kept[split] = next(f"data.{split}.{kind}={name}" for kind in KINDS if (name := getattr(source, kind)))
+    if kept:
+        rest, words = " and ".join(kept), ", ".join(map(repr, kept.values()))
+        raise DataError(
+            f"the rows of {' and '.join(given)} would be mixed with {rest} of the config",
+            fix=f"give rows for {rest} too; or keep those of a config file by overrides: {words}",
+        )
 
 
 def kept_in(run: Path, data: Data, folder: Path) -> Data:
     """The same data with the paths that its rows have once the run keeps them."""
     moved = {
         split: source.model_copy(update={"path": str(run.absolute() / ROWS / Path(source.path).name)})
-        for split in ("train", "dev", "held_out")
+        for split in SPLITS
         if (source := getattr(data, split)).path and Path(source.path).parent == folder
     }
     return data.model_copy(update=moved)
@@ -53,6 +82,11 @@ def changed_by(config: Config, overrides: list[str]) -> Config:
 
 def _write(file: Path, split: str, rows: Rows) -> str:
     """Write one split; return the override that names it, every further column being meta."""
+    if isinstance(rows, str | os.PathLike):
+        path = os.fspath(rows)
+        raise DataError(
+            f"{split}={path!r} is a path, not rows", fix=f"name it by an override: 'data.{split}={{path: {path}}}'"
+        )
     columns: dict[str, str] = {}
     with file.open("w", encoding="utf-8") as out:
         for row in rows:

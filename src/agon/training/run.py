@@ -34,16 +34,17 @@ from agon.training.loop import Training
 from agon.training.machines import build, own_share
 from agon.training.processes import PeerError
 from agon.training.rivals import Rival
-from agon.training.rows import Rows, changed_by, kept_in, staged
+from agon.training.rows import Rows, changed_by, check_whole, kept_in, staged
 from agon.training.trackers import check
 from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import Function, files_of, find
-from agon.verify.given import check_given, judging_by, names_of
+from agon.verify.given import call_with, check_given, judging_by, names_of
 
 Show = Literal["auto", "json", "nothing"]
 PATIENCE = 600.0
 """Seconds that other processes wait for the first one to make the run directory."""
+RESUME = "agon.train({!r}, resume=True, reward={})"
 
 
 @naming_extras()
@@ -66,7 +67,8 @@ def train(
     that is interrupted saves and raises KeyboardInterrupt.
 
     `train`, `dev` and `held_out` are rows instead of the config's data: lists of dicts, or data sets; the run keeps
-    them. `reward` is a function instead of the config's verifier, in TRL's signature or ours: a number of at least
+    them. A split without rows stays the config's only where an override names its source (`data.dev.preset=gsm8k`).
+    `reward` is a function instead of the config's verifier, in TRL's signature or ours: a number of at least
     `reward.right` is right. Of several, the first judges, and what the others return is added to the reward, each times
     its weight. A resume and an evaluation need them again.
     """
@@ -75,6 +77,8 @@ def train(
         if folder and resume:
             raise RunDirError("a run keeps its rows", fix="resume it without train, dev and held_out")
         target = _target(config, overrides, [*sources, *_named(reward, weights)], name, Path(out), resume)
+        if folder:
+            check_whole(target.config.data, [split for split, some in rows.items() if some is not None], overrides)
         return _train(target, folder, resume, show)
 
 
@@ -99,7 +103,7 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
     check(target.config.report_to)
     here = own_share(target.config.sandbox.settings(), backend)
     functions = [target.config.verifier, *target.config.reward.terms]
-    check_given(functions, str(target.path), "agon.train({!r}, resume=True, reward={})")
+    check_given(functions, str(target.path), RESUME)
     check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
     for term in target.config.reward.terms:
         find(term)
@@ -176,9 +180,12 @@ def _target(
     """The config, and the run directory it goes to. A run directory brings its own config."""
     if isinstance(config, Config):
         if overrides:
-            raise TypeError("overrides go with a config file; change a Config with model_copy")
+            raise InputError("overrides go with a config file", fix="change a Config with model_copy")
         own = changed_by(anchored_config(config), objects)
         return _Target(own, out / (name or default_name(own)))
+    if not isinstance(config, str | os.PathLike):
+        message = f"a {type(config).__name__} is neither a config file nor an agon.Config"
+        raise InputError(message, fix="name a YAML file, and change its values by overrides: 'train.max_steps=2'")
     path = Path(config)
     if (path / "config.yaml").is_file():
         if not resume:
@@ -212,12 +219,21 @@ def _open(target: _Target, parts: Splits, resume: bool, rows: Path | None = None
     config, facts = target.config, _facts(parts)
     weights = _weights(config.model)
     if not (resume and target.path.exists()):
+        _check_free(target, rows)
         return RunDir.create(target.path.parent, target.path.name, config, facts, weights, rows), []
     run = RunDir.open(target.path)
     with run.lock():
         drift = run.check_manifest(manifest_of(config, facts, weights))
         changed = run.change_config(config)
     return run, [*drift, *(f"changed: {change.key} {change.old} -> {change.new}" for change in changed)]
+
+
+def _check_free(target: _Target, rows: Path | None) -> None:
+    """Refuse a name that is taken in words of Python, where rows or functions say that it is Python."""
+    again = call_with([target.config.verifier, *target.config.reward.terms], str(target.path), RESUME)
+    if target.path.exists() and (rows or again):
+        fix = f"choose a different name=, or resume with: {again or f'agon.train({str(target.path)!r}, resume=True)'}"
+        raise RunDirError(f"{target.path} already exists", fix=fix)
 
 
 def _at_revisions(config: Config) -> Config:

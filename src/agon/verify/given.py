@@ -46,11 +46,18 @@ def check_given(names: Sequence[str], run: str, call: str) -> None:
     misplaced = [name for name, given in zip(wanted, present, strict=False) if name != given and name in present]
     if len(present) >= len(wanted) and not misplaced:
         return
-    listed = wanted[0] if len(wanted) == 1 else f"[{', '.join(wanted)}]"
     what = "in a different order" if misplaced else "that Python code gave, and no file holds them"
     raise InputError(
-        f"{run} is paid by functions {what}: {', '.join(wanted)}", fix=f"give them again: {call.format(run, listed)}"
+        f"{run} is paid by functions {what}: {', '.join(wanted)}",
+        fix=f"give them again: {call_with(names, run, call)}",
     )
+
+
+def call_with(names: Sequence[str], run: str, call: str) -> str:
+    """The call that gives the functions of a run again; empty if it has none from Python."""
+    wanted = [_called(name) for name in names if is_given(name)]
+    listed = wanted[0] if len(wanted) == 1 else f"[{', '.join(wanted)}]"
+    return call.format(run, listed) if wanted else ""
 
 
 def _listed(functions: Function | Sequence[Function] | None) -> Sequence[Function]:
