@@ -79,6 +79,21 @@ def test_check_passes_or_fails_by_its_exit_code(tmp_path: Path, agon_data: Calla
     assert "bad_gold  ?1  not a number" in text
 
 
+def test_answers_on_which_the_verifier_failed_are_one_line_per_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = write_jsonl(tmp_path / "a.jsonl", rows_of(numbered(30)))
+    judge = "def boom(problem, completion):\n    return len(problem.answer) > 1 and {}['missing']\n"
+    (tmp_path / "judge.py").write_text(judge)
+    assert main(["data", "check", path, "--verifier", "judge.py:boom"]) == 1
+    rows = capsys.readouterr().out.split("accepted by")[1].splitlines()[1:]
+    assert sum("infra" in row for row in rows) == 0
+    assert rows[0].strip().startswith("27 have no verdict: KeyError: 'missing' (judge.py:2); the first is ")
+    assert rows[1].endswith("correct judge.py:boom, then run the same command again")
+    assert sum(" wrong " in row for row in rows) == 3
+
+
 def test_check_of_a_config_covers_its_splits_and_their_overlap(
     tmp_path: Path, agon_data: Callable[..., tuple[int, str]]
 ) -> None:

@@ -94,6 +94,19 @@ def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
     assert demo._free(tmp_path / "demo").name == "demo-3"
 
 
+def test_a_second_demo_says_that_it_trains_again_under_a_new_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(arms, "run_arms", lambda path, seed, show: path.mkdir())
+    monkeypatch.setattr(demo, "closing", lambda path: [f"trained {path}"])
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    assert "exists" not in capsys.readouterr().out
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == f"{tmp_path}/demo already exists: training again, as {tmp_path}/demo-2"
+    assert last == f"trained {tmp_path}/demo-2"
+
+
 def test_without_the_training_packages_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

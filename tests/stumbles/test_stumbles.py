@@ -23,7 +23,7 @@ import pytest
 import agon
 from agon import training
 from agon.cli import main
-from agon.errors import EngineError
+from agon.errors import AgonError, EngineError, VerifierError
 from agon.eval import run as eval_run
 from agon.rundir import RunDir
 from tests.report.helpers import make_match
@@ -71,7 +71,7 @@ CASES = (
         5,
         "plan mine.yaml verifier=gone.py:correct",
         2,
-        "error: cannot load verifier '{here}/gone.py:correct': FileNotFoundError: ...",
+        "error: there is no file {here}/gone.py",
         "fix: name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds",
     ),
     Case(5, "verify judge.py:correct --gold 42 'so it is 42'", 0, "right      correct   so it is 42"),
@@ -221,6 +221,38 @@ CASES = (
         "error: latin.jsonl:1 is not valid UTF-8",
         "fix: convert it: iconv -f latin1 -t utf-8 latin.jsonl > NEW_FILE",
     ),
+    Case(132, "ask tabletop.yaml hi", 2, "error: tabletop.yaml is a file, not a run", "fix: name one of: runs/demo"),
+    Case(132, "ask demo hi", 2, "error: there is no run demo", "fix: did you mean runs/demo?"),
+    Case(
+        133,
+        "compare tabletop.yaml",
+        2,
+        "error: tabletop.yaml is not a result of an evaluation",
+        "fix: name a file that `agon eval` wrote, such as runs/NAME/evals/held_out/cascade.json",
+    ),
+    Case(
+        134,
+        "plan problems.jsonl",
+        2,
+        "error: problems.jsonl is data, not a config",
+        "fix: write one for it: agon init custom --data problems.jsonl",
+    ),
+    Case(
+        135,
+        "data check tabletop.yaml:test",
+        2,
+        "error: tabletop.yaml has no split test",
+        "fix: its splits are train, dev, held_out, as in tabletop.yaml:dev",
+    ),
+    Case(
+        136,
+        "train --config tabletop.yaml",
+        2,
+        "error: agon train: unrecognized arguments: --config",
+        "fix: type agon train tabletop.yaml; `agon train --help` lists its arguments",
+    ),
+    Case(137, "explain dead-drafts idle-bonus", 0, "dead-drafts  (symptom of a run)", "  All drafts of a problem ..."),
+    Case(137, "explain live groups", 0, "live_groups  (metric in steps.jsonl, StreamStats)"),
 )
 ELSEWHERE = {
     2: ("cli/test_demo.py", "test_the_conclusion_follows_from_the_numbers"),
@@ -336,8 +368,13 @@ ELSEWHERE = {
     124: ("cli/test_doctor.py", "test_a_check_is_printed_before_the_next_one_begins"),
     127: ("cli/test_data.py", "test_a_misspelt_preset_or_field_is_answered_with_the_nearest"),
     128: ("architecture/test_docs.py", "test_a_broken_link_or_anchor_fails_the_build"),
+    129: ("training/test_loop.py", "test_an_evaluation_without_verdicts_chooses_nothing_and_is_made_again"),
+    130: ("verify/test_custom.py", "test_what_a_function_raises_names_the_last_line_of_its_own_file"),
+    131: ("cli/test_data.py", "test_answers_on_which_the_verifier_failed_are_one_line_per_failure"),
+    138: ("cli/test_demo.py", "test_a_second_demo_says_that_it_trains_again_under_a_new_name"),
+    139: ("deploy/serve/test_faults.py", "test_a_gateway_that_is_stopped_before_a_server_is_there_leaves_no_traceback"),
 }
-LAST = 128
+LAST = 139
 DECIDED = {
     3: "agon plan --gpu is a capability of its own, not part of this table",
     26: "a picture is looked at, not tested",
@@ -488,7 +525,11 @@ def test_a_refused_start_leaves_nothing_behind(desk: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     "error",
-    [EngineError("no engine", fix="see its log, then resume with: agon train RUN --resume"), RuntimeError("x")],
+    [
+        EngineError("no engine", fix="see its log, then resume with: agon train RUN --resume"),
+        VerifierError("x", fix="run `agon data check runs/new/config.yaml`, then: agon train runs/new --resume"),
+        RuntimeError("x"),
+    ],
 )
 def test_a_run_that_fails_before_its_first_step_leaves_nothing_behind(
     error: Exception, desk: Path, monkeypatch: pytest.MonkeyPatch
@@ -499,9 +540,12 @@ def test_a_run_that_fails_before_its_first_step_leaves_nothing_behind(
     monkeypatch.setattr(training.run, "build", fail)
     before = sorted(desk.rglob("*"))
     with pytest.raises(type(error)):
-        agon.train("tabletop.yaml")
+        agon.train("tabletop.yaml", "data.dev.take=9", name="new")
     assert sorted(desk.rglob("*")) == before
-    assert "--resume" not in "".join(error.__notes__ if isinstance(error, EngineError) else []), "it is gone"
+    fix = error.fix if isinstance(error, AgonError) else ""
+    assert "--resume" not in fix, "it is gone"
+    assert "runs/" not in fix
+    assert isinstance(error, VerifierError) == ("`agon data check tabletop.yaml data.dev.take=9`" in fix)
 
 
 def test_a_run_that_fails_in_its_first_step_can_be_resumed(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,8 +237,10 @@ def test_an_evaluation_without_verdicts_chooses_nothing_and_is_made_again(tmp_pa
     settings = config()
     run, whole = directory(tmp_path, "x", settings), directory(tmp_path, "whole", settings)
     one = training(run, settings, verify=Verifier(lambda completion: one.machines.learner.step == 6))
-    with pytest.raises(VerifierError, match="24 of 24 answers of this evaluation"):
+    said = "24 of 24 answers of this evaluation have no verdict, most often: KeyError: 'x'"
+    with pytest.raises(VerifierError, match=said) as caught:
         one.go()
+    assert f"`agon data check {run.path}/config.yaml`" in caught.value.fix
     assert [point.step for point in run.points] == [0, 3]
     assert training(RunDir.open(run.path), settings).go()
     assert training(whole, settings).go()
@@ -251,8 +253,9 @@ def test_a_step_without_verdicts_stops_the_run_before_it_learns_and_is_played_ag
     run, whole = directory(tmp_path, "x", settings), directory(tmp_path, "whole", settings)
     calls = count()
     one = training(run, settings, verify=Verifier(lambda completion: 16 <= next(calls) < 24))
-    with pytest.raises(VerifierError, match="failed on 8 of 8 rollouts of this step") as caught:
+    with pytest.raises(VerifierError, match="failed on 8 of 8 rollouts of this step: KeyError: 'x'") as caught:
         one.go()
+    assert f"`agon data check {run.path}/config.yaml`" in caught.value.fix
     assert caught.value.fix.endswith(f"agon train {run.path} --resume")
     assert [record.step for record in run.steps.records()] == [0, 1]
     assert training(run, settings).go()

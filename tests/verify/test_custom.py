@@ -168,8 +168,26 @@ def test_a_function_that_raises_is_infra_and_counted(load) -> None:  # type: ign
         raise RuntimeError("the service is down")
 
     verifier = load(judge)
-    assert judge_both_ways(verifier).detail == "RuntimeError: the service is down"
+    detail = judge_both_ways(verifier).detail
+    assert detail.startswith("RuntimeError: the service is down (test_custom.py:")
     assert verifier.counters == {"rows": 2, "failed": 2}
+
+
+def test_what_a_function_raises_names_the_last_line_of_its_own_file(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "import json\n\n\ndef reads(completions, **columns):\n    return json.loads('x')\n\n\n"
+        "class Judge:\n    async def __call__(self, problem, completion):\n        return problem.meta['x']\n\n\n"
+        "judge = Judge()\n\n\ndef long(problem, completion):\n    raise KeyError('x' * 999)\n\n\n"
+        "def two(completions):\n    return [1, 2]\n"
+    )
+    found = {
+        name: judge_both_ways(load_verifier(f"{file}:{name}")).detail for name in ("reads", "judge", "long", "two")
+    }
+    assert found["reads"].endswith(" (own.py:5)"), "not the line of the library"
+    assert found["judge"] == "KeyError: 'x' (own.py:10)"
+    assert found["long"].endswith("xxx (own.py:17)")
+    assert ".py" not in found["two"], "the exception is ours"
 
 
 @pytest.mark.parametrize("name", ["maths", "no.such.module:f", "agon.types:nothing", "agon.types:BASE", ":f", "x:"])

@@ -93,7 +93,7 @@ def test_a_term_that_raises_masks_the_row_and_says_which() -> None:
     def broken(problem: Problem, completion: Completion) -> float:
         raise KeyError("level")
 
-    assert "broken raised KeyError" in judged("2", broken).detail
+    assert "broken raised KeyError: 'level' (test_terms.py:" in judged("2", broken).detail
 
 
 def test_a_run_pays_terms_from_a_file_and_keeps_what_they_paid(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -127,7 +128,7 @@ def _check(args: argparse.Namespace) -> int:
     else:
         for part in loaded.parts:
             _print_facts(part.name, _facts(part))
-            _print_golds(checks[part.name])
+            _print_golds(checks[part.name], args.verifier or loaded.verifier)
             if part.name in forms:
                 _print_forms(part, checks[part.name], forms[part.name])
             for row in _first(part, args.rows):
@@ -208,8 +209,14 @@ def _load(name: str, overrides: list[str]) -> Loaded:
 
 def _config_file(name: str) -> tuple[str | None, str | None]:
     """The config file in SOURCE and the split it names, if any."""
-    file, _, part = name.rpartition(":") if name.rpartition(":")[2] in PARTS else (name, "", "")
-    return (file, part or None) if Path(file).suffix in {".yaml", ".yml"} else (None, None)
+    file, _, part = (name, "", "") if _is_config(name) else name.rpartition(":")
+    if part and _is_config(file) and part not in PARTS:
+        raise InputError(f"{file} has no split {part}", fix=f"its splits are {', '.join(PARTS)}, as in {file}:dev")
+    return (file, part or None) if _is_config(file) else (None, None)
+
+
+def _is_config(name: str) -> bool:
+    return Path(name).suffix in {".yaml", ".yml"}
 
 
 def _config_data(file: str, overrides: list[str]) -> Data:
@@ -351,13 +358,20 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
         print(f"  meta      {', '.join(fact['meta'])}")
 
 
-def _print_golds(check: GoldCheck) -> None:
+def _print_golds(check: GoldCheck, verifier: str) -> None:
     if check.share is None:
         print("  answers   none to check: these problems are judged by tests, or by an environment that gives none")
         return
     remarks = f", {len(check.remarks)} with a remark" if check.remarks else ""
     print(f"  answers   {check.accepted} of {check.of} accepted by their own verifier ({check.share:.2%}){remarks}")
-    for rows in (check.rejected, check.remarks):
+    broken = [row for row in check.rejected if row.reason == "infra"]
+    for detail, count in Counter(row.detail for row in broken).most_common(EXAMPLES):
+        first = next(row for row in broken if row.detail == detail)
+        print(f"            {count} have no verdict: {_line(detail)}; the first is {first.id}  {_line(first.answer)}")
+    if broken:
+        fix = f"correct {verifier}, then run the same command again" if ":" in verifier else "run agon doctor"
+        print(f"            the verifier failed, which says nothing about these answers: {fix}")
+    for rows in ([row for row in check.rejected if row.reason != "infra"], check.remarks):
         for row in rows[:LISTED]:
             print(f"            {row.id}  {row.reason}  {_line(row.answer)}  {_line(row.detail)}".rstrip())
         if len(rows) > LISTED:

@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     """Train and measure all arms, show the table, write the viewer, and say what to type next."""
     _check()
     path = _free(args.out / "demo")
+    if path.name != "demo":
+        print(f"{args.out / 'demo'} already exists: training again, as {path}\n")
     print(STORY, flush=True)
     from agon.matrix.demo import run_arms
 

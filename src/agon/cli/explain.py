@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 
 from agon.cli.parser import json_argument, print_json
+from agon.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,10 +16,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print everything that the word means."""
+    """Print everything that the word means; of several that are not one label, each."""
     from agon.report.glossary import explain_word
 
-    found = explain_word(" ".join(args.word))
+    try:
+        found = explain_word(" ".join(args.word))
+    except InputError:
+        if len(args.word) == 1:
+            raise
+        found = [entry for word in args.word for entry in explain_word(word)]
     if args.json:
         print_json([asdict(entry) for entry in found])
     else:

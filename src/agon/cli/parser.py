@@ -29,10 +29,12 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=Formatter, allow_abbrev=False, **options)
+        self._parsed: dict[str, Any] = {}
 
     def parse(self, argv: Sequence[str]) -> argparse.Namespace:
         """Like `parse_args`, but overrides, answers, or named columns may also follow an option."""
         args, rest = self.parse_known_args(argv)
+        self._parsed = vars(args)
         name = next((name for name in ("answers", "named") if hasattr(args, name)), "overrides")
         late = [word for word in rest if not word.startswith("-") and hasattr(args, name)]
         if name != "answers":
@@ -56,11 +58,13 @@ class Parser(argparse.ArgumentParser):
         return f"type {self._shortest()}; " if "are required" in message else ""
 
     def _instead(self, word: str, value: str) -> str:
-        """A config key of that name, the nearest option, or the command that has it."""
+        """The argument or config key of that name, the nearest option, or the command that has it."""
         from agon.cli import commands
 
         if self.prog == "agon train" and word in ("gpus", "nproc", "nproc-per-node", "num-processes"):
             return f"type torchrun --nproc-per-node {value or 'N'} -m agon train CONFIG; "
+        if any((action.dest, action.option_strings, action.nargs) == (word, [], None) for action in self._actions):
+            return f"type {self.prog} {self._parsed.get(word) or word.upper()}; "
         if any(action.dest == "overrides" for action in self._actions) and (key := _config_key(word, self.prog)):
             return f"write {key}={value or 'VALUE'}; "
         options = [name[2:] for action in self._actions for name in action.option_strings if name.startswith("--")]

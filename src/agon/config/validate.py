@@ -22,6 +22,8 @@ from agon.errors import ConfigError, InputError
 COMMAND_LINE = Place("command line")
 LISTED = 8
 """Configs named when one does not exist."""
+DATA = (".jsonl", ".parquet", ".csv")
+"""Files of problems; a config may be JSON, which is YAML too."""
 LOOK = 1 << 16
 """Characters of a file that are read to see whether it is a config."""
 SUGGESTIONS = 20
@@ -63,7 +65,9 @@ def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
 
 
 def _check_file(path: Path) -> None:
-    """Refuse what is not a file, with the names of configs that are there."""
+    """Refuse data, and what is not a file, with the names of configs that are there."""
+    if path.suffix in DATA and path.is_file():
+        raise InputError(f"{path} is data, not a config", fix=f"write one for it: agon init custom --data {path}")
     if path.is_file() or (path.exists() and not path.is_dir()):
         return
     folder = path if path.is_dir() else path.parent

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,6 +39,8 @@ class Evaluator:
     max_peek_tokens: int
     seed: int = 0
     show_code: bool = False
+    failures: Counter[str] = field(default_factory=Counter)
+    """Why answers have no verdict, and how many each time."""
     _drafts: dict[DraftKey, asyncio.Future[_Drawn]] = field(default_factory=dict)
 
     async def bouts(
@@ -69,7 +72,10 @@ class Evaluator:
         peeks = await follow(asked, draw)
         draft = await _judged(problem, index, stages[0])
         challenge = await _judged(problem, index, stages[-1]) if len(stages) > 1 else None
-        return Bout(draft, challenge, peeks.own, other_peek=peeks.other)
+        drawn = Bout(draft, challenge, peeks.own, other_peek=peeks.other)
+        if not drawn.final.verdict.graded:
+            self.failures[drawn.final.verdict.detail] += 1
+        return drawn
 
     def remember(self, seat: Seat, draft: Rollout) -> None:
         """Use a draft that an earlier evaluation drew and judged instead of drawing it again."""

@@ -127,7 +127,7 @@ class RunDir:
     def open(cls, path: str | Path) -> RunDir:
         """An existing run directory."""
         path = Path(path)
-        if not path.exists():
+        if not path.is_dir():
             raise no_run(path)
         missing = [name for name in (CONFIG, MANIFEST) if not (path / name).is_file()]
         if missing:

@@ -32,10 +32,12 @@ def runs_near(path: Path) -> list[Path]:
 
 
 def no_run(path: Path) -> RunDirError:
-    """The error about a run that does not exist, with the names of those that do."""
+    """The error about a run that does not exist, or is a file, with the names of those that do."""
     here = runs_near(path)
     fix = name_one(here) if here else "start one: agon train CONFIG, or: agon demo"
-    return RunDirError(f"there is no run {path}", fix=fix)
+    if meant := next((run for run in here if run.name == path.name), None):
+        fix = f"did you mean {meant}?"
+    return RunDirError(f"{path} is a file, not a run" if path.exists() else f"there is no run {path}", fix=fix)
 
 
 def check_one_run(path: Path) -> None:

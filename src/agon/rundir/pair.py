@@ -137,7 +137,7 @@ def copy_adapter(source: Path, target: Path) -> dict[str, str]:
 
 def read_pair(path: Path) -> PairDir:
     """Read and check a pair, or the pair of a run directory."""
-    if not path.exists():
+    if not path.is_dir():
         raise no_run(path)
     if (path / "config.yaml").is_file() and not (path / "pair").is_dir():
         raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")

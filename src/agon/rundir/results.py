@@ -381,6 +381,8 @@ def read_result(path: Path) -> EvalResult:
     fix = "name a file that `agon eval` wrote, such as runs/NAME/evals/held_out/cascade.json"
     if not path.exists():
         raise RunDirError(f"{path} does not exist", fix=fix)
+    if path.suffix != ".json":
+        raise RunDirError(f"{path} is not a result of an evaluation", fix=fix)
     result = read_record(path, EvalResult, fix)
     if not result.complete:
         raise RunDirError(f"{path} is not finished: {result.done} of {result.of} trials are done", fix=AGAIN)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -223,7 +224,7 @@ class Training:
         """The streams to learn from, once they are known to be what this step's versions drew and a verifier judged."""
         with self.log.timed("check"), self.processes.phase("check"):
             check_answered(played.streams, self.run.path)
-            check_verdicts(played.streams, self.run.path)
+            check_verdicts(played.streams, self.run.path, self.config.verifier)
             streams = trained_streams(played, self.game)
             check_versions(streams, self._flight(played.step).versions)
         self.log.collect(played)
@@ -332,12 +333,14 @@ class Training:
     def _counts(self, problems: Sequence[Problem], wanted: Mapping[str, System]) -> dict[str, SystemCounts]:
         """Every system on these problems, shared out over the processes that draw."""
         with self.log.timed("eval"), self.processes.phase("evaluate"):
-            work = measure(self._own(problems), wanted, self._evaluator(), self.config.eval.samples)
+            evaluator = self._evaluator()
+            work = measure(self._own(problems), wanted, evaluator, self.config.eval.samples)
             counted = self._draw(self.flights.beside(work))
-        counts = merge(self.machines.learner.gather(counted))
+        parts, failures = zip(*self.machines.learner.gather((counted, evaluator.failures)), strict=True)
+        counts = merge(parts)
         with self.processes.phase("count"):
             if self.is_main_process:
-                check_counted(counts, self.run.path)
+                check_counted(counts, sum(failures, Counter()), self.run.path, self.config.verifier)
         return counts
 
     def _evaluator(self) -> Evaluator:

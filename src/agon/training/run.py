@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -135,7 +136,7 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
         if isinstance(error, PeerError) and not first:
             raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
         if first and new:
-            _remove(run, error)
+            _remove(run, error, target.words)
         raise
     if not finished:
         raise KeyboardInterrupt(*[f"stopped and saved; resume with: agon train {run.path} --resume"] * first)
@@ -147,7 +148,7 @@ def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def _remove(run: RunDir, error: Exception) -> None:
+def _remove(run: RunDir, error: Exception, words: Sequence[str]) -> None:
     """Delete the directory of a run that failed before its first step: the same command can be typed again.
 
     One that another process has begun to train in meanwhile, after a `--resume`, stays as it is.
@@ -160,13 +161,16 @@ def _remove(run: RunDir, error: Exception) -> None:
     except RunDirError:
         return
     if isinstance(error, AgonError):
-        error.set_fix(re.sub(r"`?agon train \S+ --resume`?", "the same command again", error.fix))
+        fix = error.fix.replace(f"{run.path}/config.yaml", shlex.join(words))
+        error.set_fix(re.sub(r"`?agon train \S+ --resume`?", "the same command again", fix))
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
     config: Config
     path: Path
+    words: Sequence[str] = ("CONFIG",)
+    """The config file and its overrides, as they were typed."""
 
 
 def _target(
@@ -194,7 +198,7 @@ def _target(
     if resume and not path.exists() and path.suffix not in (".yaml", ".yml"):
         raise no_run(path)
     loaded = load_config(path, [*overrides, *objects])
-    return _Target(loaded, out / (name or default_name(loaded)))
+    return _Target(loaded, out / (name or default_name(loaded)), (str(path), *overrides))
 
 
 def _config_of(path: Path, overrides: tuple[str, ...]) -> Config:

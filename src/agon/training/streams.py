@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from agon.game.rules import Game
 from agon.protocols import Verify
 from agon.rundir.records import SystemCounts
 from agon.types import Completion, Played, Policy, Problem, Reason, Stream, Verdict, Version
+from agon.verify.given import is_given
 
 
 def masking(verify: Verify) -> Verify:
@@ -51,23 +53,32 @@ def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]
                 )
 
 
-def check_counted(counts: Mapping[str, SystemCounts], run: Path) -> None:
+def check_counted(counts: Mapping[str, SystemCounts], failures: Counter[str], run: Path, verifier: str) -> None:
     """Stop before a point is written if most answers have no verdict: it is measured again after a resume."""
     failed = sum(each.ungraded for each in counts.values())
     asked = failed + sum(each.n for each in counts.values())
     if 2 * failed > asked:
+        why = next((detail for detail, _ in failures.most_common(1)), "")
         raise VerifierError(
-            f"{failed} of {asked} answers of this evaluation have no verdict: a broken verifier, or bad references",
-            fix=f"nothing was chosen by it; run `agon doctor` and `agon data check`, then: agon train {run} --resume",
+            f"{failed} of {asked} answers of this evaluation have no verdict, most often: "
+            f"{why or 'a broken verifier, or bad references'}",
+            fix=f"nothing was chosen by it; {_repair(verifier, run)}, then: agon train {run} --resume",
         )
 
 
-def check_verdicts(streams: Iterable[Stream], run: Path) -> None:
+def check_verdicts(streams: Iterable[Stream], run: Path, verifier: str) -> None:
     """Stop before the update if the verifier failed on most rows: the step is then played again after a resume."""
     verdicts = [row.verdict for stream in streams for row in stream.rollouts()]
     failed = [verdict for verdict in verdicts if verdict.reason is Reason.INFRA]
     if 2 * len(failed) > len(verdicts):
         raise VerifierError(
             f"the verifier failed on {len(failed)} of {len(verdicts)} rollouts of this step: {failed[0].detail}",
-            fix=f"nothing was learnt from it; run `agon doctor`, then: agon train {run} --resume",
+            fix=f"nothing was learnt from it; {_repair(verifier, run)}, then: agon train {run} --resume",
         )
+
+
+def _repair(verifier: str, run: Path) -> str:
+    """What shows why a verifier fails; no command knows one that Python code gave."""
+    if is_given(verifier):
+        return "correct the function"
+    return f"run `agon doctor` and `agon data check {run}/config.yaml`"

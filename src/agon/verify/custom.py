@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from difflib import get_close_matches
 from pathlib import Path
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
@@ -33,9 +34,14 @@ from agon_judge.module_file import load_file
 Function = Callable[..., Any]
 
 
+_NAME_ONE = "name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds"
+
+
 def find(name: str) -> Function:
     """The function that `FILE.py:function` or `package.module:function` names."""
     module, _, attribute = name.rpartition(":")
+    if module.endswith(".py") and not Path(module).exists():
+        raise InputError(f"there is no file {module}", fix=_NAME_ONE)
     try:
         loaded = _module(module)
     except Exception as error:  # a user's module may raise anything when it is imported
@@ -59,8 +65,8 @@ def _fix(error: Exception, module: str) -> str:
         return f"install {error.name}, which {module} imports"
     if isinstance(error, SyntaxError):
         return f"correct line {error.lineno} of {error.filename}"
-    if isinstance(error, FileNotFoundError | ModuleNotFoundError):
-        return "name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds"
+    if isinstance(error, ModuleNotFoundError):
+        return _NAME_ONE
     return "correct what the module does when it is imported, or name a function in a different one"
 
 
@@ -92,6 +98,8 @@ class Call:
         self.name = name_of(function)
         self._is_async = any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))
         self._call, self._pick = _adapter(function)
+        called = inspect.unwrap(function if inspect.isroutine(function) else type(function).__call__)
+        self._file = getattr(getattr(called, "__code__", None), "co_filename", "")
         self._threads = ThreadPoolExecutor(workers or 1, thread_name_prefix="agon-verifier")
 
     async def __call__(self, problem: Problem, completion: Completion) -> object:
@@ -99,6 +107,11 @@ class Call:
             return self._pick(await self._call(problem, completion))
         loop = asyncio.get_running_loop()
         return self._pick(await loop.run_in_executor(self._threads, self._call, problem, completion))
+
+    def raised(self, error: Exception) -> str:
+        """What the function raised, and on which line of its file."""
+        lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == self._file]
+        return f"{type(error).__name__}: {error}"[:200] + (f" ({Path(self._file).name}:{lines[-1]})" if lines else "")
 
     def close(self) -> None:
         self._threads.shutdown()
@@ -128,7 +141,7 @@ class CustomVerifier(Verifier):
             return self._verdict(await self._call(problem, completion), completion)
         except Exception as error:
             self._failed += 1
-            return Verdict(False, well_formed(completion), Reason.INFRA, f"{type(error).__name__}: {error}"[:200])
+            return Verdict(False, well_formed(completion), Reason.INFRA, self._call.raised(error))
 
     def self_test(self) -> list[str]:
         """Always empty: no verdict of a user's function is known in advance."""

@@ -55,7 +55,7 @@ class WithTerms(Verifier):
         try:
             value = await term(problem, completion)
         except Exception as error:  # a user's function may raise anything
-            return f"{term.name} raised {type(error).__name__}: {error}"
+            return f"{term.name} raised {term.raised(error)}"
         if no_verdict(value):
             self._not_applied += 1
             return 0.0
@@ -68,6 +68,6 @@ class WithTerms(Verifier):
             return verdict
         if failures := [value for value in values if isinstance(value, str)]:
             self._failed += 1
-            return replace(verdict, correct=False, reason=Reason.INFRA, detail=failures[0][:200])
+            return replace(verdict, correct=False, reason=Reason.INFRA, detail=failures[0][:300])
         extra = sum(weight * float(value) for value, (_, weight) in zip(values, self._terms, strict=True))
         return replace(verdict, extra=verdict.extra + extra)

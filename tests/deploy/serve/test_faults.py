@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import os
+import signal
 import time
 from typing import Any
 
 import pytest
 
+from agon.deploy.serve.admission import Keys
+from agon.deploy.serve.gateway import application
+from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.served_pair import ServedPair
+from agon.deploy.serve.serving import Address, _serve, _Server, build_gateway, gateway_config
 from agon.types import Policy
 from tests.waiting import until
 
@@ -183,3 +190,23 @@ def test_who_leaves_stops_the_servers(pair: ServedPair, stream: bool, seconds: f
             assert all(replica.busy == 0 for replica in up.gateway.replicas.members)
 
     asyncio.run(scenario())
+
+
+def test_a_gateway_that_is_stopped_before_a_server_is_there_leaves_no_traceback(
+    pair: ServedPair, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        gateway = build_gateway(pair, {Policy.A: ["http://127.0.0.1:9"]}, pair.folder.info.versions, GatewaySettings())
+        server = _Server(gateway_config(application(gateway, Keys([])), Address(port=0)))
+        running = asyncio.create_task(_serve(server, gateway, ()))
+        await server.listening.wait()
+        await asyncio.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGINT)
+        await running
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(scenario())
+        gc.collect()
+    events = [record.getMessage() for record in caplog.records if record.name in ("agon.deploy.serve", "asyncio")]
+    assert events[-2:] == ["stopping", "stopped"]
+    assert "ready" not in events

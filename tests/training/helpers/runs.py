@@ -127,7 +127,7 @@ class Verifier:
 
     async def __call__(self, problem: Problem, completion: Completion) -> Verdict:
         judged = await read_tag(problem, completion)
-        return Verdict(False, True, Reason.INFRA) if self.broken(completion) else judged
+        return Verdict(False, True, Reason.INFRA, "KeyError: 'x'") if self.broken(completion) else judged
 
     def close(self) -> None:
         pass

@@ -176,12 +176,16 @@ async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProce
 async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:
     """When servers are started, how long that takes, and once questions can be asked."""
     await server.listening.wait()
-    began, joined = time.monotonic(), asyncio.ensure_future(gateway.replicas.joined())
+    began, joined = time.monotonic(), False
     bases = " and ".join(gateway.pair.folder.info.base_names)
     if starting:
         log.info("starting vllm", extra={"servers": starting, "base": bases})
-    while not (await asyncio.wait({joined}, timeout=PROGRESS))[0]:
-        log.info("waiting", extra={"seconds": round(time.monotonic() - began)})
+    while not joined:
+        try:
+            await asyncio.wait_for(gateway.replicas.joined(), PROGRESS)  # PoolStopped ends this task: nothing is ready
+            joined = True
+        except TimeoutError:
+            log.info("waiting", extra={"seconds": round(time.monotonic() - began)})
     host, port = server.servers[0].sockets[0].getsockname()[:2]
     seconds = round(time.monotonic() - began)
     log.info(
