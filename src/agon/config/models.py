@@ -253,8 +253,8 @@ class SamplerConfig(Frozen):
     max_model_len: Positive | None = None
     """Our choice: context length of the engine; null derives it from the caps on peek and completion."""
     options: dict[str, Scalar] = Field(default={})
-    """Further arguments of vLLM's AsyncEngineArgs, such as `{kv_cache_dtype: fp8}`; only some, that a
-    rule names."""
+    """Further arguments of vLLM's AsyncEngineArgs, such as `{kv_cache_dtype: fp8}`. A rule of this
+    key lists those that may be set."""
     canary: Literal["stop", "warn", "off"] = "stop"
     """Our choice: what follows when an engine does not hold the learner's adapters, or is further from the learner than
     `canary_limit`: the run stops, or continues with a warning. `off` checks nothing."""

@@ -19,7 +19,7 @@ class ClusterConfig(Frozen):
     """Our choice: vLLM engines on the cluster, an actor each; 0 leaves them on the learner's machine."""
     gpus: Natural = 1
     """Our choice: GPUs of each sampler, as many as its tensor_parallel_size in `sampler.options`, and at least of each
-    cell of `agon matrix` on Ray, which gets as many as its engines need, and for which a Slurm script says what to
-    ask; 0 for nodes without one."""
+    cell of `agon matrix` on Ray, which gets as many as its engines need. For Slurm, a comment in the script says how
+    many to ask for. 0 is for nodes without one."""
     verifiers: Natural = 0
     """Our choice: verifiers on the cluster, an actor each; 0 leaves them on the learner's machine."""

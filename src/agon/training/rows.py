@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from agon.config import Config, Data
+from agon.config.rules import SPLITS
 from agon.data.local import FIELDS, guess_columns
 from agon.errors import DataError
 from agon.rundir.directory import ROWS
 
 Rows = Iterable[Mapping[str, Any]]
-SPLITS = ("train", "dev", "held_out")
 KINDS = ("preset", "env", "path")
 """What names the source of a split."""
 

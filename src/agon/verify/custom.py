@@ -32,8 +32,6 @@ from agon_judge import verdict as judge
 from agon_judge.module_file import load_file
 
 Function = Callable[..., Any]
-
-
 _NAME_ONE = "name a function in a file, FILE.py:function (relative to the config), or in a module that Python finds"
 
 

@@ -176,14 +176,14 @@ async def _serve(server: _Server, gateway: Gateway, children: Sequence[VllmProce
 async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:
     """When servers are started, how long that takes, and once questions can be asked."""
     await server.listening.wait()
-    began, joined = time.monotonic(), False
+    began = time.monotonic()
     bases = " and ".join(gateway.pair.folder.info.base_names)
     if starting:
         log.info("starting vllm", extra={"servers": starting, "base": bases})
-    while not joined:
+    while True:
         try:
             await asyncio.wait_for(gateway.replicas.joined(), PROGRESS)  # PoolStopped ends this task: nothing is ready
-            joined = True
+            break
         except TimeoutError:
             log.info("waiting", extra={"seconds": round(time.monotonic() - began)})
     host, port = server.servers[0].sockets[0].getsockname()[:2]
