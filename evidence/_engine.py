@@ -102,8 +102,8 @@ def write_zeros(source: Path, folder: Path) -> Path:
 
 def random_checkpoint(folder: Path, **sizes: Any) -> Path:
     """A Qwen3 of random weights, large enough that every adapter shows, with a small byte-level tokenizer."""
-    from agon.engine.tiny.checkpoint import build_tokenizer, save, token_settings
     from tests.engine.helpers.bases import random_base
+    from tests.engine.helpers.checkpoints import build_tokenizer, save, token_settings
 
     tokenizer = build_tokenizer(["What is one and one? Count to ten, then solve the problem."])
     settings = {"max_position_embeddings": 2048, "initializer_range": 0.15, **token_settings(tokenizer), **sizes}

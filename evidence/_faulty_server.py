@@ -11,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import _lib  # noqa: F401 - finds `tests`
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from tests.engine.vllm.test_server import GARBLED, MALFORMED, METRICS, completion
 
 AT_START = ("it serves nothing", "its models are a page", "its counters are garbled")
@@ -37,7 +37,7 @@ class FaultyServer(ThreadingHTTPServer):
 
         torch.set_num_threads(1)
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.base = AutoModelForCausalLM.from_pretrained(tiny_base(), dtype=torch.float32).eval()
+        self.base = AutoModelForCausalLM.from_pretrained(folder_of("agon:tiny"), dtype=torch.float32).eval()
         self.peft: Any = None
         self.slots: dict[str, str] = {}
         self.numbers = itertools.count()

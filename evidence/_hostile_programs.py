@@ -193,7 +193,7 @@ def go():
     s = socket.socket(socket.AF_UNIX); s.settimeout(0.5); s.connect(SOCKET_PATH)
 attempt(go, "socket by path")
 """,
-    "P15 socket pair": "import socket\nattempt(socket.socketpair, 'socket pair')",
+    "P15 socket pair": "import socket\nattempt(lambda: socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM), 'socket pair of datagrams')\nattempt(lambda: socket.socketpair()[0].sendto(b'x', '\\0x'), 'sends to an address')\nattempt(lambda: socket.socketpair()[0].sendmsg([b'x'], [(1, 1, b'\\0\\0\\0\\0')]), 'sends a descriptor')",
     "P16 TCP outside": "import socket\nattempt(lambda: socket.create_connection(('1.1.1.1', 53), 0.3), 'TCP outside')",
     "P16 UDP outside": "import socket\nattempt(lambda: socket.socket(2, 2).sendto(b'x', ('8.8.8.8', 53)), 'UDP outside')",
     "P16 name lookup": "import socket\nattempt(lambda: socket.gethostbyname('example.org'), 'DNS')",

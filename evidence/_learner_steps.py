@@ -22,8 +22,8 @@ from transformers import PrinterCallback, TrainerCallback
 
 from _rollouts import model_config, train_config
 from agon.config import Lora
+from agon.engine.learner.learner import PairLearner
 from agon.engine.synthetic import rollout, stream
-from agon.engine.trl.learner import TRLLearner
 from agon.game.advantage import advantages
 from agon.protocols import Tokens
 from agon.types import Policy, Stream
@@ -66,7 +66,7 @@ class Ours:
         self.work = work
         train = train_config(tokens_per_pass=tokens, max_completion_tokens=work.completion, gradient_checkpointing=True)
         model = model_config(lora=Lora(rank=16, alpha=32))
-        self.learner = TRLLearner(model, train, total_steps=total, base=random_base(**work.base))
+        self.learner = PairLearner(model, train, total_steps=total, base=random_base(**work.base))
 
     def step(self, n: int) -> float:
         """Seconds of all that our learner does in a step, memory given back and metrics gathered."""

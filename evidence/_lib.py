@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 # not an import statement, which `_sources.py` would follow: no result depends on how the machine is described
-provenance = import_module("agon.rundir.provenance")
+provenance = import_module("agon.rundir.manifest")
 
 CANNOT_RUN = 77
 """Exit code of a script that cannot run here, as automake's tests use it: neither a verdict nor a crash."""

@@ -29,7 +29,7 @@ GREEDY = Sampling(0.0, 1.0, 400)
 
 
 async def record(pair: ServedPair, url: str) -> dict[str, Any]:
-    gateway = build_gateway(pair, {Policy.A: [url]}, pair.folder.info.versions, GatewaySettings())
+    gateway = build_gateway(pair, [url], pair.folder.info.versions, GatewaySettings())
     gateway.replicas.launch()
     await gateway.replicas.joined()
     answers: dict[tuple[str, tuple[int, ...]], dict[str, Any]] = {}

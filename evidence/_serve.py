@@ -21,14 +21,14 @@ from _server import free_port
 from agon.engine.shipped import folder_of
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir.files import weights_hash
-from agon.rundir.pair import BaseFacts, PairInfo, write_pair
+from agon.rundir.pair import PairInfo, write_pair
 from agon.types import Direction, Policy, Version
 
 if TYPE_CHECKING:
     from agon.deploy.serve.served_pair import ServedPair
 
 EXTRA_SOURCES = ("src/agon/deploy", "src/agon/cli", "evidence/_stub_vllm.py", "tests/fixtures/serve")
-BASE, SECOND_BASE = "agon:halves", "agon:relay"
+BASE = "agon:halves"
 RECORDING = ROOT / "tests" / "fixtures" / "serve" / "vllm-0.32.json"
 """Answers of a real vLLM to some questions put to that pair; `evidence/serve_parity.py --record` writes it."""
 KEY = "k-evidence"
@@ -36,23 +36,9 @@ KEY = "k-evidence"
 
 def write_halves(folder: Path) -> Path:
     """The adapters that ship beside the base `agon:halves`, as a pair."""
-    base, facts = folder_of(BASE), facts_of(BASE)
+    base = folder_of(BASE)
     versions = {policy: Version.of(policy, 1, (weights_hash(base / policy.value) or "")[:8]) for policy in Policy}
-    info = PairInfo(
-        versions=versions,
-        base=BASE,
-        base_hash=facts.hash,
-        direction=Direction.AB,
-        prompts_hash=PROMPTS_HASH,
-        chat_template_hash=facts.chat_template_hash,
-        arm="agon",
-    )
-    return write_pair(folder, base / "a", base / "b", info)
-
-
-def write_two_bases(folder: Path) -> Path:
-    """Adapters of random weights over two bases that ship with the package, which have different tokenizers."""
-    return random_pair(folder, BASE, SECOND_BASE)
+    return write_pair(folder, base / "a", base / "b", pair_info(BASE, versions))
 
 
 def smollm2_pair(folder: Path) -> Path:
@@ -60,31 +46,27 @@ def smollm2_pair(folder: Path) -> Path:
     return random_pair(folder, str(smollm2(folder / "base")))
 
 
-def random_pair(folder: Path, base: str, base_b: str | None = None) -> Path:
-    """Two adapters of random weights over one base, or over two."""
-    bases = {Policy.A: base, Policy.B: base_b or base}
-    for number, (policy, name) in enumerate(bases.items()):
-        random_adapter(folder_of(name), folder / policy.value, seed=number)
-    facts = facts_of(base)
-    info = PairInfo(
-        versions={policy: Version.of(policy, 1, "0" * 8) for policy in Policy},
-        base=base,
-        base_hash=facts.hash,
-        base_b=facts_of(base_b) if base_b else None,
-        direction=Direction.AB,
-        prompts_hash=PROMPTS_HASH,
-        chat_template_hash=facts.chat_template_hash,
-        arm="agon",
-    )
-    return write_pair(folder, folder / "a", folder / "b", info)
+def random_pair(folder: Path, base: str) -> Path:
+    """Two adapters of random weights over a base."""
+    for number, policy in enumerate(Policy):
+        random_adapter(folder_of(base), folder / policy.value, seed=number)
+    versions = {policy: Version.of(policy, 1, "0" * 8) for policy in Policy}
+    return write_pair(folder, folder / "a", folder / "b", pair_info(base, versions))
 
 
-def facts_of(name: str) -> BaseFacts:
-    """What a pair records of a base."""
+def pair_info(base: str, versions: dict[Policy, Version]) -> PairInfo:
+    """What a pair says of itself."""
     from agon.engine.render import Renderer
 
-    base = folder_of(name)
-    return BaseFacts(name=name, hash=weights_hash(base), chat_template_hash=Renderer.load(str(base)).hash)
+    return PairInfo(
+        versions=versions,
+        base=base,
+        base_hash=weights_hash(folder_of(base)),
+        direction=Direction.AB,
+        prompts_hash=PROMPTS_HASH,
+        chat_template_hash=Renderer.load(str(folder_of(base))).hash,
+        arm="agon",
+    )
 
 
 def random_adapter(base: Path, folder: Path, seed: int) -> None:
@@ -161,13 +143,13 @@ def stub(folder: Path, delay: float = 0.0, port: int | None = None, answers: Pat
 
 def vllm(pair: ServedPair, folder: Path) -> Process:
     """A real vLLM in float32 over a pair, not started yet."""
-    from agon.deploy.serve.vllm_command import VllmSettings, vllm_commands
+    from agon.deploy.serve.vllm_command import VllmSettings, vllm_command
     from agon.engine.vllm.local import QUIET
 
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     port = free_port()
-    [command] = vllm_commands(pair, VllmSettings(port=port, dtype="float32")).values()
+    command = vllm_command(pair, VllmSettings(port=port, dtype="float32"))
     command[0] = str(Path(sys.executable).with_name("vllm"))
     return Process(command, f"http://127.0.0.1:{port}", folder / f"vllm-{port}.log")
 

@@ -22,7 +22,7 @@ from _lib import ROOT
 from agon.config import load_config
 from agon.data import splits
 from agon.engine.render import Renderer
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.game.prompts import PROMPTS_HASH
 from agon.rundir import RunDir
 from agon.rundir.adapter import SETTINGS, WEIGHTS
@@ -88,8 +88,12 @@ class Sender:
         config = load_config(CONFIG, [*SIZES, "train.max_steps=1"])
         run = RunDir.create(self.root, "good", config, SplitFacts(hashes=splits(config.data).hashes))
         folders = adapters(self.root / "adapters")
-        template = Renderer.load(str(tiny_base())).hash
-        facts = {"prompts_hash": PROMPTS_HASH, "chat_template_hash": template, "base_hash": weights_hash(tiny_base())}
+        template = Renderer.load(str(folder_of("agon:tiny"))).hash
+        facts = {
+            "prompts_hash": PROMPTS_HASH,
+            "chat_template_hash": template,
+            "base_hash": weights_hash(folder_of("agon:tiny")),
+        }
         info = PairInfo(versions=VERSIONS, base="agon:tiny", direction="ba", arm="agon", **facts)
         run.write_pair(folders[Policy.A], folders[Policy.B], info)
 
@@ -103,7 +107,7 @@ class Sender:
         return Path(shutil.copytree(self.root / "good", folder / "run", symlinks=True))
 
     def base(self, folder: Path) -> Path:
-        return Path(shutil.copytree(tiny_base(), folder / "base"))
+        return Path(shutil.copytree(folder_of("agon:tiny"), folder / "base"))
 
     def adapter(self, folder: Path) -> Path:
         return Path(shutil.copytree(self.root / "adapters" / "a", folder / "adapter"))

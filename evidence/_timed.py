@@ -17,10 +17,11 @@ from _lib import ROOT
 from _server import vllm_server
 from agon import RunDir
 from agon.config import load_config
-from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
+from agon.engine.shipped import folder_of
 from tests.engine.helpers.bases import random_base
+from tests.engine.helpers.checkpoints import load_tokenizer, save, token_settings
 
-CONFIG = ROOT / "configs" / "tabletop" / "worlds" / "neutral.yaml"
+CONFIG = ROOT / "configs" / "tabletop" / "base.yaml"
 FIRST = 3
 """The first step that counts: those before it warm up."""
 SETTINGS = (
@@ -58,7 +59,7 @@ def timed_runs(own_engine: bool = False) -> Iterator[Callable[..., RunDir]]:
     paths = os.pathsep.join([str(ROOT / "evidence"), os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory(prefix="agon-evidence-") as out, ExitStack() as stack:
         base = Path(out, "base")
-        tokenizer = load_tokenizer(tiny_base())
+        tokenizer = load_tokenizer(folder_of("agon:tiny"))
         save(base, random_base("qwen3", **token_settings(tokenizer), **BASE), tokenizer)
         fixed, pinned = [f"model.name={base}"], list[str]()
         if not own_engine:

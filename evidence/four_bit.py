@@ -49,9 +49,9 @@ CONTEXT = 512
 
 
 def learner_over(model: Model, steps: int = STEPS) -> Any:
-    from agon.engine.trl.learner import TRLLearner
+    from agon.engine.learner.learner import PairLearner
 
-    return TRLLearner(model, train_config(), total_steps=steps)
+    return PairLearner(model, train_config(), total_steps=steps)
 
 
 def streams(step: int, policy: Policy) -> list[Stream]:

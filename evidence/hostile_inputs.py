@@ -46,7 +46,7 @@ from agon.engine import fleet, render
 from agon.engine.fleet import Fleet
 from agon.engine.hf.sampler import HFSampler
 from agon.engine.protocol import Draw
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.engine.vllm.server import ServerEngine
 from agon.errors import AgonError
@@ -70,7 +70,6 @@ def main() -> None:
     fleet.GRACE, render.TEMPLATE_SECONDS = 0.05, 2.0
     Fleet.__init__.__kwdefaults__["patience"] = ServerEngine.__init__.__kwdefaults__["ready"] = PATIENCE
     with tempfile.TemporaryDirectory(prefix="agon-hostile-") as scratch, listener() as (url, received):
-        os.environ["XDG_STATE_HOME"] = str(Path(scratch, "state"))
         sender = Sender(Path(scratch), url)
         sender.prepare()
         watch = Watch(sender, received)
@@ -105,8 +104,12 @@ class Watch:
         self.sender, self.received = sender, received
         self.found: list[tuple[str, str]] = []
         self.outcomes: Counter[str] = Counter()
-        self.sampler = HFSampler(str(tiny_base()))
-        self.memory, self.disk, self.outside = self.in_memory(), hash_of(tiny_base()), hash_of(sender.outside)
+        self.sampler = HFSampler(str(folder_of("agon:tiny")))
+        self.memory, self.disk, self.outside = (
+            self.in_memory(),
+            hash_of(folder_of("agon:tiny")),
+            hash_of(sender.outside),
+        )
 
     def attempt(self, what: str, work: Callable[[], Any]) -> Any:
         """Do it with a deadline; note what went wrong, and what it left behind."""
@@ -143,7 +146,7 @@ class Watch:
         if (now := hash_of(sender.outside)) != self.outside:
             self.outside = now
             self.note(what, "outside touched")
-        if (disk := hash_of(tiny_base())) != self.disk:
+        if (disk := hash_of(folder_of("agon:tiny"))) != self.disk:
             self.disk = disk
             self.note(what, "base changed")
 
@@ -256,7 +259,7 @@ def sampled(watch: Watch, server: FaultyServer, kind: str) -> None:
     draws = [Draw((5, 6, 7), BASE, 3, Sampling(max_tokens=2))]
 
     def connect() -> VLLMSampler:
-        return VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server.url)))
+        return VLLMSampler(str(folder_of("agon:tiny")), Fleet(ServerEngine(server.url)))
 
     server.fault = kind if kind in AT_START else ""
     if kind in AT_START:

@@ -81,11 +81,11 @@ def stepped(sizes: dict[str, Any]) -> tuple[Any, int]:
     import torch
 
     from agon.config import Model, Train
+    from agon.engine.learner.learner import PairLearner
     from agon.engine.synthetic import random_tokens, rollout, stream
-    from agon.engine.trl.learner import TRLLearner
 
     torch.set_num_threads(1)
-    learner = TRLLearner(Model(name="random"), Train(warmup=0.0), total_steps=1, base=base_of(sizes))
+    learner = PairLearner(Model(name="random"), Train(warmup=0.0), total_steps=1, base=base_of(sizes))
     rng, kept = random.Random(0), []
     groups = {
         policy: [[rollout(policy, i, random_tokens(rng, 1000, 8, 8), sign) for i, sign in enumerate((1.0, -1.0))]]

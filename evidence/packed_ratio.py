@@ -20,7 +20,7 @@ import torch
 from _learner_steps import Ours, Stock, Work
 from _lib import arguments, ratio_interval, verdict
 from agon.engine.synthetic import random_tokens
-from agon.plan.step_time import Assumptions
+from agon.plan.hours import Assumptions
 from agon.protocols import Tokens
 
 AIMS = {"stock": 0.7, "stock, one row": 1.0}

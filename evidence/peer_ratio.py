@@ -37,7 +37,7 @@ from _lib import arguments, ratio_interval, verdict
 from agon.config import Config
 from agon.data import splits
 from agon.engine.protocol import Draw
-from agon.engine.tiny.checkpoint import load_tokenizer, save, tiny_base, token_settings
+from agon.engine.shipped import folder_of
 from agon.engine.vllm.sampler import VLLMSampler
 from agon.game.prompts import draft_prompt
 from agon.training import run as training_run
@@ -45,6 +45,7 @@ from agon.training.loop import Training
 from agon.training.machines import Machines
 from agon.types import Policy, Sampling, Version
 from tests.engine.helpers.bases import random_base
+from tests.engine.helpers.checkpoints import load_tokenizer, save, token_settings
 
 AIM = 1.0
 RANK, PATIENCE = 8, 900.0
@@ -170,7 +171,7 @@ def measured(work: Work, sizes: dict[str, Any]) -> tuple[Times, Times]:
 
 def random_base_with_our_tokenizer(folder: Path, sizes: dict[str, Any]) -> Path:
     """Random weights, large enough that every adapter shows, behind a tokenizer to which our prompts are short."""
-    tokenizer = load_tokenizer(tiny_base())
+    tokenizer = load_tokenizer(folder_of("agon:tiny"))
     settings = {"max_position_embeddings": 2048, "initializer_range": 0.15, **token_settings(tokenizer), **sizes}
     save(folder, random_base("qwen3", **settings), tokenizer)
     return folder
@@ -231,7 +232,7 @@ class Stock:
         assert isinstance(machines.sampler, VLLMSampler)
         self.work, self.sampler = work, machines.sampler
         problems = splits(config_of(base, work).data).train
-        self.prompts = [machines.renderers[Policy.A].render(draft_prompt(problem)).ids for problem in problems]
+        self.prompts = [machines.renderer.render(draft_prompt(problem)).ids for problem in problems]
         self.folder, self.times, self.count = folder, times, 0
         self.version: Version | None = None
         self.trainer = self._trainer(base)

@@ -4,9 +4,7 @@
    The hacks are those that pay in graders which share a process, a file or a network with the program, and variants.
    Each is graded through the whole verifier, as an answer of a policy; 0 may be paid.
 2. What a grader must not refuse: right programs in many shapes, all paid; and near misses, none paid.
-3. `tabletop-code`: every reference program of the handwritten problems is accepted and every wrong one is rejected,
-   and the gold of templated ones is accepted.
-4. Programs are graded while boxes and launchers are killed, 20 times: every verdict equals the undisturbed one.
+3. Programs are graded while boxes and launchers are killed, 20 times: every verdict equals the undisturbed one.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ import signal
 import threading
 
 from _lib import arguments, need_bubblewrap, verdict
-from agon.data.tabletop.code_handwritten import handwritten
-from agon.data.tabletop.code_templates import problems as templated
 from agon.types import BASE, Completion, Problem, Reason, UnitTests, Verdict
 from agon.verify.judged import CodeVerifier
 from agon_judge.code.judge import CodeJudge
@@ -174,24 +170,6 @@ def judged(verifier: CodeVerifier, problem: Problem, programs: dict[str, str]) -
     return dict(zip(programs, verifier.verify_many(rows), strict=True))
 
 
-def tabletop_code(verifier: CodeVerifier, *, quick: bool) -> tuple[int, list[str]]:
-    """How many programs of `tabletop-code` were graded, and those whose grade is not the one they should have."""
-    entries = handwritten()[:: 8 if quick else 1]
-    rows = [
-        *((entry.problem, "reference", entry.problem.answer) for entry in entries),
-        *((entry.problem, name, program) for entry in entries for name, program in entry.wrong.items()),
-        *((problem, "reference", problem.answer) for problem in templated("any", 3, 10 if quick else 200, 0)),
-    ]
-    graded = verifier.verify_many(
-        [(problem, completion_of(f"```python\n{program}\n```")) for problem, _, program in rows]
-    )
-    return len(rows), [
-        f"{problem.meta.get('name', problem.id)}, {name}: {one.reason.value} {one.detail}"
-        for (problem, name, _), one in zip(rows, graded, strict=True)
-        if one.correct != (name == "reference") or one.reason is Reason.INFRA
-    ]
-
-
 def completion_of(answer: str) -> Completion:
     """A completion that gives an answer."""
     return Completion(f"<think>\n\n</think>\n<answer>{answer}</answer>", BASE, prompt_tokens=1, generated_tokens=1)
@@ -247,7 +225,6 @@ def main() -> None:
     try:
         hacks = judged(verifier, unguessable(), HACKS)
         right, near = judged(verifier, triple(), RIGHT), judged(verifier, triple(), NEAR)
-        programs, misjudged = tabletop_code(verifier, quick=quick)
         changed, kills = disturbed(sandbox, 20 if quick else 60)
     finally:
         verifier.close()
@@ -258,7 +235,6 @@ def main() -> None:
     near_paid = [name for name, one in near.items() if one.correct]
     infra = [name for name, one in {**hacks, **right, **near}.items() if one.reason is Reason.INFRA]
     print(f"right programs refused: {refused}; near misses paid: {near_paid}; failures of the machine: {infra}")
-    print(f"tabletop-code: {programs} programs, misjudged: {misjudged}")
     print(f"{kills} kills of boxes and launchers: {changed} verdicts changed")
     verdict(
         "no hack of the grader is paid, no right program is refused, and killing the sandbox changes no verdict",
@@ -266,13 +242,11 @@ def main() -> None:
             "paid": len(paid),
             "refused": len(refused),
             "near misses paid": len(near_paid),
-            "tabletop-code misjudged": len(misjudged),
             "changed": changed,
         },
-        goal={"paid": 0, "refused": 0, "near misses paid": 0, "tabletop-code misjudged": 0, "changed": 0},
-        holds=not (paid or refused or near_paid or infra or misjudged or changed) and (quick or kills >= KILLS),
+        goal={"paid": 0, "refused": 0, "near misses paid": 0, "changed": 0},
+        holds=not (paid or refused or near_paid or infra or changed) and (quick or kills >= KILLS),
         hacks=len(HACKS),
-        programs=programs,
         kills=kills,
     )
 

@@ -5,8 +5,8 @@
    64-bit random numbers. An escape is anything that a program could do outside its box, see or signal; 0 may be paid,
    0 processes survive, and CPU time stays within the limit (plus what the supervisor needs to notice).
    What one limit per process cannot stop is named in UNSTOPPABLE and allowed for the unprivileged start alone.
-2. The same for landlock and unsafe, as root only (unprivileged, they would share the user's own processes): a table of
-   what is stopped. They are weaker and may fail; only bwrap is claimed.
+2. The same for landlock, as root only (unprivileged, it would share the user's own processes): a table of what is
+   stopped. It is weaker and may fail; only bwrap is claimed.
 3. 2,000 runs in parallel, one in ten hostile: every right program is judged right and every wrong one wrong.
 
 4. Every verdict of bwrap comes at most 0.5 s after the wall limit, with one program at a time. The quick version, which
@@ -57,7 +57,7 @@ def starts(quick: bool) -> list[Start]:
     """What can be started here; the weaker backends only with a uid of their own."""
     if os.getuid() != 0:
         return [Start("bwrap", "per_process", user=True)]
-    weaker = [] if quick else [Start("landlock", "cgroup"), Start("unsafe", "cgroup")]
+    weaker = [] if quick else [Start("landlock", "cgroup")]
     return [Start("bwrap", "cgroup"), *([Start("bwrap", "per_process", user=True)] if system_python() else []), *weaker]
 
 

@@ -1,9 +1,8 @@
-"""Hostile requests to both servers: generated from the gateway's own OpenAPI schema, and written by hand.
+"""Hostile requests to the gateway: generated from the gateway's own OpenAPI schema, and written by hand.
 
 No client may cause a 5xx or a traceback, nobody is answered without a key, and slow clients keep nobody out. By hand:
 keys, bodies, JSON, limits, control tokens, connections that break or crawl or are too many, request ids and labels that
-inject, URLs to other hosts; to `agon-judge sandbox serve` also limits that no program can run in, and bodies that would
-take all memory. `--part` runs one of the two servers.
+inject, URLs to other hosts.
 """
 
 from __future__ import annotations
@@ -12,16 +11,12 @@ import asyncio
 import json
 import resource
 import select
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,45 +24,27 @@ import httpx2
 
 from _lib import arguments, verdict
 from _serve import KEY, Process, recording, serving, stubs, write_halves
-from _server import free_port
-from agon_judge.sandbox import cgroups
 
-EXTRA_SOURCES = ["packages/judge/src/agon_judge/http_front.py", "packages/judge/src/agon_judge/sandbox"]
-PARTS = ("gateway", "sandbox")
 CHAT = "/v1/chat/completions"
 AUTH = {"Authorization": f"Bearer {KEY}"}
 QUESTION: str = recording()["questions"][0]
 
 
 def main() -> None:
-    args = arguments(__doc__.splitlines()[0], PARTS)
-    chosen, found, logs = args.part or PARTS, dict[str, list[str]](), ""
-    code, alive = 0, True
+    args = arguments(__doc__.splitlines()[0])
     with tempfile.TemporaryDirectory(prefix="agon-fuzz-") as scratch:
         folder = Path(scratch)
-        if "gateway" in chosen:
-            with stubs(folder, 1) as started, serving(write_halves(folder), [started[0].url], folder) as up:
-                heads = unfinished_heads(up.url)
-                found["gateway"] = [*asyncio.run(by_hand(up.url)), *raw(up.url, CHAT), *crawling(up.url)]
-                found["gateway"] += still_open(heads)
-                found["gateway"] += [] if args.quick else starved(up)
-                generated = schema_fuzz(up, folder, 15 if args.quick else 200)
-                print(generated["tail"])
-                code, alive = generated["code"], running(up)
-                logs += up.log.read_text()
-        if "sandbox" in chosen:
-            with sandbox_service(folder, KEY) as up:
-                found["sandbox"] = sandbox(up, memory=not args.quick)
-                alive = alive and running(up)
-                logs += up.log.read_text()
-            with sandbox_service(folder, "") as up:
-                found["sandbox"] += by_other_names(up.url)
-    for part, lines in found.items():
-        for line in lines:
-            print(f"{part}: {line}")
+        with stubs(folder, 1) as started, serving(write_halves(folder), [started[0].url], folder) as up:
+            heads = unfinished_heads(up.url)
+            found = [*asyncio.run(by_hand(up.url)), *raw(up.url, CHAT), *crawling(up.url), *still_open(heads)]
+            found += [] if args.quick else starved(up)
+            generated = schema_fuzz(up, folder, 15 if args.quick else 200)
+            print(generated["tail"])
+            alive, logs = running(up), up.log.read_text()
+    print(*found, sep="\n")
     numbers = {
-        **{f"surprises by hand, {part}": len(lines) for part, lines in found.items()},
-        "failures of generated requests": code,
+        "surprises by hand": len(found),
+        "failures of generated requests": generated["code"],
         "tracebacks": logs.count("Traceback"),
         "secrets in the log": sum(word in logs for word in (KEY, QUESTION[:30])),
     }
@@ -279,119 +256,6 @@ def starved(up: Process) -> list[str]:
         each.close()
     resource.prlimit(up.child.pid, resource.RLIMIT_NOFILE, before)
     return [] if status == 200 else [f"no answer after too many connections: {status}"]
-
-
-@contextmanager
-def sandbox_service(folder: Path, key: str) -> Iterator[Process]:
-    """`agon-judge sandbox serve`, ended at the end."""
-    port = free_port()
-    command = [sys.executable, "-m", "agon_judge", "sandbox", "serve", "--port", str(port)]
-    command += ["--memory", "cgroup" if cgroups.places() else "per_process"]
-    up = Process(command, f"http://127.0.0.1:{port}", folder / f"sandbox-{port}.log", {"AGON_SANDBOX_KEY": key})
-    try:
-        up.start("/healthz")
-        yield up
-    finally:
-        up.kill(signal.SIGTERM)
-
-
-RUN, BATCH = "/run_code", "/v1/run_batch"
-PROGRAM = {"code": "print(7)", "language": "python"}
-PROGRAMS: dict[str, tuple[str, Any, tuple[int, ...]]] = {
-    "plain": (RUN, PROGRAM, (200,)),
-    "a batch": (BATCH, {"program": "print(7)", "inputs": [""]}, (200,)),
-    **{f"{mb} MB of memory": (RUN, {**PROGRAM, "memory_limit_MB": mb}, (200,)) for mb in (-1, 0, 1, 16, 16384)},
-    **{f"10^{n} MB of memory": (RUN, {**PROGRAM, "memory_limit_MB": 10**n}, (422,)) for n in (6, 9, 13, 17, 40)},
-    "a batch with too much memory": (BATCH, {"program": "print(7)", "inputs": [""], "memory": 10**15}, (422,)),
-    "no time": (RUN, {**PROGRAM, "run_timeout": 0}, (422,)),
-    "too much time": (RUN, {**PROGRAM, "run_timeout": 1e9}, (422,)),
-    "another language": (RUN, {**PROGRAM, "language": "bash"}, (422,)),
-    "files": (RUN, {**PROGRAM, "files": {"/etc/passwd": "x"}}, (422,)),
-    "no inputs": (BATCH, {"program": "print(7)", "inputs": []}, (422,)),
-    "too many inputs": (BATCH, {"program": "print(7)", "inputs": [""] * 257}, (422,)),
-    "not base64": (BATCH, {"program": "print(7)", "inputs": ["!!"]}, (422,)),
-    "a surrogate": (RUN, b'{"code":"print(7)#\\ud800","language":"python"}', (200, 422)),
-    "100,000 deep": (RUN, b"[" * 100_000, (422,)),
-    "no JSON": (RUN, b"hello", (422,)),
-    "binary": (RUN, bytes(range(256)), (422,)),
-    "65 MiB": (RUN, b" " * (65 << 20), (413,)),
-}
-"""Requests to the sandbox with a key, and the statuses that are right; whatever runs prints 7."""
-
-
-def sandbox(up: Process, *, memory: bool) -> list[str]:
-    """Every case that the sandbox's service did not answer as it should."""
-    heads = unfinished_heads(up.url)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(raw, up.url, RUN)  # a body that stops is given up after 30 s
-        wrong = [*programs(up.url), *still_open(heads), *waiting.result()]
-    wrong += unfinished_bodies(up) if memory else []
-    reply = httpx2.post(up.url + RUN, json=PROGRAM, headers=AUTH, timeout=60, trust_env=False)
-    return wrong + ([] if "7" in reply.text else [f"after all that: {reply.status_code} {reply.text[:200]}"])
-
-
-def programs(url: str) -> list[str]:
-    wrong = []
-    with httpx2.Client(base_url=url, timeout=60, trust_env=False) as http:
-        for name, (path, given, right) in PROGRAMS.items():
-            data = given if isinstance(given, bytes) else json.dumps(given).encode()
-            try:
-                reply = http.post(path, content=data, headers={**AUTH, "Content-Type": "application/json"})
-            except httpx2.HTTPError as error:
-                wrong.append(f"{name}: {error!r}")
-                continue
-            ran = '"7\\n"' in reply.text or '"Nwo="' in reply.text
-            if reply.status_code not in right or (reply.status_code == 200 and not ran):
-                wrong.append(f"{name}: {reply.status_code} {reply.text[:200]}")
-        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
-            reply = http.post(RUN, content=json.dumps(PROGRAM).encode(), headers={**AUTH, "Content-Type": kind})
-            wrong += [] if reply.status_code == 415 else [f"the type {kind!r}: {reply.status_code}"]
-        for path in (RUN, BATCH):
-            for headers in ({}, {"Authorization": KEY}, {"Authorization": f"Basic {KEY}"}, {"X-Api-Key": KEY}):
-                reply = http.post(path, json=PROGRAM, headers=headers, params={"api_key": KEY})
-                wrong += [] if reply.status_code == 401 else [f"{path} with {headers}: {reply.status_code}"]
-    return wrong
-
-
-def by_other_names(url: str) -> list[str]:
-    """A service without a key, asked by a page that points a name of its own at this machine."""
-    found = {
-        host: httpx2.post(url + RUN, json=PROGRAM, headers={"Host": host}, timeout=60, trust_env=False).status_code
-        for host in ("evil.example", "127.0.0.1.evil.example", "localhost:1", "127.0.0.1")
-    }
-    return [] if list(found.values()) == [403, 403, 200, 200] else [f"by other names: {found}"]
-
-
-def unfinished_bodies(up: Process, count: int = 24, size: int = 60_000_000) -> list[str]:
-    """Large bodies that do not end: the service must not keep them all, and must answer others meanwhile."""
-    assert up.child is not None
-    head = f"POST {BATCH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {KEY}\r\nContent-Type: application/json\r\n"
-    before, links = resident(up.child.pid), list[socket.socket]()
-
-    def hold() -> None:
-        link = socket.create_connection(address(up.url), timeout=SLOWEST)
-        links.append(link)
-        with suppress(OSError):
-            link.sendall(f"{head}Content-Length: {size + 1}\r\n\r\n".encode() + b" " * size)
-
-    threads = [threading.Thread(target=hold) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    peak, statuses = before, set[int]()
-    while any(thread.is_alive() for thread in threads):
-        reply = httpx2.post(up.url + RUN, json=PROGRAM, headers=AUTH, timeout=60, trust_env=False)
-        statuses.add(reply.status_code)
-        peak = max(peak, resident(up.child.pid))
-    for link in links:
-        link.close()
-    print(f"{count} unfinished bodies: {before >> 20} to {peak >> 20} MiB", file=sys.stderr)
-    wrong = [f"unfinished bodies took {(peak - before) >> 20} MiB"] if peak - before > 512 << 20 else []
-    return wrong + ([] if statuses <= {200, 429} else [f"beside unfinished bodies: {statuses}"])
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def schema_fuzz(up: Process, folder: Path, examples: int) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Direct:
 
     async def _draw(self, turn: Turn) -> Completion:
         policy = turn.seat.policy or Policy.A
-        renderer = self._pair.renderer(policy)
+        renderer = self._pair.renderer
         rendered, version = renderer.render(turn.prompt), self._pair.folder.info.versions[policy]
         body = {"model": version, "prompt": rendered.ids, "max_tokens": self._cap, "temperature": 0}
         body |= {"return_token_ids": True, "stop_token_ids": sorted(renderer.stop)}

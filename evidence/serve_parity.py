@@ -5,7 +5,7 @@ by the unchanged `openai` client, streamed and not. Full: `agon serve` starts a 
 with the package and once with two adapters of random weights over SmolLM2-135M. Then the connection to that vLLM is cut
 in both stages after every few ids: the gateway continues from the ids in hand, and the text must be the same. The same
 vLLM also answers through examples/vllm_plugin, and inspect-ai scores some rows of GSM8K through the gateway;
-AGON_INSPECT names a Python that has it. Last, a pair over two bases, whose gateway starts a vLLM for each.
+AGON_INSPECT names a Python that has it.
 Quick: the gateway runs over answers that were recorded from that vLLM.
 """
 
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from _cut_proxy import CutProxy
 from _lib import ROOT, arguments, data_dir, verdict
-from _serve import KEY, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves, write_two_bases
+from _serve import KEY, plugin_environment, recording, serving, smollm2_pair, stubs, write_halves
 from _server import free_port
 from agon.deploy.pieces import Answer
 from agon.types import Completion, Policy, Reason, Verdict, Version
@@ -58,12 +58,10 @@ class Case:
     every: int = 1
     """The connection is cut after every so many ids, in answers to the first `cut` questions."""
     cut: int = 2
-    servers: int = 1
-    """Of several, each has a base of its own, and none is asked without the gateway."""
     options: tuple[str, ...] = ()
 
 
-PARTS = ("tiny", "smollm2", "two bases")
+PARTS = ("tiny", "smollm2")
 
 
 def main() -> None:
@@ -81,9 +79,6 @@ def main() -> None:
             pair, told = smollm2_pair(folder / "smollm2"), [row["question"] for row in rows] or asked[:4]
             case = Case("smollm2", pair, told, 32, every=5, options=("--max-model-len", "1024"))
             found["smollm2"] = compare(case, folder, real=True, rows=rows)
-        if "two bases" in chosen:
-            case = Case("two bases", write_two_bases(folder / "two"), asked, 64, servers=2)
-            found["two bases"] = compare(case, folder, real=True)
     for name, numbers in found.items():
         print(f"{name}: {numbers}")
     wrong = [number for numbers in found.values() for key, number in numbers.items() if "differ" in key]
@@ -171,7 +166,7 @@ def gateway(case: Case, folder: Path, *, real: bool) -> Iterator[tuple[str, str 
     options = ("--dtype", "float32", "--vllm-port", str(port), *PATIENT, *case.options)
     variables = plugin_environment(folder, case.pair)
     with serving(case.pair, [], folder, *options, seconds=900, environment=variables) as served:
-        yield served.url, f"http://127.0.0.1:{port}" if case.servers == 1 else None
+        yield served.url, f"http://127.0.0.1:{port}"
 
 
 def request(question: str, cap: int) -> dict[str, Any]:

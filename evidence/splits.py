@@ -91,7 +91,7 @@ def real_rows() -> tuple[list[dict[str, str]], str]:
     if folder and (file := folder / "gsm8k" / "train.jsonl").is_file():
         with file.open(encoding="utf-8") as lines:
             return [json.loads(line) for line in lines], "gsm8k train"
-    from agon.data.tabletop import problems as tabletop
+    from agon.data import tabletop
 
     made = tabletop.problems("basket", 4, 7_000, seed=0)
     return [{"question": problem.question, "answer": problem.answer} for problem in made], "tabletop basket"

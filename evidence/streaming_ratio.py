@@ -29,7 +29,7 @@ PROBLEMS, GROUP = 4, 4
 PEEK = 64
 FILLER = "seven and nine is one less than a dozen and five; " * 8
 """A peek of any length: the bound reads as much as a challenger does."""
-# generated tokens of (draft, challenge) in 32 bouts, drawn at random from those of evidence/smollm2_run.py
+# generated tokens of (draft, challenge) in 32 bouts, drawn at random from a run of SmolLM2-135M
 REAL: tuple[tuple[int, int], ...] = (
     (40, 2), (31, 40), (8, 20), (33, 40), (8, 11), (19, 40), (40, 40), (13, 40), (29, 18), (40, 40), (8, 40),
     (37, 17), (40, 40), (8, 40), (40, 13), (8, 8), (40, 40), (40, 31), (8, 40), (9, 40), (26, 8), (40, 8),

@@ -34,6 +34,7 @@ from _tinker_server import tinker_server
 from agon.config import Config, load_config
 from agon.data import splits
 from agon.engine.base import context_of
+from agon.engine.learner.learner import PairLearner
 from agon.engine.shipped import folder_of
 from agon.engine.synthetic import rollout, stream
 from agon.engine.tinker.archive import tensors_of, write_adapter
@@ -41,7 +42,6 @@ from agon.engine.tinker.client import AdamStep, TinkerClient
 from agon.engine.tinker.door import Tinker
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import rows_by_policy
-from agon.engine.trl.learner import TRLLearner
 from agon.game.prompts import draft_prompt
 from agon.types import BASE, Policy, Request, Rollout, Sampling, Stream, Version
 
@@ -208,7 +208,7 @@ def trl_gradients(
 ) -> dict[Policy, Gradient]:
     """What one step of SGD at rate 1 takes from the adapters."""
     train = config.train.model_copy(update={"learning_rate": 1.0, "schedule": "constant"})
-    learner = TRLLearner(config.model, train, total_steps=1, optimizer="sgd")
+    learner = PairLearner(config.model, train, total_steps=1, optimizer="sgd")
     for policy, folder in folders.items():
         learner.pair.load(policy, folder)
         learner.export(policy, out / "before" / policy.value)

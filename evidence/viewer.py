@@ -45,7 +45,7 @@ LONG = "x" * 1_000_000
 VIEWS = 16
 LOG_GROUPS = 4
 READY = "!!document.documentElement?.dataset.readyMs && !!document.querySelector('.card')"
-FOREIGN = "document.querySelectorAll('#bout :is(img, iframe, svg, a, script, style, link)').length"
+FOREIGN = "document.querySelectorAll('#bout :is(img, iframe, svg, a:not([rel]), script, style, link)').length"
 HIDDEN = (
     r"[...document.getElementById('bout').textContent].filter((letter) => letter !== '\n' && "
     r"/[\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069\u200b\ufeff\u{e0000}-\u{e007f}]/u.test(letter)).length"

@@ -37,10 +37,10 @@ CLAIM = (
     "on every declared Python the wheels install without torch in an empty environment, the light commands run "
     "offline, and agon-judge and agon-lens run without agon"
 )
-HEAVY = ("torch", "transformers", "vllm", "trl", "peft", "datasets", "scipy", "ray", "tinker")
+HEAVY = ("torch", "transformers", "vllm", "trl", "peft", "datasets", "scipy", "tinker")
 COMMANDS = (
-    "--version", "init tabletop", "plan tabletop.yaml", "config show tabletop.yaml", "data check tabletop.yaml",
-    "verify math --gold x+1 '<answer>1+x</answer>'", "diagnose log.jsonl", "view log.jsonl", "explain peek", "runs",
+    "--version", "init tabletop", "plan tabletop.yaml", "plan tabletop.yaml --show", "data check tabletop.yaml",
+    "diagnose log.jsonl", "view log.jsonl", "report",
     "sandbox --help",
 )  # fmt: skip
 REFUSED = {"demo": "pip install 'agon-rl[", "eval tabletop.yaml": "fix:"}

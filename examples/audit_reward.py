@@ -7,10 +7,7 @@ list of all numbers. The audit finds that without a model. In CI: `agon-judge au
 --rows rows.jsonl` exits with 1 when there is a fault.
 """
 
-import json
 import re
-import tempfile
-from pathlib import Path
 
 ROWS = [
     {"prompt": "Mia has 14 boxes of 3 pens. How many pens?", "answer": "42"},
@@ -31,12 +28,9 @@ def mended(completions: list[str], answer: list[str], **columns: object) -> list
 if __name__ == "__main__":
     import agon_judge
 
-    with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder, "rows.jsonl")
-        rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-        for reward in (sloppy, mended):
-            audit = agon_judge.audit(reward, rows)
-            print(f"{reward.__name__}: {'passed' if audit.passed else 'failed'} after {audit.calls} calls")
-            for fault in audit.faults:
-                shown = fault.example
-                print(f"  {fault.kind}: {shown.text!r} earns {shown.reward:g}, and the gold is {shown.gold}")
+    for reward in (sloppy, mended):
+        audit = agon_judge.audit(reward, ROWS)
+        print(f"{reward.__name__}: {'passed' if audit.passed else 'failed'} after {audit.calls} calls")
+        for fault in audit.faults:
+            shown = fault.example
+            print(f"  {fault.kind}: {shown.text!r} earns {shown.reward:g}, and the gold is {shown.gold}")

@@ -13,7 +13,7 @@ from agon import Policy, Version, load_config, load_verifier, play
 from agon.data import splits
 from agon.engine.base import base_files
 from agon.engine.hf.sampler import HFSampler
-from agon.engine.trl.learner import TRLLearner
+from agon.engine.learner.learner import PairLearner
 
 STEPS, BATCH = 3, 4
 CONFIG = Path(__file__).resolve().parent.parent / "configs" / "tabletop" / "agon.yaml"
@@ -22,7 +22,7 @@ config = load_config(CONFIG, [f"train.problems_per_step={BATCH}", f"train.max_st
 game, problems = config.rules(), splits(config.data).train
 base = base_files(config.model)
 model = config.model.model_copy(update={"name": base})
-learner = TRLLearner(model, config.train, total_steps=STEPS)  # one frozen base, two LoRA adapters, one optimizer
+learner = PairLearner(model, config.train, total_steps=STEPS)  # one frozen base, two LoRA adapters, one optimizer
 sampler = HFSampler(base)
 verify = load_verifier(config.verifier)
 scratch = TemporaryDirectory()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import settings
@@ -19,14 +19,6 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
             if not mark.kwargs.get("reason"):
                 raise pytest.UsageError(f'{item.nodeid}: say why: @pytest.mark.quarantine(reason="...")')
             item.add_marker(pytest.mark.xfail(reason=f"quarantine: {mark.kwargs['reason']}", strict=False))
-
-
-@pytest.fixture(scope="session", autouse=True)
-def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a user's state folder remembers is forgotten after the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

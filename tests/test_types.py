@@ -32,14 +32,6 @@ def test_a_version_survives_pickling_between_processes() -> None:
     assert type(pickle.loads(pickle.dumps(Version("a@1-x")))) is Version  # noqa: S301 - our own bytes
 
 
-def test_an_endpoint_is_a_version_without_weights() -> None:
-    version = Version("endpoint:Qwen/Qwen3-8B-AWQ")
-    assert (version.policy, version.digest) == (None, "")
-    for name in ("endpoint:", "endpoint:a b", "endpoint:a\nb", f"endpoint:{'x' * 201}"):
-        with pytest.raises(ValueError, match="is not a version"):
-            Version(name)
-
-
 @pytest.mark.parametrize("reason", Reason)
 def test_a_judges_verdict_gets_the_form_of_its_completion(reason: Reason) -> None:
     verdict = Verdict.of(judge.Verdict(reason, "so"), well_formed=False)

@@ -75,7 +75,7 @@ async def answer(state: State, asked: Question) -> dict[str, object]:
 async def complete(state: State, turn: Turn, asked: Question, seed: int) -> Completion:
     """One completion, in token ids."""
     pair: ServedPair = state.agon_pair
-    renderer, sampling = pair.renderer(turn.seat.policy), pair.settings.sampling
+    renderer, sampling = pair.renderer, pair.settings.sampling
     version, rendered = pair.folder.info.versions[turn.seat.policy], renderer.render(turn.prompt)
     room = state.openai_serving_models.model_config.max_model_len - len(rendered.ids)
     if room < 1:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agon.protocols import Verifier
     from agon.rundir import RunDir
     from agon.training.run import train
+    from agon.training.trainer import AgonTrainer
     from agon.types import Bout, Completion, Direction, Policy, Problem, Reason, Request, Verdict, Version
     from agon.verify import load_verifier
 
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ARMS",
     "AgonError",
+    "AgonTrainer",
     "Answer",
     "Bout",
     "Comparison",
@@ -60,6 +62,7 @@ __all__ = [
 _HOMES = {
     "ARMS": "config.arms",
     "AgonError": "errors",
+    "AgonTrainer": "training.trainer",
     "Answer": "deploy.pieces",
     "Comparison": "eval.compare",
     "Config": "config",
@@ -79,9 +82,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "diagnose":  # a distribution of its own, for those who only diagnose logs
-        return import_module("agon_lens")
-    if name == "sandbox":  # likewise, for those who only grade programs
+    if name == "sandbox":  # a distribution of its own, for those who only grade programs
         return import_module("agon_judge.sandbox")
     if name not in __all__:
         raise AttributeError(f"module 'agon' has no attribute {name!r}")
@@ -89,4 +90,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "diagnose", "sandbox"]
+    return [*__all__, "sandbox"]

@@ -25,8 +25,6 @@ Group = Literal["agon.backends", "agon.rivals", "agon.verifiers", "agon.presets"
 
 OURS: Mapping[str, Mapping[str, str]] = {
     "agon.backends": {
-        "two-bases": "agon.engine.two_bases.door:TwoBases",
-        "ray": "agon.engine.ray.door:Ray",
         "vllm": "agon.engine.vllm.door:Vllm",
         "hf": "agon.engine.hf.door:Hf",
         "tinker": "agon.engine.tinker.door:Tinker",
@@ -35,7 +33,6 @@ OURS: Mapping[str, Mapping[str, str]] = {
         "policy": "agon.training.rivals:Rival",
         "frozen": "agon.training.rivals.frozen:Frozen",
         "league": "agon.training.rivals.league:League",
-        "endpoint": "agon.training.rivals.endpoint:Endpoint",
     },
     "agon.verifiers": {
         "math": "agon.verify:math",
@@ -45,9 +42,9 @@ OURS: Mapping[str, Mapping[str, str]] = {
         "reasoning-gym": "agon.verify.environment:open_environment",
     },
 }
-"""What comes with Agon, in the order in which a config is offered to it."""
+"""What comes with Agon."""
 NEEDED: Mapping[str, Sequence[str]] = {
-    "agon.backends": ("name", "is_engine", "opens_here", "rules", "unused", "claims", "rules_for"),
+    "agon.backends": ("name", "opens_here", "rules", "unused"),
     "agon.rivals": ("kind", "rivalry", "rules", "unused", "seats"),
 }
 """What is asked of a door before a config that names it is valid."""
@@ -97,9 +94,3 @@ def broken(group: Group, name: str) -> ConfigError | None:
     except ConfigError as error:
         return error
     return None
-
-
-def claimed(values: Mapping[str, Any]) -> Any:
-    """The backend of a config, given as plain values: the first door that claims it, or the one that it names."""
-    claims = (kind for kind in doors("agon.backends") if kind.claims(values))
-    return next(claims, None) or door("agon.backends", values["sampler"]["engine"])

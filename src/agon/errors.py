@@ -7,7 +7,6 @@ AgonError                 carries `fix`: the sentence that says what to type nex
 |   `-- RunDirError       a run directory, pair or result that cannot be used
 `-- RunError              exit 1: something failed after the start
     |-- EngineError       sampler or learner: wrong weights, a dead engine
-    |   `-- OutOfMemory   the learner needs more memory than its device has
     |-- VerifierError     a verifier that cannot work at all (not one that says "wrong")
     `-- CheckpointError   a checkpoint that cannot be saved, or does not verify
 """
@@ -137,10 +136,6 @@ class RunError(AgonError):
 
 
 class EngineError(RunError):
-    pass
-
-
-class OutOfMemory(EngineError):
     pass
 
 

@@ -28,13 +28,13 @@ ANSWER = b"\nstopping: saving what is done; once more in a few seconds stops at 
 
 
 def _answer() -> None:
-    """Answer a person at once, and once for all processes; a handler may interrupt a print, so this is no print."""
-    if os.environ.get("RANK", "0") == "0" and sys.stderr.isatty():
+    """Answer a person at once; a handler may interrupt a print, so this is no print."""
+    if sys.stderr.isatty():
         os.write(sys.stderr.fileno(), ANSWER)
 
 
 class Interrupted(Exception):
-    """A signal, or another process that stops; the run saves and stops."""
+    """A signal came; the run saves and stops."""
 
 
 class Interrupt:

@@ -2,9 +2,8 @@
 
 A worker that dies, hangs or crawls is taken down: everybody who waits for it gets WorkerDown at once and may try
 another worker, while it is restarted in the background. A worker that fails too often is put aside with a reason, which
-callers get once no worker is left. Engines (`engine/fleet.py`), servers behind the gateway
-(`deploy/serve/replicas.py`) and verifiers on other machines (`verify/on_nodes.py`) are such workers. A pool belongs to
-one event loop.
+callers get once no worker is left. Engines (`engine/fleet.py`) and servers behind the gateway
+(`deploy/serve/replicas.py`) are such workers. A pool belongs to one event loop.
 """
 
 from __future__ import annotations

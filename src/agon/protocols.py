@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 from agon.types import Completion, Policy, Problem, Request, Stream, Verdict, Version
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,55 +109,27 @@ class Update:
     metrics: Mapping[Policy, Mapping[str, float]] = field(default_factory=dict)
 
 
-Phase = Callable[[str], AbstractContextManager[Callable[[], None]]]
-"""Wraps a named piece of work of one process; leaves it only together with all processes, or raises on all of them.
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How far the learner's log-probabilities are from those of the engine that drew, on the rows of one policy."""
 
-It gives a function to call wherever the work may end early: it raises when the run is to stop."""
-
-
-@contextmanager
-def alone(name: str) -> Iterator[Callable[[], None]]:
-    """The `Phase` of one process that nothing stops."""
-    yield lambda: None
-
-
-class Store(Protocol):
-    """Strings by key that all processes of a learner see; every call may raise RuntimeError when the first is gone."""
-
-    def set(self, key: str, value: str) -> None: ...
-
-    def get(self, key: str) -> bytes: ...
-
-    def check(self, keys: list[str]) -> bool:
-        """Whether all keys are there; returns at once."""
-        ...
-
-    def delete_key(self, key: str) -> bool: ...
+    policy: Policy
+    engine: str
+    mean: float
+    """|learner - sampler| in nats per token."""
+    tokens: int
 
 
-class Peers(Protocol):
-    """The other processes, for a learner whose passes need all of them."""
+def nothing_stops() -> None:
+    """The `check` of an update that nothing ends early."""
 
-    idle: Callable[[], None]
-    """What a process calls again and again while it waits for the others."""
 
-    def together(self, work: Callable[[], T]) -> T:
-        """Run `work`, which waits for the others; it ends with an error when one of them fails or is gone."""
-        ...
+def accept_all(gaps: Sequence[Gap]) -> None:
+    """The `accept` of an update that trusts its rows."""
 
 
 class Learner(Protocol):
     """Moves both adapters, one optimizer step at a time."""
-
-    @property
-    def rank(self) -> int:
-        """Which process this is."""
-        ...
-
-    @property
-    def processes(self) -> int:
-        """How many processes train together; each plays its own problems."""
-        ...
 
     @property
     def step(self) -> int:
@@ -172,22 +141,16 @@ class Learner(Protocol):
         """Whether weights, optimizer and step belong together: False while the optimizer moves."""
         ...
 
-    def gather(self, value: Any) -> list[Any]:
-        """The values of all processes, in the order of their ranks, on every process. All must call it."""
-        ...
+    def update(
+        self,
+        streams: Sequence[Stream],
+        check: Callable[[], None] = nothing_stops,
+        accept: Callable[[Sequence[Gap]], None] = accept_all,
+    ) -> Update:
+        """One optimizer step from the rows of both streams.
 
-    def store(self) -> Store | None:
-        """Where the processes meet that train together; None for one alone. All must call it."""
-        ...
-
-    def join(self, peers: Peers) -> None:
-        """Meet the other processes, once, before the first pass."""
-        ...
-
-    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
-        """One optimizer step from the rows of both streams; all processes call it, each with the rows that it drew.
-
-        What a process computes alone runs in a `phase`, so that no other waits for one that failed.
+        `check` is called between passes, and `accept` between the gradients and the step. Either raises to stop: then
+        nothing was learnt.
         """
         ...
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -19,16 +19,12 @@ from agon_judge import verdict as judge
 from agon_judge.answers import THINK_CLOSE as THINK_CLOSE
 from agon_judge.answers import THINK_OPEN as THINK_OPEN
 from agon_judge.unit_tests import UnitTests as UnitTests
-from agon_judge.verdict import SUSPICIOUS as SUSPICIOUS
 from agon_judge.verdict import UNGRADED as UNGRADED
 from agon_judge.verdict import Reason as Reason
 
 Role = Literal["system", "user", "assistant"]
 Finish = Literal["stop", "length"]
 StreamName = Literal["standalone", "competitive"]
-
-ENDPOINT = "endpoint:"
-"""How the version of a completion begins that a server drew whose weights are not ours."""
 
 
 class Policy(StrEnum):
@@ -48,13 +44,11 @@ class Policy(StrEnum):
 
 class Version(str):
     """Published weights: `a@000123-5f3c9a1e` is policy A after 123 steps, with a hash of the weights; `base` is the
-    frozen base, without an adapter. A version is never reused: engines cache by its name. What answers behind an
-    endpoint is known by the name of its model alone: `endpoint:MODEL`.
+    frozen base, without an adapter. A version is never reused: engines cache by its name.
     """
 
     __slots__ = ()
-    MODEL = r"[A-Za-z0-9_./:@+-]{1,200}"
-    _GRAMMAR = re.compile(rf"base|([ab])@([0-9]{{1,12}})-([0-9a-z]{{1,64}})|{ENDPOINT}{MODEL}")
+    _GRAMMAR = re.compile(r"base|([ab])@([0-9]{1,12})-([0-9a-z]{1,64})")
 
     def __new__(cls, name: str) -> Version:
         if not cls._GRAMMAR.fullmatch(name):
@@ -67,16 +61,16 @@ class Version(str):
 
     @property
     def policy(self) -> Policy | None:
-        return None if self == "base" or self.startswith(ENDPOINT) else Policy(self[0])
+        return None if self == "base" else Policy(self[0])
 
     @property
     def step(self) -> int:
-        """Steps after which the weights were published; 0 for the base and for an endpoint."""
+        """Steps after which the weights were published; 0 for the base."""
         return int(self[2:].partition("-")[0]) if self.policy else 0
 
     @property
     def digest(self) -> str:
-        """The hash of the weights; empty for the base and for an endpoint."""
+        """The hash of the weights; empty for the base."""
         return self.partition("-")[2] if self.policy else ""
 
 
@@ -173,8 +167,7 @@ class Completion:
     """What a policy wrote, and which version of it did.
 
     `text` keeps the family's reasoning markers (they are structure) and drops the end-of-turn token. `opened` says
-    that the prompt had already opened the reasoning block, so `text` begins inside it. `failure` says why there is
-    none: a machine failed, so its verdict is `infra`.
+    that the prompt had already opened the reasoning block, so `text` begins inside it.
     """
 
     text: str
@@ -184,7 +177,8 @@ class Completion:
     finish: Finish = "stop"
     opened: bool = False
     tokens: Any = field(default=None, repr=False, compare=False)
-    failure: str = ""
+    engine: str = field(default="", compare=False)
+    """Which engine drew it, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,15 +209,13 @@ class Verdict:
         """False when the machine failed rather than the completion: the row is masked out of its group."""
         return self.reason not in UNGRADED
 
-    @property
-    def suspicious(self) -> bool:
-        """A right answer that somebody should look at; `detail` says why. It is paid like any other."""
-        return self.correct and self.detail.startswith(SUSPICIOUS)
-
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """R(y) as its terms, so that a log can say which term paid. `total` is their sum."""
+    """R(y) by parts, so that a log can say which part paid. `total` is their sum.
+
+    A field here is a column of `bouts/` and a part in the viewer: nothing else lists them.
+    """
 
     correctness: float
     format: float
@@ -232,17 +224,20 @@ class Reward:
     tiebreak: float = 0.0
     extra: float = 0.0
 
-    def with_tiebreak(self, value: float) -> Reward:
-        return replace(self, tiebreak=value)
-
     @property
     def bonus(self) -> float:
         """What the rival's outcome adds."""
-        return self.conversion + self.margin + self.tiebreak
+        return float(sum(getattr(self, name) for name in BONUS_PARTS))
 
     @property
     def total(self) -> float:
         return self.correctness + self.format + self.bonus + self.extra
+
+
+OWN_PARTS = ("correctness", "format", "extra")
+"""Parts of a reward that know no rival."""
+PARTS = tuple(field.name for field in fields(Reward))
+BONUS_PARTS = tuple(name for name in PARTS if name not in OWN_PARTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from .tree import ROOT, SOURCE, file_of, imports, modules, name_of, within
 HEAVY = ("torch", "transformers", "peft", "trl", "vllm", "accelerate", "tokenizers", "safetensors", "tinker")
 SLOW_TO_IMPORT = (
     *HEAVY,
-    "ray",
     "datasets",
     "pandas",
     "numpy",
@@ -123,19 +122,6 @@ def test_the_algorithm_knows_protocols_and_never_an_implementation() -> None:
 def test_heavy_packages_are_imported_under_engine_only() -> None:
     found = uses(outside("engine"), *HEAVY)
     assert not found, "torch and its kin belong under engine/; call an engine instead:\n" + "\n".join(found)
-
-
-def test_what_runs_inside_verifiers_imports_the_game_and_nothing_else_of_agon() -> None:
-    path = SOURCE.parent / "agon_duel" / "__init__.py"
-    found = {imported.module for imported in imports(path) if not within(imported.module, "agon.game")}
-    assert {name.split(".")[0] for name in found} == {"__future__", "verifiers", "pydantic"}
-
-
-def test_ray_is_imported_in_one_function() -> None:
-    found = uses(modules(), "ray")
-    assert len(found) == 1, found
-    assert found[0].startswith("src/agon/cluster/connection.py")
-    assert not uses(modules(), "ray", only_at_import=True)
 
 
 def test_an_engine_does_not_know_what_a_rival_is() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from agon.cli import demo, find, main
 from agon.matrix import demo as arms
-from agon.report.demo_table import DemoResults, bonus_note, conclusion, demo_table, sign
+from agon.report.demo_table import ALONE, GRPO, READING, DemoResults, conclusion, demo_table, sign
+from agon.rundir.records import Point, SystemCounts
 from agon.rundir.results import EvalResult, Interval, RunFacts, TokenCounts
 from tests.report.helpers import result
 
@@ -18,54 +19,46 @@ from tests.report.helpers import result
 def made(system: str, rate: float) -> EvalResult:
     """A system that solves the first problems, at some rate."""
     outcomes = {f"p{k:03d}": [k < round(100 * rate)] for k in range(100)}
-    two = system not in ("a", "b", "base")
+    two = system in ("ab", "ba")
     facts = RunFacts(name="demo", seed=0, arm="agon", step=1)
-    one = result(facts, "agon:halves", system, outcomes, [k % 2 == 0 for k in range(100)] if two else None)
+    one = result(facts, "agon:tiny", system, outcomes, [k % 2 == 0 for k in range(100)] if two else None)
     total = TokenCounts(generated=100.0 * (66 if two else 33), prefilled=1.0)
     tokens = one.measured.tokens.model_copy(update={"draft": total if two else None, "total": total})
     return one.model_copy(update={"measures": one.measured.model_copy(update={"tokens": tokens})})
 
 
-def columns(rival: float, itself: float, grpo: float, apart: float) -> DemoResults:
-    def pair(reading: float, alone: float) -> dict[str, EvalResult]:
-        names = {"a": alone, "b": alone, "self-cascade": alone, "self-cascade-b": alone, "ab": reading, "ba": reading}
-        return {name: made(name, rate) for name, rate in names.items()}
+def measured(grpo: float, reading: float) -> DemoResults:
+    """Everything is 20% right before training, and so is a policy of the pair alone after it."""
 
-    base = {"base": made("base", 0.1)}
-    grpo_ = {"a": made("a", grpo), "self-cascade": made("self-cascade", grpo)}
-    held = pair(rival, itself) | base
-    return DemoResults(
-        {"before": pair(0.3, 0.2) | base, "agon": held, "plain pair": pair(apart, itself), "GRPO": grpo_}
-    )
+    def rates(grpo: float, reading: float) -> dict[str, dict[str, EvalResult]]:
+        pair = {"a": 0.2, "b": 0.2, "ab": reading, "ba": reading}
+        return {"grpo": {"a": made("a", grpo)}, "pair": {name: made(name, rate) for name, rate in pair.items()}}
+
+    return DemoResults(rates(0.2, 0.2), rates(grpo, reading))
 
 
 @pytest.mark.parametrize(
-    ("numbers", "reading", "against"),
+    ("grpo", "reading", "told"),
     [
-        ((0.5, 0.3, 0.3, 0.4), "gain from reading each other", "and beat GRPO"),
-        ((0.3, 0.3, 0.3, 0.4), "are not shown to gain", "and are not shown to differ from GRPO"),
-        ((0.2, 0.4, 0.5, 0.4), "lose by reading each other", "and fall behind GRPO"),
+        (0.5, 0.8, ("GRPO rose (+30.0 points", "the pair rose (+60.0 points", "is ahead of GRPO", "(+30.0 points")),
+        (0.5, 0.2, ("GRPO rose", "the pair is not shown to have moved (+0.0", "is behind GRPO", "(-30.0 points")),
+        (0.1, 0.1, ("GRPO fell (-10.0 points", "the pair fell", "is not shown to differ from GRPO", "(+0.0 points")),
     ],
 )
-def test_the_conclusion_follows_from_the_numbers(
-    numbers: tuple[float, float, float, float], reading: str, against: str
-) -> None:
-    told = conclusion(columns(*numbers))
-    assert reading in told
-    assert against in told
-    assert f"they answer {100 * numbers[0]:.1f}% right after reading their rival" in told
-    assert f"which was 30.0% before any training ({100 * (numbers[0] - 0.3):+.1f} points" in told
-    assert f"answers {100 * numbers[2]:.1f}% in as many passes" in told
-    assert told.endswith("answers 40.0%.")
-    assert told.count(". ") == 0
+def test_the_conclusion_follows_from_the_numbers(grpo: float, reading: float, told: tuple[str, ...]) -> None:
+    said = conclusion(measured(grpo, reading))
+    assert all(words in said for words in told)
+    assert said.count(". ") == 0
 
 
 def test_the_table_has_passes_and_tokens_beside_the_rates() -> None:
-    lines = {line.split("  ")[0]: line.split() for line in demo_table(columns(0.5, 0.3, 0.3, 0.4)).splitlines()}
-    assert lines["A alone"][-2:] == ["1", "33"]
-    assert lines["B reads A's draft"][-2:] == ["2", "66"]
-    assert lines["base, taught neither half"][-6:-2] == ["10%", "-", "-", "-"]
-    assert lines["right answers"][2:6] == ["before", "agon", "plain", "pair"]
+    _, *lines = demo_table(measured(0.5, 0.8)).splitlines()
+    for line, way, numbers in zip(
+        lines, (GRPO, ALONE, READING), ("20.0% 50.0%", "20.0% 20.0%", "20.0% 80.0%"), strict=True
+    ):
+        assert line.startswith(way.title)
+        assert " ".join(line.removeprefix(way.title).split()[:2]) == numbers
+        assert line.split()[-2:] == (["2", "66"] if way is READING else ["1", "33"])
 
 
 def test_a_difference_needs_an_interval_on_one_side() -> None:
@@ -77,7 +70,7 @@ def test_every_arm_draws_as_many_rollouts_per_problem() -> None:
     from agon.config.arms import resolve
     from agon.game.rules import Game
 
-    games = [Game(**resolve(arm.name)) for arm in arms.ARMS]
+    games = [Game(**resolve(arm.arm)) for arm in arms.ARMS]
     drawn = {game.drafts_per_problem + (game.group_size if game.two_stages else 0) for game in games}
     assert len(drawn) == 1
 
@@ -118,41 +111,48 @@ def test_without_the_training_packages_it_says_what_to_install(
 def test_an_arm_that_fails_is_named_with_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agon.errors import RunError
 
-    monkeypatch.setattr(arms, "ARMS", (arms.DemoArm("no-such-arm", "", after=("a",)),))
-    with pytest.raises(RunError, match="no-such-arm of the demo failed") as failed:
-        arms.run_arms(tmp_path / "demo", 0, lambda line: None)
+    monkeypatch.setattr(arms, "ARMS", (arms.DemoArm("no-such-arm", "Broken", "", systems=("a",)),))
+    with pytest.raises(RunError, match="Broken of the demo failed: error: ") as failed:
+        arms.run_arms(tmp_path / "demo", 0, lambda methods: None)
     assert "demo.log" in failed.value.fix
 
 
-def test_the_progress_says_what_an_arm_does_and_how_much_is_left(tmp_path: Path) -> None:
-    pair, root = arms.ARMS[0], tmp_path / "demo"
-    assert pair.progress(root) == "loading"
+def point(step: int, **correct: int) -> Point:
+    counts = SystemCounts(n=10, correct=0, ungraded=0, well_formed=10, tokens_final=1, tokens_all=1, exchange=None)
+    systems = {name: counts.model_copy(update={"correct": right}) for name, right in correct.items()}
+    return Point(step=step, direction=None, score=0.0, systems=systems)
+
+
+def test_progress_is_read_from_the_files_of_a_run(tmp_path: Path) -> None:
+    pair, root = arms.ARMS[1], tmp_path / "demo"
+    assert pair.progress(root) == arms.Progress("pair", 0, (), 0)
     (root / "evals" / "held_out").mkdir(parents=True)
-    (root / "steps.jsonl").write_text("{}\n")
-    assert pair.progress(root) == "step 1/16"
-    (root / "steps.jsonl").write_text("{}\n" * 16)
+    (root / "steps.jsonl").write_text("{}\n{}\n")
+    (root / "points.json").write_text(f"[{point(0, ab=1, ba=2).model_dump_json()}]")
     (root / "evals" / "held_out" / "a.jsonl").write_text("{}\n" * 120)
-    assert pair.progress(root) == "answer 120/1560"
-    assert [arm.answers for arm in arms.ARMS] == [1560, 240, 720]
+    assert pair.progress(root) == arms.Progress("pair", 2, (point(0, ab=1, ba=2),), 120)
 
 
-def test_the_line_of_progress_fits_a_terminal_and_is_erased(
+def test_a_curve_is_redrawn_in_place_on_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    longest = "  ".join(f"{arm.name} answer {arm.answers}/{arm.answers}" for arm in arms.ARMS)
-    with demo.Ticker() as ticker:
-        ticker(longest)
-        ticker("x" * 200)
-    drawn = capsys.readouterr().err.split(demo.ERASE)
-    assert drawn[1].endswith(longest)
-    assert len(drawn[2]) == 79
-    assert drawn[3] == ""
+    monkeypatch.setenv("COLUMNS", "60")
+    points = [point(step, ab=right, ba=right) for step, right in ((0, 0), (10, 5), (20, 10))]
+    curves = arms.Curves()
+    curves([arms.Progress("GRPO", 1, points[:1], 0), arms.Progress("pair", 20, points, 0)])
+    first = capsys.readouterr().err
+    assert [len(line) <= 60 for line in first.splitlines()] == [True] * 3
+    assert "▁▅█" in first
+    assert arms.UP not in first
+    curves([arms.Progress("GRPO", 2, points[:1], 0), arms.Progress("pair", 20, points, 0)])
+    assert capsys.readouterr().err.startswith(arms.UP * 3)
 
 
-@pytest.mark.parametrize(("share", "acts"), [(0.023, False), (0.4, True)])
-def test_the_demo_says_where_the_bonus_does_not_act(share: float, acts: bool) -> None:
-    told = bonus_note(share)
-    assert ("hardly acts" not in told) == acts
-    assert ("2.3% of the groups" in told) != acts
+def test_without_a_terminal_every_point_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    curves = arms.Curves()
+    for points in ([point(0, a=2)], [point(0, a=2)], [point(0, a=2), point(10, a=5)]):
+        curves([arms.Progress("GRPO", 10, points, 0)])
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith("GRPO after 0 steps: 20.0% right on dev")
+    assert second.endswith("GRPO after 10 steps: 50.0% right on dev")

@@ -26,7 +26,7 @@ def test_a_run_is_diagnosed_stream_by_stream(tmp_path: Path, capsys: pytest.Capt
     told = capsys.readouterr().out
     assert told.startswith("standalone: 2 groups of 8, 16 rows")
     assert "\n\ncompetitive: 2 groups of 8, 16 rows" in told
-    assert "Challenges kept" in told
+    assert "challenge_reward_conversion" in told
 
 
 def test_an_error_of_the_lens_is_answered_in_two_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from agon.config import load_config
 from agon.data import splits
 from agon.engine.base import PROMPT_ROOM
 from agon.engine.render import Renderer
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.errors import InputError
 from agon.eval.target import find
 from agon.game.prompts import PROMPTS_HASH
@@ -41,11 +41,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = load_config(CONFIG, SIZES)
     run = RunDir.create(root, "tiny", config, SplitFacts(hashes=splits(config.data).hashes))
     folders = adapters(tmp_path_factory.mktemp("adapters"))
-    template = Renderer.load(str(tiny_base())).hash
+    template = Renderer.load(str(folder_of("agon:tiny"))).hash
     info = PairInfo(
         versions=VERSIONS,
         base="agon:tiny",
-        base_hash=weights_hash(tiny_base()),
+        base_hash=weights_hash(folder_of("agon:tiny")),
         prompts_hash=PROMPTS_HASH,
         chat_template_hash=template,
         direction=Direction.BA,
@@ -80,7 +80,7 @@ def test_a_run_is_evaluated_as_it_deploys_and_over_a_url_alike(run: Path, capsys
     assert "24 of 24 bouts" in told.err
     assert 0 < abs(here["pair"]["weights"]["cosine"]) < 1
 
-    engine = HFSampler(str(tiny_base()))
+    engine = HFSampler(str(folder_of("agon:tiny")))
     for policy in Policy:
         engine.publish(VERSIONS[policy], run / "pair" / policy.value)
     shutil.rmtree(run / "evals")
@@ -209,8 +209,8 @@ def test_a_run_of_a_stranger_reads_no_file_and_asks_no_server_unasked(
         [f"data.{p}.path={secret}" for p in ("held_out", "dev", "train")],
     )
     assert url in refused(capsys, str(run))
-    assert "names a file" in refused(capsys, str(run), url)
-    assert "names servers" in refused(capsys, str(run), *paths)
+    assert "is a file" in refused(capsys, str(run), url)
+    assert "would be sent problems" in refused(capsys, str(run), *paths)
     assert "cannot be set" in refused(capsys, str(run), url, "data.held_out.path=elsewhere.csv")
     assert opened == []
 
@@ -317,7 +317,7 @@ def test_a_pair_shows_programs_as_in_training(run: Path, code: bool) -> None:
 
 
 def test_a_bare_model_is_that_of_the_config_at_its_revision() -> None:
-    paper, two, commit = CONFIGS / "paper" / "base.yaml", CONFIGS / "examples" / "two-bases.yaml", "a" * 40
+    paper, commit = CONFIGS / "paper" / "base.yaml", "a" * 40
     paper_commit = load_config(paper, ["arm=grpo"]).model.revision
 
     def revision(name: str, file: Path, *words: str) -> str | None:
@@ -327,7 +327,6 @@ def test_a_bare_model_is_that_of_the_config_at_its_revision() -> None:
     assert revision("Qwen/Qwen3-0.6B", paper, "arm=grpo", f"model.revision={commit}") == commit
     assert revision("Qwen/Qwen3-4B", paper, "arm=grpo") is None
     assert revision("Qwen/Qwen3-4B", paper, "arm=grpo", f"model.revision={commit}") == commit
-    assert revision(str(load_config(two).model.b.name), two, f"model.b.revision={commit}") == commit
 
 
 def test_help_names_every_system() -> None:

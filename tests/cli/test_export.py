@@ -51,13 +51,13 @@ def test_a_merged_model_says_what_base_and_adapter_say(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="merging needs torch")
     peft = pytest.importorskip("peft", reason="merging needs PEFT")
     transformers = pytest.importorskip("transformers", reason="merging needs transformers")
-    from agon.engine.tiny.checkpoint import tiny_base
+    from agon.engine.shipped import folder_of
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
     settings = peft.LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
     load = transformers.AutoModelForCausalLM.from_pretrained
-    with_adapter = peft.get_peft_model(load(tiny_base(), dtype=torch.float32), settings)
+    with_adapter = peft.get_peft_model(load(folder_of("agon:tiny"), dtype=torch.float32), settings)
     with_adapter.save_pretrained(tmp_path / "adapter")
     path = make_study(tmp_path, {"agon": 1})[0]
     write_pair(path, tmp_path / "adapter", tmp_path / "adapter", INFO)
@@ -65,7 +65,9 @@ def test_a_merged_model_says_what_base_and_adapter_say(tmp_path: Path) -> None:
     merged = load(path / "export-merged" / "a", dtype=torch.float32)
     ids = torch.arange(40).reshape(1, -1)
     with torch.no_grad():
-        one, two, bare = (model(ids).logits for model in (merged.eval(), with_adapter.eval(), load(tiny_base()).eval()))
+        one, two, bare = (
+            model(ids).logits for model in (merged.eval(), with_adapter.eval(), load(folder_of("agon:tiny")).eval())
+        )
     rounding = torch.finfo(torch.bfloat16).eps * two.abs().max() * 4
     assert (one - two).abs().max() < rounding
     assert (bare.float() - two).abs().max() > rounding

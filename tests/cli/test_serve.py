@@ -108,7 +108,7 @@ def test_a_server_that_cannot_be_started_ends_the_gateway_and_says_why(pair: Pat
         "import signal, sys\n"
         "from agon.cli import main\n"
         "from agon.deploy.serve import vllm_command\n"
-        "vllm_command.vllm_commands = lambda pair, settings: {'a': ['no-such-vllm']}\n"
+        "vllm_command.vllm_command = lambda pair, settings: ['no-such-vllm']\n"
         "signal.alarm(60)\n"
         f"sys.exit(main(['serve', {str(pair)!r}, '--port', '{free_port()}']))\n"
     )
@@ -126,7 +126,7 @@ def test_a_gateway_loads_no_torch(pair: Path) -> None:
         "from agon.deploy.serve import serving\n"
         "serving.without_torch()\n"
         f"pair = ServedPair.load(Path({str(pair)!r}), weights=False)\n"
-        "serving.build_gateway(pair, {'a': []}, pair.folder.info.versions, serving.GatewaySettings())\n"
+        "serving.build_gateway(pair, [], pair.folder.info.versions, serving.GatewaySettings())\n"
         "print([name for name in sys.modules if name.split('.')[0] in ('torch', 'vllm', 'peft', 'trl') "
         "and sys.modules[name]])\n"
     )

@@ -11,7 +11,6 @@ from agon.cli import main
 from agon.config import Config, resolved
 from agon.errors import ConfigError, InputError
 from agon.rundir import RunDir
-from agon.rundir.own import remember
 from agon.training import run as module
 from tests.rundir.helpers import runs
 from tests.rundir.helpers.runs import CONFIG
@@ -53,19 +52,9 @@ def test_an_interrupted_run_says_how_to_resume_and_leaves_with_130(
     assert capsys.readouterr().err == "stopped and saved; resume with: agon train X --resume\n"
 
 
-def test_only_the_first_process_prints(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(module, "train", lambda *words, **more: RunDir(runs.new_run(tmp_path).path))
-    monkeypatch.setenv("RANK", "1")
-    assert main(["train", "some.yaml"]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.fixture
 def stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run whose config names code and a server, on a machine where nothing was ever started."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     sampler = {"engine": "vllm", "urls": ["http://203.0.113.5:8000"], "network": "0.0.0.0/0"}
     raw = resolved(CONFIG) | {"verifier": "evil_module:judge", "sampler": sampler}
     return RunDir.create(tmp_path, "theirs", Config.model_validate(raw)).path
@@ -81,7 +70,7 @@ def test_a_strangers_run_is_resumed_only_with_what_it_names_named_again(
         raise ConfigError("no further")
 
     monkeypatch.setattr(module, "check_verifier", check_verifier)
-    with pytest.raises(InputError, match="evil_module:judge is code") as refused:
+    with pytest.raises(InputError, match="evil_module:judge: it is code") as refused:
         module.train(stranger, resume=True)
     assert checked == []
     command, _, repeated = refused.value.fix.partition("--resume ")
@@ -89,10 +78,7 @@ def test_a_strangers_run_is_resumed_only_with_what_it_names_named_again(
     assert shlex.split(repeated)[:2] == ["verifier=evil_module:judge", "sampler.urls=[http://203.0.113.5:8000]"]
     with pytest.raises(ConfigError, match="no further"):
         module.train(stranger, *shlex.split(repeated), resume=True)
-    remember(stranger / "config.yaml")
-    with pytest.raises(ConfigError, match="no further"):
-        module.train(stranger, resume=True)
-    assert checked == ["evil_module:judge"] * 2
+    assert checked == ["evil_module:judge"]
 
 
 def test_a_strangers_run_reads_no_other_config(stranger: Path) -> None:

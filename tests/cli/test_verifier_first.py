@@ -18,7 +18,6 @@ COMMANDS = {
     "train": ["train", "CONFIG", "--out", "runs"],
     "eval": ["eval", "agon:tiny", "--config", "CONFIG", "--out", "evals"],
     "matrix": ["matrix", "CONFIG", "--arms", "grpo,agon", "--out", "matrix"],
-    "slurm": ["matrix", "CONFIG", "--launcher", "slurm", "--out", "matrix"],
 }
 
 
@@ -52,7 +51,7 @@ def typed(command: str, config: list[str]) -> int:
     return main([*words[:place], config[0], *words[place + 1 :], *config[1:]])
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "slurm"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_sandbox_that_leaks_is_refused_first(
     command: str, empty_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

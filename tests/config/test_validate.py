@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from agon.config import load_config, resolved
-from agon.config.validate import load_with_origins
 from agon.errors import ConfigError, InputError
 
 from .helpers import MINIMAL, faults, write
@@ -61,9 +60,8 @@ def test_an_arm_from_the_command_line_fills_what_the_file_leaves_open(tmp_path: 
 
 def test_a_mistake_is_placed_where_it_was_typed(minimal: Path) -> None:
     assert faults(minimal, "trian.max_steps=2") == ["command line: trian: unknown key; did you mean train?"]
-    told = faults(minimal, "rival.kind=endpoint")
-    assert told
-    assert all(fault.startswith("command line: rival.") for fault in told)
+    (fault,) = faults(minimal, "rival.every=5")
+    assert fault.startswith("command line: rival.every")
 
 
 def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
@@ -139,7 +137,6 @@ def test_the_error_shows_its_list_and_says_what_to_do(minimal: Path) -> None:
     assert error.exit_code == 2
     assert str(error).splitlines()[0].endswith("run.yaml: 2 mistakes, nothing was started")
     assert [line.strip() for line in str(error).splitlines()[1:]] == list(error.faults)
-    assert "agon explain" in error.fix
 
 
 @pytest.mark.parametrize(
@@ -190,23 +187,11 @@ def test_an_empty_section_has_its_defaults(tmp_path: Path) -> None:
     assert load_config(write(tmp_path, MINIMAL + "train:\n  # seed: 3\n")).train.seed == 0
 
 
-def test_origins_say_where_each_value_comes_from(minimal: Path) -> None:
-    config, origins = load_with_origins(minimal, ["arm=coop", "train.seed=3"])
-    assert set(origins) == {key for key in origins if key}
-    assert origins["model.name"] == f"{minimal}:4"
-    assert origins["train.seed"] == "command line"
-    assert origins["game.stack"] == "arm coop"
-    assert origins["game.group_size"] == origins["train.epochs"] == "default"
-    assert config.game.stack == "coop"
-
-
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
         ("sampler.network=banana", "is not a network"),
         ("sampler.network=10.0.0.1/8", "is not a network"),
-        ("cluster.engine=ray", "RAY_ADDRESS is not read"),
-        ("cluster.address=127.0.0.1:6379", "belongs to cluster.engine ray"),
         ("sampler.urls=[http://user:secret@127.0.0.1:8000]", "holds a password"),
         ("train.seed=" + "9" * 5000, "should be a valid integer"),
     ],

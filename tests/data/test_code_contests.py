@@ -25,7 +25,7 @@ def test_problems_carry_all_their_tests_and_no_gold() -> None:
     problem = made()
     assert problem.answer == ""
     cases = (("1 2\n", "3\n"), ("5 5\n", "10\n"), ("0 0\n", "0\n"))
-    assert problem.tests == UnitTests(cases, public=1, time_limit=1.5, memory_limit=256_000_000)
+    assert problem.tests == UnitTests(cases, time_limit=1.5, memory_limit=256_000_000)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_problems_with_one_right_output_stay(words: str) -> None:
 def test_a_test_of_many_megabytes_is_left_out_and_counted() -> None:
     problem = made(public_tests={"input": ["9" * 50_000_000, "1 2\n"], "output": ["1", "3\n"]})
     assert problem.tests is not None
-    assert (len(problem.tests.cases), problem.tests.public, problem.meta["oversized_tests"]) == (3, 1, 1)
+    assert (len(problem.tests.cases), problem.meta["oversized_tests"]) == (3, 1)
 
 
 @pytest.mark.parametrize(

@@ -55,26 +55,6 @@ def test_a_world_too_small_is_reported() -> None:
 def test_tabletop_refuses_options_it_does_not_know() -> None:
     with pytest.raises(DataError, match="no option familly"):
         load(Source(preset="tabletop", options={"familly": "chain"}, take=5))
-    with pytest.raises(DataError, match="tabletop-code has no option level"):
-        load(Source(preset="tabletop-code", options={"level": 3}, take=5))
-
-
-def test_splits_of_programs_share_no_question_even_where_there_are_few() -> None:
-    few = {"family": "texts", "difficulty": 1}
-    made = splits(data(*(Source(preset="tabletop-code", options=few, take=take) for take in (5, 2, 3))))
-    keys = [question_key(problem.question) for part in made.parts.values() for problem in part]
-    assert len(keys) == len(set(keys)) == 10
-    assert all(problem.is_code for part in made.parts.values() for problem in part)
-
-
-def test_handwritten_programs_are_dealt_out_and_counted_when_they_run_out() -> None:
-    def made(train: int) -> set[str]:
-        sources = (Source(preset="tabletop-code", options={"family": "handwritten"}, take=n) for n in (train, 10, 14))
-        return {problem.id for part in splits(data(*sources)).parts.values() for problem in part}
-
-    assert len(made(40)) == 64
-    with pytest.raises(DataError, match="40 new problems out of 64, not 41"):
-        made(41)
 
 
 class TestReasoningGym:

@@ -138,12 +138,12 @@ def test_the_columns_of_code_problems_are_mapped_as_such(tmp_path: Path) -> None
     assert "{question: problem, tests: tests}" in refusal(write_jsonl(tmp_path / "b.jsonl", rows)).fix
 
 
-def test_a_chat_is_asked_with_what_the_user_says(tmp_path: Path) -> None:
+def test_a_chat_is_asked_with_its_system_message_and_what_the_user_says(tmp_path: Path) -> None:
     system, user = ({"role": role, "content": f"{role} says"} for role in ("system", "user"))
     rows = [{"prompt": chat, "answer": str(n)} for n, chat in enumerate(([system, user], [{**user, "content": "2?"}]))]
     for path in (write_parquet(tmp_path / "a.parquet", rows), write_jsonl(tmp_path / "a.jsonl", rows)):
         pool = read(Source(path=str(path), columns={"question": "prompt"}))
-        assert [problem.question for problem in pool.problems] == ["user says", "2?"]
+        assert [problem.question for problem in pool.problems] == ["system says\n\nuser says", "2?"]
         assert pool.chats == 2
     turns = [user, {"role": "assistant", "content": "hm"}, user]
     several = write_jsonl(tmp_path / "b.jsonl", [{"prompt": turns, "answer": "1"}, {"prompt": [system], "answer": "1"}])

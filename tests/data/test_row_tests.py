@@ -15,7 +15,7 @@ from agon.types import UnitTests
 from tests.data.helpers import write_jsonl, write_parquet
 
 CASES = [["1 2", "3"], ["40 2", "42"]]
-TESTS = UnitTests((("1 2", "3"), ("40 2", "42")), 1, 1.5, 1 << 28, 1e-6)
+TESTS = UnitTests((("1 2", "3"), ("40 2", "42")), 1.5, 1 << 28, 1e-6)
 FULL = json.loads(json.dumps(dataclasses.asdict(TESTS)))
 
 

@@ -24,7 +24,7 @@ from agon.deploy.pair_settings import Settings, settings_of, system_of
 from agon.deploy.pieces import Answer, Growing, Piece
 from agon.engine.render import Renderer
 from agon.engine.scripted import ScriptedSampler
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.errors import InputError, RunDirError
 from agon.eval.draw import Evaluator
 from agon.game.prompts import PROMPTS_HASH
@@ -50,10 +50,10 @@ QUESTION = "Let a = 3. Let b = a + 4. What is b?"
 INFO = PairInfo(
     versions={policy: Version.of(policy, 7, "5f3c9a1e") for policy in Policy},
     base="agon:tiny",
-    base_hash=weights_hash(tiny_base()),
+    base_hash=weights_hash(folder_of("agon:tiny")),
     direction=Direction.BA,
     prompts_hash=PROMPTS_HASH,
-    chat_template_hash=Renderer.load(str(tiny_base())).hash,
+    chat_template_hash=Renderer.load(str(folder_of("agon:tiny"))).hash,
     arm="agon",
 )
 
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     root = tmp_path_factory.mktemp("pair")
     for policy in Policy:
-        base = AutoModelForCausalLM.from_pretrained(tiny_base(), dtype=torch.float32)
+        base = AutoModelForCausalLM.from_pretrained(folder_of("agon:tiny"), dtype=torch.float32)
         model = get_peft_model(base, LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM"))
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
@@ -188,7 +188,7 @@ def test_a_direction_that_does_not_exist_is_refused_before_anything_is_loaded(
 
 @pytest.mark.parametrize(
     ("rival", "system"),
-    [("frozen", (Policy.B, Policy.A)), ("league", Policy.A), ("endpoint:big/model", Policy.A)],
+    [("frozen", (Policy.B, Policy.A)), ("league", Policy.A)],
 )
 def test_a_pair_whose_rival_is_not_here_answers_with_a_alone(rival: str, system: object) -> None:
     folder = PairDir(Path("pair"), INFO.model_copy(update={"arm": "agon", "rival": rival}))
@@ -275,9 +275,9 @@ def test_a_held_out_problem_is_asked_with_its_gold(tmp_path: Path, monkeypatch: 
     from agon.cli.ask import held_out_problem
     from agon.config import load_config
     from agon.data import splits
-    from agon.errors import InputError
+    from agon.errors import DataError, InputError
     from agon.rundir import RunDir
-    from agon.rundir.own import remember
+    from agon.rundir.manifest import SplitFacts
 
     recipe = Path(__file__).resolve().parents[2] / "src/agon/recipes/tabletop.yaml"
     config = load_config(recipe, ["data.held_out.take=3"])
@@ -289,11 +289,17 @@ def test_a_held_out_problem_is_asked_with_its_gold(tmp_path: Path, monkeypatch: 
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
     source = {"path": str(tmp_path / "mine.jsonl"), "take": 3}
     data = config.data.model_copy(update={part: Source(**source) for part in ("train", "dev", "held_out")})
-    own = RunDir.create(tmp_path, "two", config.model_copy(update={"data": data}))
+    config = config.model_copy(update={"data": data})
+    unknown = RunDir.create(tmp_path, "two", config)
     with pytest.raises(InputError, match="may come from somebody else"):
-        held_out_problem(own.path, 0)
-    remember(own.path / "config.yaml")
-    assert held_out_problem(own.path, 0).question.startswith("What is")
+        held_out_problem(unknown.path, 0)
+    known = RunDir.create(tmp_path, "three", config, SplitFacts(hashes=splits(data).hashes))
+    assert held_out_problem(known.path, 0).question.startswith("What is")
+    (tmp_path / "mine.jsonl").write_text(
+        "\n".join(map(json.dumps, [*rows[1:], {"question": "What is 3 + 9?", "answer": "12"}]))
+    )
+    with pytest.raises(DataError, match="not what it was"):
+        held_out_problem(known.path, 0)
 
 
 def test_a_run_that_transformers_drew_is_asked_with_them_on_a_gpu_too(

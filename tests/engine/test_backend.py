@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agon.cli import doctor
-from agon.config.explain import explain, names
+from agon.config.keys import names
 from agon.data.presets import read_preset
 from agon.deploy.pair_settings import settings_of
 from agon.doors import door, doors, places
@@ -19,13 +19,10 @@ from agon.errors import ConfigError, DataError, InputError
 from agon.verify import load_verifier
 from tests.engine.helpers.configs import config
 
-RAY = {"engine": "ray", "address": "local"}
 CHOSEN: dict[str, dict[str, Any]] = {
     "vllm": {},
     "hf": {"sampler": {"engine": "hf"}},
     "tinker": {"sampler": {"engine": "tinker"}},
-    "ray": {"cluster": RAY},
-    "two-bases": {"model": {"name": "agon:tiny", "b": {"name": "agon:halves"}}, "sampler": {"engine": "hf"}},
 }
 
 
@@ -123,7 +120,6 @@ def test_a_package_that_is_broken_harms_only_what_names_it(text: str, tmp_path: 
     assert backend_of(config(**CHOSEN["hf"])).name == "hf"
     assert door("agon.rivals", config(rival={"kind": "league"}).rival.kind).kind == "league"
     assert [kind.name for kind in engines_here()] == ["vllm", "hf"]
-    assert explain("sampler.engine")["rules"]
     for named in ({"sampler": {"engine": "echo"}}, {"rival": {"kind": "stubborn"}}):
         with pytest.raises(ConfigError, match=r"(echo|stubborn)'.*elsewhere") as refused:
             config(**named)
@@ -140,45 +136,15 @@ def test_engines_that_ask_a_pair_open_a_sampler_from_disk() -> None:
     assert [kind.name for kind in engines_here()] == ["vllm", "hf"]
 
 
-@pytest.mark.parametrize(
-    ("sections", "rank", "local_rank", "expected"),
-    [
-        ({"sampler": {"engine": "hf"}}, 5, 5, True),
-        ({}, 0, 0, True),
-        ({}, 5, 5, False),
-        ({}, 8, 0, True),
-        ({"sampler": {"urls": ["http://localhost"]}}, 8, 0, False),
-        ({"sampler": {"urls": ["http://localhost"]}}, 0, 0, True),
-        ({"cluster": RAY}, 8, 0, False),
-        ({"cluster": RAY}, 0, 0, True),
-        ({"cluster": RAY | {"samplers": 0}}, 8, 0, True),
-    ],
-)
-def test_one_process_of_a_machine_draws_for_all_its_engines(
-    sections: dict[str, Any], rank: int, local_rank: int, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("RANK", str(rank))
-    monkeypatch.setenv("LOCAL_RANK", str(local_rank))
-    assert backend_of(config(**sections)).draws() is expected
-
-
-def test_a_process_alone_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "LOCAL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    assert backend_of(config()).draws()
-    assert backend_of(config(sampler={"urls": ["http://localhost"]})).draws()
-
-
 def test_what_a_config_contacts_is_named_by_key() -> None:
     assert backend_of(config()).contacts() == {}
     assert backend_of(config(sampler={"urls": ["http://localhost"]})).contacts() == {
         "sampler.urls": "[http://localhost]"
     }
     assert backend_of(config(sampler={"engine": "tinker"})).contacts() == {"sampler.engine": "tinker"}
-    assert backend_of(config(cluster=RAY)).contacts() == {"cluster.address": "local"}
 
 
-@pytest.mark.parametrize("engine", ["ray", "two-bases", "tinker", "vlm"])
+@pytest.mark.parametrize("engine", ["tinker", "vlm"])
 def test_a_pair_is_opened_by_an_engine_of_this_machine_alone(engine: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="opens a pair") as caught:
         settings_of(tmp_path, None, engine, None, None)  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 
 from agon.config import Config, Model
 from agon.engine.base import PROMPT_ROOM, base_files, context_of
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.errors import ConfigError
 
 OLD, NEW = "1" * 40, "2" * 40
@@ -24,7 +24,7 @@ def hub(tmp_path: Path) -> Path:
     repository = tmp_path / "hub" / "models--some--base"
     for revision, template in ((OLD, "old"), (NEW, "new")):
         folder = repository / "snapshots" / revision
-        shutil.copytree(tiny_base(), folder)
+        shutil.copytree(folder_of("agon:tiny"), folder)
         (folder / "chat_template.jinja").write_text(template)
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text(NEW)
@@ -97,7 +97,7 @@ print((run.path / "pair" / "agon.json").read_text().count(new))
 def test_a_run_records_the_commit_of_its_base_and_is_resumed_at_it(hub: Path, tmp_path: Path) -> None:
     for revision in (OLD, NEW):  # a template that a run can render
         folder = hub / "models--some--base" / "snapshots" / revision
-        shutil.copy(tiny_base() / "chat_template.jinja", folder)
+        shutil.copy(folder_of("agon:tiny") / "chat_template.jinja", folder)
     offline = os.environ | {"HF_HUB_CACHE": str(hub), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", RESUMED, str(hub), NEW, OLD, str(tmp_path / "runs")]
     done = subprocess.run(command, env=offline, capture_output=True, text=True, timeout=600)

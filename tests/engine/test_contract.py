@@ -1,7 +1,6 @@
 """What a run relies on, over every installed backend: a version draws with its own weights, and only with those.
 
-vLLM is the real one. Ray and a real Tinker server are not installed where CI runs: `evidence/ray_cluster.py` and
-`evidence/tinker_contract.py` hold them to the same, and a fake service stands in for the latter here.
+vLLM is the real one. A fake service stands in for Tinker; `evidence/tinker_contract.py` holds a real one to the same.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +32,8 @@ SHORT = {
 }
 CHOSEN: dict[str, dict[str, Any]] = {
     "hf": {"model": TINY, "sampler": {"engine": "hf"}},
-    "two-bases": {"model": TINY | {"b": {"name": "agon:halves"}}, "sampler": {"engine": "hf"}},
     "vllm": {"model": TINY, "sampler": {"engine": "vllm"}},
     "tinker": {"model": TINY, "sampler": {"engine": "tinker", "urls": ["http://127.0.0.1:1"]}},
-    "ray": {"model": TINY, "cluster": {"engine": "ray", "address": "local", "samplers": 1}},
 }
 CLOSE = 1e-3
 """Nats within which sampler and learner agree on a token, in float32."""
@@ -99,8 +95,6 @@ REAL = {"vllm": pytest.mark.slow}
 )
 def bench(request: pytest.FixtureRequest, serve: Serve, tmp_path: Path) -> Iterator[Bench]:  # noqa: F811
     name = request.param
-    if name == "ray" and not find_spec("ray"):
-        pytest.skip("Ray is not installed: evidence/ray_cluster.py runs it")
     if name == "tinker":
         serve(768, one_slot=True, over_positions=True, over_rows=True).base = str(folder_of("agon:tiny"))
     made = Bench(config(**CHOSEN[name], **SHORT), tmp_path)

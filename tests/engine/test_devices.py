@@ -1,11 +1,11 @@
-"""Engines get the last GPUs; learner processes have the first."""
+"""Engines get the last GPUs; the learner has the first."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from agon.engine.devices import can_split, check_split, engine_devices, heads_in, learners_here, visible_devices
+from agon.engine.devices import can_split, check_split, engine_devices, heads_in, visible_devices
 from agon.errors import ConfigError
 
 EIGHT = [str(number) for number in range(8)]
@@ -68,10 +68,3 @@ def test_gpus_are_named_as_the_environment_names_them(monkeypatch: pytest.Monkey
     assert visible_devices() == []
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert visible_devices() == ["0", "1"]
-
-
-def test_learner_processes_are_counted_by_their_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
-    assert learners_here() == 1
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
-    assert learners_here() == 8

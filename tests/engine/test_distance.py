@@ -21,8 +21,7 @@ from agon.engine.merge import merge
 from agon.errors import RunDirError
 from agon.protocols import Tokens
 from agon.types import BASE, Message, Policy, Prompt, Request, Sampling, seed_for
-
-from .tiny.helpers import random_checkpoint
+from tests.engine.helpers.bases import random_checkpoint
 
 Factors = list[tuple[np.ndarray, np.ndarray]]
 

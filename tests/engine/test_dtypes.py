@@ -50,8 +50,8 @@ def test_a_learner_beside_servers_may_compute_in_float32() -> None:
 def test_the_learner_of_a_float16_engine_computes_in_float32() -> None:
     import torch
 
-    from agon.engine.base import base_path
-    from agon.engine.trl.setup import load_base
+    from agon.engine.base_config import base_path
+    from agon.engine.learner.setup import load_base
 
     assert [learner_dtype(dtype) for dtype in ("bfloat16", "float16", "float32")] == ["bfloat16", "float32", "float32"]
     model = Model(name="agon:tiny", dtype="float16")

@@ -175,6 +175,37 @@ def test_sampled_tokens_follow_the_softmax(sampler: HFSampler, folder: Path) -> 
     assert chisquare(observed, wanted, sum_check=False).pvalue > 0.001
 
 
+@pytest.mark.parametrize(("temperature", "top_p"), [(1.0, 1.0), (0.6, 1.0), (1.0, 0.8)])
+def test_rows_draw_from_their_own_distribution_whoever_is_beside_them(temperature: float, top_p: float) -> None:
+    """Two kinds of rows in one batch, over a vocabulary whose likely tokens lie at both ends of long stretches that
+    can hardly be drawn."""
+    size, count = 5_000, 1_500
+    kinds = torch.full((2, size), -30.0)
+    likely = torch.tensor([0, 1, 2, 2_499, 2_500, size - 2, size - 1])
+    kinds[0, likely] = torch.tensor([0.0, 1.0, -1.0, 0.5, 0.0, -2.0, 1.5])
+    kinds[1, likely] = torch.tensor([2.0, -1.0, 0.0, -0.5, 1.0, 0.0, -3.0])
+    sampling = Sampling(temperature=temperature, top_p=top_p, max_tokens=1)
+
+    def drawn(kind: int, seeds: range) -> list[int]:
+        """In batches of 10 beside 10 rows of the other kind."""
+        tokens = []
+        for at in range(0, len(seeds), 10):
+            beside = range(10**6 + at, 10**6 + at + 10)
+            draw = hf._draw(sampling, [*beside, *seeds[at : at + 10]], "cpu", lambda ids: None)
+            tokens += draw(None, kinds[[1 - kind] * 10 + [kind] * 10]).argmax(-1)[10:].tolist()
+        return tokens
+
+    for kind, logits in enumerate(kinds):
+        tokens = drawn(kind, range(count))
+        expected = hf._nucleus((logits / temperature).softmax(-1)[None], top_p)[0] * count
+        common = expected >= 5
+        counts = torch.bincount(torch.tensor(tokens), minlength=size)
+        assert counts[~common].sum() <= 15
+        assert chisquare(counts[common], expected[common], sum_check=False).pvalue > 0.001
+        alone = hf._draw(sampling, [7], "cpu", lambda ids: None)
+        assert alone(None, logits[None]).argmax(-1).item() == tokens[7]
+
+
 def test_top_p_draws_from_the_nucleus_only(sampler: HFSampler) -> None:
     def first_ids(top_p: float) -> set[int]:
         sampling = Sampling(max_tokens=1, top_p=top_p)
@@ -190,13 +221,13 @@ def test_top_p_draws_from_the_nucleus_only(sampler: HFSampler) -> None:
 @pytest.mark.parametrize("sharpness", [0.1, 1.0, 20.0])
 @pytest.mark.parametrize("top_p", [0.3, 0.95])
 def test_a_nucleus_is_the_shortest_list_of_likely_tokens_that_holds_its_share(sharpness: float, top_p: float) -> None:
-    logps = (sharpness * torch.randn(5, 3 * NUCLEUS, generator=torch.Generator().manual_seed(0))).log_softmax(-1)
-    for row, before in zip(hf._nucleus(logps, top_p), logps, strict=True):
-        kept = row > float("-inf")
-        share = before[kept].exp()
+    probs = (sharpness * torch.randn(5, 3 * NUCLEUS, generator=torch.Generator().manual_seed(0))).softmax(-1)
+    for row, before in zip(hf._nucleus(probs, top_p), probs, strict=True):
+        kept = row > 0
+        share = before[kept]
         assert before[kept].min() > before[~kept].max()
         assert share.sum() >= top_p > share.sum() - share.min()
-        torch.testing.assert_close(row[kept], before[kept] - share.sum().log())
+        torch.testing.assert_close(row[kept], share / share.sum())
 
 
 def test_drawing_leaves_the_weights_of_the_base_as_they_were_to_the_bit(sampler: HFSampler) -> None:

@@ -19,7 +19,7 @@ from agon.engine.http_client import NEUTRAL
 from agon.engine.openai import OpenAISampler, from_chat
 from agon.engine.render import Rendered
 from agon.engine.replies import Chat
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.errors import EngineError
 from agon.game.peek import escape
 from agon.types import BASE, Completion, Message, Prompt, Quote, Request, Sampling, Version
@@ -233,7 +233,7 @@ def test_only_a_refusal_that_lasts_means_that_a_server_takes_no_token_ids(quick:
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HFSampler]:
     """The tiny base in float32 with two adapters that change what it says."""
-    made = HFSampler(str(tiny_base()), dtype="float32")
+    made = HFSampler(str(folder_of("agon:tiny")), dtype="float32")
     for policy, folder in adapters(tmp_path_factory.mktemp("adapters"), std=0.4).items():
         made.publish(VERSIONS[policy], folder)
     yield made

@@ -16,7 +16,7 @@ from agon.engine.hf.sampler import HFSampler
 from agon.engine.merge import merge
 from agon.engine.render import Renderer
 from agon.engine.safe_load import add_adapter, base_digest, load_model
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.errors import AgonError, ConfigError, EngineError, RunDirError
 from agon.rundir.adapter import SETTINGS, WEIGHTS
 from agon.types import Policy, Version
@@ -39,7 +39,7 @@ def say(folder: Path, **settings: object) -> None:
 
 
 def test_two_adapters_leave_the_base_as_it_was_and_random_numbers_too(plain: Path) -> None:
-    model = load_model(str(tiny_base()), "float32")
+    model = load_model(str(folder_of("agon:tiny")), "float32")
     before, state = base_digest(model), torch.random.get_rng_state()
     both = add_adapter(add_adapter(model, plain, "one"), plain, "two")
     assert list(both.peft_config) == ["one", "two"]
@@ -52,14 +52,14 @@ def test_two_adapters_leave_the_base_as_it_was_and_random_numbers_too(plain: Pat
 
 def test_an_adapter_that_would_rewrite_the_base_is_refused_by_every_loader(adapter: Path, tmp_path: Path) -> None:
     say(adapter, init_lora_weights="pissa")
-    sampler = HFSampler(str(tiny_base()))
+    sampler = HFSampler(str(folder_of("agon:tiny")))
     before = base_digest(sampler._model)
     with pytest.raises(RunDirError, match="init_lora_weights"):
         sampler.publish(Version("a@1-x"), adapter)
     assert base_digest(sampler._model) == before
     sampler.close()
     with pytest.raises(RunDirError, match="init_lora_weights"):
-        merge(str(tiny_base()), adapter, tmp_path / "merged")
+        merge(str(folder_of("agon:tiny")), adapter, tmp_path / "merged")
 
 
 def test_a_base_that_loading_changed_is_an_error(adapter: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_a_base_that_loading_changed_is_an_error(adapter: Path, monkeypatch: pyt
     say(adapter, init_lora_weights="pissa")
     monkeypatch.setattr(safe_load, "check_adapter", lambda folder: None)
     with pytest.raises(EngineError, match="changed the base"):
-        add_adapter(load_model(str(tiny_base()), "float32"), adapter, "one")
+        add_adapter(load_model(str(folder_of("agon:tiny")), "float32"), adapter, "one")
 
 
 def test_a_sampler_hashes_its_base_once_per_publication(
@@ -80,7 +80,7 @@ def test_a_sampler_hashes_its_base_once_per_publication(
         return hashed[-1]
 
     monkeypatch.setattr(safe_load, "base_digest", counting)
-    sampler = HFSampler(str(tiny_base()))
+    sampler = HFSampler(str(folder_of("agon:tiny")))
     folders = [Path(shutil.copytree(plain, tmp_path / str(step))) for step in range(4)]
     for step in range(3):
         sampler.publish(Version(f"a@{step}-x"), folders[step])
@@ -98,20 +98,20 @@ def test_weights_that_are_not_finite_are_refused(adapter: Path, value: float) ->
     next(iter(tensors.values()))[0, 0] = value
     save_file(tensors, adapter / WEIGHTS)
     with pytest.raises(EngineError, match="not finite"):
-        add_adapter(load_model(str(tiny_base()), "float32"), adapter, "one")
+        add_adapter(load_model(str(folder_of("agon:tiny")), "float32"), adapter, "one")
 
 
 @pytest.mark.parametrize("change", [{"r": 7}, {"target_modules": ["no_such_layer"]}, {"target_modules": ["q_proj"]}])
 def test_settings_that_do_not_fit_the_weights_are_refused(adapter: Path, change: dict[str, object]) -> None:
     say(adapter, **change)
     with pytest.raises(EngineError, match="does not fit this base"):
-        add_adapter(load_model(str(tiny_base()), "float32"), adapter, "one")
+        add_adapter(load_model(str(folder_of("agon:tiny")), "float32"), adapter, "one")
 
 
 @pytest.fixture
 def with_code(tmp_path: Path) -> Path:
     """A base of a kind that only its own code knows; `ran` appears when that runs."""
-    folder = Path(shutil.copytree(tiny_base(), tmp_path / "base"))
+    folder = Path(shutil.copytree(folder_of("agon:tiny"), tmp_path / "base"))
     ran = tmp_path / "ran"
     (folder / "evil.py").write_text(f"open({str(ran)!r}, 'w')\n")
     mapping = {"AutoConfig": "evil.C", "AutoModelForCausalLM": "evil.M", "AutoTokenizer": ["evil.T", None]}
@@ -146,7 +146,7 @@ DAMAGED = {"config.json": b"[]", "model.safetensors": bytes(64), "tokenizer.json
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_base_is_an_error_with_a_fix(name: str, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(tiny_base(), tmp_path / "base"))
+    folder = Path(shutil.copytree(folder_of("agon:tiny"), tmp_path / "base"))
     (folder / name).write_bytes(DAMAGED[name])
     with pytest.raises(ConfigError, match="cannot load the base") as refused:
         HFSampler(str(folder))
@@ -154,7 +154,7 @@ def test_a_damaged_base_is_an_error_with_a_fix(name: str, tmp_path: Path) -> Non
 
 
 def test_pickled_weights_of_a_base_are_refused(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(tiny_base(), tmp_path / "base"))
+    folder = Path(shutil.copytree(folder_of("agon:tiny"), tmp_path / "base"))
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     with pytest.raises(ConfigError, match="cannot load the base"):

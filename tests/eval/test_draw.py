@@ -8,7 +8,7 @@ from typing import Literal
 
 from agon.config.arms import ARMS, resolve
 from agon.eval.draw import Evaluator
-from agon.eval.points import choose, measure, merge, systems
+from agon.eval.points import choose, measure, systems
 from agon.game.cascade import Control, System
 from agon.game.prompts import challenge_prompt
 from agon.game.rules import Game
@@ -145,12 +145,6 @@ def test_counts_conversions_and_regressions() -> None:
     assert got["a"].tokens_all == got["a"].tokens_final
     assert got["ab"].tokens_all > got["ab"].tokens_final
     assert got["b"].joint == Joint(both_right=0, only_first=1, only_second=1, both_wrong=0)
-
-
-def test_processes_add_up() -> None:
-    both = asyncio.run(measure(problems(4), {"a": A}, evaluator(), 1))
-    parts = [asyncio.run(measure(problems(4)[k::2], {"a": A}, evaluator(), 1)) for k in (0, 1)]
-    assert merge(parts) == both
 
 
 def test_the_direction_is_the_better_one_on_dev_and_a_tie_goes_to_ab() -> None:

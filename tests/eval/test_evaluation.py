@@ -13,7 +13,7 @@ from agon.errors import RunDirError, first_of
 from agon.eval.evaluation import delete
 from agon.eval.results import post_hoc_cascade
 from agon.eval.target import Target, _source
-from agon.rundir.bout_log import BoutLog
+from agon.rundir.log import BoutLog
 from agon.rundir.results import read_result
 from agon.types import Completion, Direction, Problem, Reason, Verdict
 from tests.eval.helpers import draw, evaluation, evaluator

@@ -1,6 +1,6 @@
 """The callback for TRL with an adapter by its name, against a fake engine; test_learner_scores.py has merged weights.
 
-TRL's own push of weights to vLLM needs GPUs: evidence/trl_push.py.
+TRL's own push of weights to vLLM needs GPUs, and was never tried.
 """
 
 from __future__ import annotations

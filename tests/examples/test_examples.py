@@ -46,7 +46,8 @@ def test_the_docs_diagnose_a_log_from_python() -> None:
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "diagnose.md").read_text(), re.DOTALL)
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.startswith("40 12 {'accuracy_reward': 'signal', 'format_reward': 'group-constant'")
+    assert done.stdout.startswith("grpo_log.jsonl: 40 groups of 8, 320 rows")
+    assert "\necho {'term': 'boxed_reward'" in done.stdout
 
 
 @pytest.mark.slow

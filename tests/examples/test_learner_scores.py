@@ -64,9 +64,9 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelEng
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from agon.engine.tiny.checkpoint import tiny_base
+    from agon.engine.shipped import folder_of
 
-    base = tiny_base()
+    base = folder_of("agon:tiny")
     torch.manual_seed(0)
     lora = LoraConfig(r=4, target_modules="all-linear", init_lora_weights=False)
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base, dtype="float32"), lora)

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "evidence"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples" / "vllm_plugin"))
 from _serve import recording, write_halves
 from agon.deploy.serve.served_pair import ServedPair
-from agon.types import Policy
 
 RECORDED = recording()
 QUESTION: str = RECORDED["questions"][0]
@@ -61,7 +60,7 @@ def ask(app: FastAPI, **fields: Any) -> Any:
 
 
 def test_the_answer_is_the_one_of_the_cascade(app: FastAPI) -> None:
-    text, (draft, challenge) = app.state.agon_pair.renderer(Policy.A).text, RECORDED["answers"][:2]
+    text, (draft, challenge) = app.state.agon_pair.renderer.text, RECORDED["answers"][:2]
     found = ask(app).json()
     assert found["draft"] == text(draft["ids"])
     assert found["answer"] == text(challenge["ids"])

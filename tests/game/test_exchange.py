@@ -48,11 +48,6 @@ def test_counts_by_hand() -> None:
     )
 
 
-def test_counts_of_processes_add_up() -> None:
-    bouts = [bout(False, True), bout(True, False), bout(True, True, peek="")]
-    assert exchange(bouts[:1]) + exchange(bouts[1:]) == exchange(bouts)
-
-
 def test_a_leak_in_either_peek_counts() -> None:
     clean = bout(True, True)
     assert not leaked(clean)
@@ -86,7 +81,3 @@ def test_planted_copying_shows_in_the_rates() -> None:
     copied = [answering("<answer>41</answer>", "<answer>41</answer>")] * 3
     counts = exchange([*copied, answering("<answer>41</answer>", "<answer>42</answer>", challenge_right=True)])
     assert (counts.echoes, counts.echoed, counts.converted, counts.kept) == (3, 0.75, 0.25, None)
-
-
-def test_a_run_that_did_not_count_echoes_has_no_rate() -> None:
-    assert (Exchange(draft_wrong=3) + Exchange(draft_wrong=1, echoes=1)).echoed is None

@@ -1,27 +1,23 @@
-"""The matrix: cells are runs, what is done is not done again, budgets are one, and the array script is real bash."""
+"""The matrix: cells are runs, what is done is not done again, and budgets are one."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import subprocess
 import sys
-import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from agon.cli import main
 from agon.config.arms import ARMS
 from agon.errors import ConfigError, InputError
 from agon.matrix import local
 from agon.matrix.cells import MatrixCell, Stage, cells
-from agon.matrix.slurm import script
+from agon.matrix.child import last_words
 from agon.rundir import RunDir
-from agon.rundir.lock import locked
+from agon.rundir.files import locked
 from agon.rundir.manifest import SplitFacts
 from agon.types import Completion, Request
 from tests.report.helpers import make_study
@@ -98,43 +94,16 @@ def test_bad_arms_and_seeds_are_refused(tmp_path: Path, arms: str, seeds: tuple[
         plan(tmp_path, arms, seeds)
 
 
-@pytest.mark.parametrize(
-    ("words", "gpus", "learners"),
-    [
-        ((), 1, None),
-        (("sampler.options.tensor_parallel_size=2",), 2, 2),
-        (("cluster.gpus=4", "sampler.options.tensor_parallel_size=2", "sampler.replicas=1"), 4, 2),
-        (("cluster.gpus=8", "sampler.replicas=7"), 8, 1),
-        (("cluster.gpus=0",), 0, None),
-    ],
-)
-def test_a_cell_gets_the_gpus_of_its_engines_and_a_process_for_each_learner(
-    tmp_path: Path, words: tuple[str, ...], gpus: int, learners: int | None
-) -> None:
-    (cell,) = plan(tmp_path, "agon", (0,), "sampler.engine=vllm", *words)
-    assert cell.gpus == gpus
-    typed, started = cell.command("train", cell.gpus), local._arguments(cell, "train", cell.gpus)
-    if learners is None:
-        assert (typed[0], started[:2]) == ("agon", ["-m", "agon.cli.cell"])
-    else:
-        assert typed[:5] == ["torchrun", "--standalone", f"--nproc-per-node={learners}", "-m", "agon"]
-        assert started[:6] == ["-m", "torch.distributed.run", *typed[1:4], "agon.cli.cell"]
-    assert cell.command("eval", cell.gpus)[0] == "agon"
-    text = script([cell], 1, "agon matrix")
-    assert f"--gres=gpu:{gpus}" in text
-    assert f"step {'agon' if learners is None else 'torchrun'} " in text
-
-
 def test_slots_share_out_the_visible_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     shares = [[local._environment(n, slots)["CUDA_VISIBLE_DEVICES"] for n in range(slots)] for slots in (1, 2, 6)]
     assert shares == [["4,5,6,7"], ["4,6", "5,7"], ["4", "5", "6", "7", "4", "5"]]
 
 
-def test_an_error_is_reported_although_a_launcher_prints_more_after_it(tmp_path: Path) -> None:
+def test_the_error_of_the_newest_command_is_reported_although_more_is_printed_after_it(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("$ agon train\nerror: old\n$ agon train\nerror: no luck\nfix: try again\n" + "trace\n" * 40)
-    assert local._last(log) == "error: no luck; fix: try again"
+    assert last_words(log) == "error: no luck; fix: try again"
 
 
 class Typed(MatrixCell):
@@ -157,13 +126,14 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stands where Python would: a stage writes a line to FOLDER/done, slowly."""
     path = tmp_path / "stub"
     path.write_text(
-        f"#!{sys.executable}\nimport sys, time, pathlib\n_, _, word, _, arm, seed, out = sys.argv[1:]\n"
-        "folder = f'{out}/{arm}-s{seed}'\n"
+        f"#!{sys.executable}\nimport sys, time, pathlib\n_, _, word, given, *words = sys.argv[1:]\n"
+        "named = dict(zip(words, words[1:]))\n"
+        "folder = f'{named[\"--out\"]}/{named[\"--name\"]}' if word == 'train' else given\n"
         "time.sleep(0.2)\nif 'coop' in folder: sys.exit('error: no luck')\n"
         "pathlib.Path(folder).mkdir(exist_ok=True)\nopen(folder + '/done', 'a').write(word + '\\n')\n"
     )
     path.chmod(0o755)
-    monkeypatch.setattr(local.sys, "executable", str(path))
+    monkeypatch.setattr(sys, "executable", str(path))
     return path
 
 
@@ -202,59 +172,3 @@ def test_a_cell_that_an_orphan_works_on_is_waited_for(
 
     asyncio.run(scene())
     assert "agon-s0: another process is at work on it, waiting" in said
-
-
-def array(tmp_path: Path, agon: str) -> tuple[Path, dict[str, str]]:
-    """The script of a small matrix, and an environment whose `agon` and `scontrol` note what they are asked."""
-    bin = tmp_path / "bin"
-    bin.mkdir()
-    for name, body in {"agon": agon, "scontrol": 'echo "scontrol $@" >> "$NOTES"'}.items():
-        (bin / name).write_text(f"#!/bin/bash\n{body}\n")
-        (bin / name).chmod(0o755)
-    path = tmp_path / "matrix.sbatch"
-    path.write_text(script(plan(tmp_path / "out"), 2, "agon matrix"))
-    path.chmod(0o755)
-    fresh = {"PATH": f"{bin}:{os.environ['PATH']}", "NOTES": str(tmp_path / "notes"), "SLURM_JOB_ID": "7"}
-    return path, os.environ | fresh | {"SLURM_ARRAY_TASK_ID": "1"}
-
-
-def test_the_array_script_does_one_cell_per_task(tmp_path: Path) -> None:
-    path, environment = array(tmp_path, 'echo "$@" >> "$NOTES"')
-    assert "#SBATCH --array=0-3%2" in path.read_text()
-    assert subprocess.run([path], env=environment, timeout=60).returncode == 0
-    train, evaluate = (tmp_path / "notes").read_text().splitlines()
-    assert "--name agon-s0 --resume" in train
-    assert evaluate == f"eval {tmp_path / 'out' / 'agon-s0'}"
-
-
-def test_a_task_that_is_told_to_stop_saves_first_and_is_requeued(tmp_path: Path) -> None:
-    saving = 'trap \'sleep 0.5; echo saved >> "$NOTES"; exit 130\' TERM; echo began >> "$NOTES"; sleep 30 & wait'
-    path, environment = array(tmp_path, saving)
-    task = subprocess.Popen([path], env=environment, start_new_session=True)
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "notes").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    task.send_signal(signal.SIGTERM)
-    assert task.wait(20) == 130
-    with suppress(ProcessLookupError):
-        os.killpg(task.pid, signal.SIGKILL)  # the stub's own sleep
-    assert (tmp_path / "notes").read_text().splitlines() == ["began", "saved", "scontrol requeue 7"]
-
-
-def test_the_slurm_launcher_writes_and_submits_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "matrix",
-        str(CONFIG),
-        "--arms",
-        "agon",
-        "--seeds",
-        "0",
-        "--launcher",
-        "slurm",
-        "--out",
-        str(out := tmp_path / "my matrix"),
-    ]
-    assert main(words) == 0
-    assert capsys.readouterr().out.strip() == str(out / "matrix.sbatch")
-    assert f"\n#SBATCH --output='{out}/logs/slurm-%a.log'\n" in (out / "matrix.sbatch").read_text()
-    assert subprocess.run(["bash", "-n", out / "matrix.sbatch"]).returncode == 0

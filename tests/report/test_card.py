@@ -10,7 +10,6 @@ import pytest
 from agon.formatting import interval
 from agon.report.card import card, caveats, results, use
 from agon.report.collect import HELD_OUT, MeasuredRun, read_run
-from agon.rundir.pair import BaseFacts
 from agon.rundir.results import Interval
 
 from .helpers import INFO, N, make_run_with_pair, without_verdicts
@@ -38,22 +37,12 @@ def test_the_card_states_what_was_measured(run: MeasuredRun) -> None:
         ("policy", "B, trained against A"),
         ("frozen", "B, which did not learn"),
         ("league", "earlier versions of A"),
-        ("endpoint:big/model", "the model big/model behind an endpoint"),
     ],
 )
 def test_the_card_names_the_rival(run: MeasuredRun, rival: str, fact: str) -> None:
     text = card(run, INFO.model_copy(update={"rival": rival}), "peft")
     assert f"| rival | {fact}" in text
     assert ("use A alone" in text) == (rival not in ("policy", "frozen"))
-
-
-@pytest.mark.parametrize("form", ["peft", "merged"])
-def test_the_card_of_a_pair_over_two_bases_says_which_is_whose(run: MeasuredRun, form: str) -> None:
-    other = BaseFacts(name="some/other", revision="main", chat_template_hash="x")
-    text = card(run, INFO.model_copy(update={"base_b": other}), form)
-    assert text.startswith("---\nbase_model:\n- some/other\nlibrary_name")  # those that are on the Hub
-    assert "| base of A | agon:tiny |\n| base of B | some/other at main |" in text
-    assert "over one base" not in text
 
 
 def test_results_of_a_different_step_are_not_those_of_the_pair(run: MeasuredRun) -> None:
@@ -82,13 +71,12 @@ def test_the_code_of_a_card_compiles_and_loads_the_drafter_first(info, form: str
     code = use(info, form).split("```python\n")[1].split("```")[0]
     compile(code, "card", "exec")
     assert code.index('subfolder="b"') < code.index('subfolder="a"')
-    assert ("tiny_base()" in code) == (info is INFO and form == "peft")
+    assert ("folder_of(" in code) == (info is INFO and form == "peft")
 
 
 def test_a_base_that_ships_is_loaded_by_its_name() -> None:
     code = use(INFO.model_copy(update={"base": "agon:halves"}), "peft")
-    assert "tiny_base('halves')" in code
-    assert "agon:halves" not in code
+    assert "folder_of('agon:halves')" in code
 
 
 @pytest.mark.parametrize(("low", "overlaps"), [(0.2, True), (0.99, False)])

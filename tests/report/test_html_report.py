@@ -6,16 +6,12 @@ import csv
 import json
 import re
 import shutil
-import threading
-import urllib.error
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agon.cli import main
-from agon.cli.watch import serve
 from agon.formatting import interval
 from agon.report.headline import read_headline
 from agon.report.html_page import render_page, results_csv
@@ -23,12 +19,10 @@ from agon.report.methods import cell
 from agon.report.overview import overview
 from agon.report.rows import open_source
 from agon.report.run_story import RunStory
-from agon.rundir import RunDir
-from agon.rundir.lock import locked
+from agon.rundir.files import locked
 from agon.rundir.records import write_record
 from agon.rundir.results import read_result
 from agon_lens.charts import POINTS, Chart, thin
-from agon_lens.serving import allowed
 from tests.training.helpers.records import record
 
 from .helpers import BOUTS, N, make_match, make_study, without_verdicts
@@ -175,9 +169,7 @@ def test_wherever_a_rate_is_told_so_are_problems_that_could_not_be_graded(tmp_pa
     assert f"{N} of {N} problems could not be graded" in RunStory.read(path).verdict()
 
 
-def test_one_rate_stands_for_a_run_everywhere_with_the_one_before_training(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_rate_stands_for_a_run_everywhere_with_the_one_before_training(tmp_path: Path) -> None:
     (path,) = make_study(tmp_path, {"agon": 1})
     before = path / "evals" / "held_out@0"
     shutil.copytree(path / "evals" / "held_out", before)
@@ -194,8 +186,6 @@ def test_one_rate_stands_for_a_run_everywhere_with_the_one_before_training(
     assert after != earlier
     (line,) = overview(tmp_path)
     assert (line.before, line.held_out.split(" in ")[0]) == (earlier, after)
-    assert main(["runs", str(tmp_path)]) == 0
-    assert earlier in capsys.readouterr().out
     shown = str(read_headline(path, "cascade"))
     assert after in shown
     assert f"before training {earlier}" in shown
@@ -216,7 +206,7 @@ def test_what_was_not_measured_is_said(tmp_path: Path) -> None:
     assert any("not evaluated on held-out problems; on dev " in fact for fact in open_source(path).facts)
 
 
-def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_listed_with_their_state(tmp_path: Path) -> None:
     run = make_match(tmp_path / "runs" if (tmp_path / "runs").mkdir() is None else tmp_path)
     (line,) = overview(tmp_path)
     assert (line.state, line.held_out) == ("new", "-")
@@ -224,42 +214,21 @@ def test_runs_are_listed_with_state_step_and_score(tmp_path: Path, capsys: pytes
         assert overview(tmp_path)[0].state == "running"
     (run.path / "manifest.json").write_text("{}")
     assert overview(tmp_path)[0].state == "damaged"
-    assert main(["runs", str(tmp_path)]) == 0
-    assert "damaged" in capsys.readouterr().out
-    (tmp_path / "none").mkdir()
-    assert main(["runs", str(tmp_path / "none")]) == 0
-    assert "start one: agon train CONFIG" in capsys.readouterr().out
 
 
-def test_watch_serves_the_page_on_loopback_and_to_nobody_else(tmp_path: Path) -> None:
-    run = make_match(tmp_path)
-    server = serve(run.path)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        url = f"http://127.0.0.1:{server.server_port}"
-        assert server.server_address[0] == "127.0.0.1"
-        assert "Not evaluated on held-out" in urllib.request.urlopen(f"{url}/").read().decode()
-        assert "<title>" in urllib.request.urlopen(f"{url}/match.html").read().decode()
-        for request in (
-            f"{url}/../config.yaml",
-            urllib.request.Request(f"{url}/", headers={"Host": "evil.example:80"}),
-        ):
-            with pytest.raises(urllib.error.HTTPError):
-                urllib.request.urlopen(request)
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert not allowed("evil.example:80")
-    assert allowed("localhost:8000")
-
-
-def test_watch_refreshes_while_the_run_goes_on(tmp_path: Path) -> None:
-    from agon.cli.watch import report_page
-
-    run = make_match(tmp_path)
-    assert 'http-equiv="refresh"' not in report_page(run.path)
-    with RunDir(run.path).lock():
-        assert 'http-equiv="refresh"' in report_page(run.path)
+def test_without_a_run_the_report_is_a_table_of_the_runs_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 0
+    assert "agon train" in capsys.readouterr().out
+    paths = make_study(tmp_path / "runs", {"agon": 1, "grpo": 1})
+    assert main(["report"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:4] == ["run", "arm", "base", "state"]
+    assert {row.split()[0] for row in rows} == {str(path.relative_to(tmp_path)) for path in paths}
+    assert main(["report", "--json"]) == 0
+    assert {run["arm"] for run in json.loads(capsys.readouterr().out)} == {"agon", "grpo"}
 
 
 def test_runs_of_one_arm_and_seed_are_told_apart(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from agon.report.payload import MARKS, OUTCOMES
 from agon.report.rows import open_source
 from agon.report.viewer import render
 from agon.rundir import RunDir
-from agon.rundir.bout_log import BoutLog
+from agon.rundir.log import BoutLog
 from agon.rundir.records import write_record
 from agon.rundir.results import RunFacts
 from agon_lens.logs import StepRange
@@ -69,7 +69,7 @@ def test_a_bout_of_the_bare_base_names_it(evaluation: Path) -> None:
 
 @pytest.mark.parametrize("line", ["[]", "torn", "{}", json.dumps({"problem_id": "p", "draft_text": None})])
 def test_a_line_that_is_not_a_bout_is_refused(line: str, tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(line + "\n")
+    (tmp_path / "a.jsonl").write_text(f"{line}\n{line}\n")
     with pytest.raises(RunDirError, match="not a bout"):
         list(open_source(tmp_path / "a.jsonl").bouts)
 

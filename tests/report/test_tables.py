@@ -86,15 +86,6 @@ def test_conversions_are_those_of_the_result(runs: list[MeasuredRun]) -> None:
     assert f"({exchange.conversion.count}/{exchange.conversion.of})" in line
 
 
-def test_suspicious_wins_have_a_table_where_there_are_any(runs: list[MeasuredRun]) -> None:
-    assert extra_tables.suspicious_table(runs) == ""
-    (key, result), *_ = runs[0].results.items()
-    flagged = result.model_copy(update={"measures": result.measured.model_copy(update={"suspicious": 2})})
-    marked = replace(runs[0], results={key: flagged}, suspicious=5)
-    lines = extra_tables.suspicious_table([marked, *runs[1:]]).splitlines()[2:]
-    assert [line.split("|")[-2].strip() for line in lines] == ["2", "5"]
-
-
 def test_runs_that_were_played_ahead_have_a_table(runs: list[MeasuredRun]) -> None:
     assert extra_tables.staleness_table(runs) == ""
     (line,) = extra_tables.staleness_table([replace(runs[0], staleness=[0, 1, 2, 2]), *runs[1:]]).splitlines()[2:]

@@ -79,11 +79,6 @@ def test_every_outcome_and_mark_is_found(page: str) -> None:
     assert not marks["converted"]
 
 
-def test_a_win_that_looks_unearned_is_marked() -> None:
-    source = one_plain_bout(Verdict(True, True, Reason.CORRECT, "suspicious: reads files"))
-    assert names(unpack(render(source), "index")["columns"]["marks"][0], MARKS) == {"suspicious"}
-
-
 def test_texts_rewards_and_prompts_are_those_on_disk(page: str, run: Path) -> None:
     rows, columns, block = read_bouts(run).to_pylist(), unpack(page, "index")["columns"], unpack(page, "block-0")
     assert len(rows) == unpack(page, "index")["size"] == 2 * len(BOUTS) <= BLOCK

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,10 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agon.errors import RunDirError, RunError
+from agon.game.parse import parse
+from agon.report import payload
+from agon.report.rows import LoggedBout
 from agon.rundir import RunDir, read_bouts
 from agon.rundir import bouts as bouts_file
 from agon.rundir.bouts import COLUMNS
 from agon.types import (
+    OWN_PARTS,
+    PARTS,
     Bout,
     Completion,
     Message,
@@ -156,3 +162,18 @@ def test_the_file_is_compressed(run: RunDir) -> None:
     column = pq.read_metadata(path).row_group(0).column(list(COLUMNS).index("draft_text"))
     assert column.compression == "ZSTD"
     assert path.stat().st_size < 30_000
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_part_of_a_reward_is_paid_logged_and_shown(part: str, run: RunDir) -> None:
+    """A part is a field of `Reward`: columns and pages follow from it."""
+    paid = Reward(**{"correctness": 0.0, "format": 0.0, part: 1.5})
+    assert paid.total == 1.5
+    assert paid.bonus == (0.0 if part in OWN_PARTS else 1.5)
+    met = replace(bout(), challenge=rollout(Policy.B, "challenge", paid))
+    run.write_bouts(0, [met], "agon")
+    [row] = read_bouts(run).to_pylist()
+    assert row[f"challenge_reward_{part}"] == 1.5
+    index = payload.Index()
+    index.add(LoggedBout(met, row), [parse(each.completion) for each in met.rollouts])
+    assert index.columns[f"challenge_reward_{part}"] == [1.5]

@@ -42,6 +42,16 @@ def test_a_run_stopped_at_any_change_resumes_to_the_same_files(
     assert crash_everywhere(before, strike) > 60
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("strike", STRIKES)
+def test_a_run_stopped_at_any_change_of_any_step_resumes_to_the_same_files(
+    strike: Callable[[faults.Disk], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    runs.new_run(tmp_path / "before")
+    assert crash_everywhere(tmp_path / "before", strike, first=1) > 150
+
+
 @pytest.mark.slow
 def test_a_system_without_exchange_is_as_safe(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "swap_names", lambda one, two: False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -62,10 +63,6 @@ def no_number(entry: StepRecord) -> StepRecord:
     return changed(entry, update=entry.update | {Policy.A: entry.update[Policy.A] | {"loss": None}})
 
 
-def cheating(entry: StepRecord) -> StepRecord:
-    return changed(entry, suspicious=6)
-
-
 def failing(entry: StepRecord) -> StepRecord:
     return changed(entry, ungraded=2)
 
@@ -79,43 +76,48 @@ def one_policy(entry: StepRecord) -> StepRecord:
     return draft(live_groups=0)(entry) if entry.drafter is Policy.B else challenge(live_groups=0)(entry)
 
 
-SICK: dict[str, tuple[Change, str, str]] = {
-    "dead, too hard": (draft(live_groups=0, pass_rate=0.0), "groups of drafts", "easier problems"),
-    "dead, too easy": (draft(live_groups=0, pass_rate=1.0), "groups of drafts", "harder problems"),
-    "dead, all alike": (draft(live_groups=0), "Groups are dead", "game.group_size"),
-    "dead challenges": (challenge(live_groups=0), "groups of challenges", "agon diagnose"),
-    "one policy": (one_policy, "B has stopped learning", "agon eval RUN --system a,b"),
-    "idle bonus": (lambda entry: changed(entry, bonus_groups=0), "normalised away in 100% of groups", "data probe"),
-    "truncated": (both(truncated=0.8), "80% of the completions are truncated", "train.max_completion_tokens"),
-    "empty peeks": (empty_peeks, "Peeks are empty: 100 of the last 320", "agon view"),
-    "copies": (echoing, "150 of its last 155 failures repeat the wrong answer", "agon eval RUN --full"),
-    "leaks": (leaking, "320 of the last 320 state it", "agon eval RUN --full"),
-    "shapeless": (both(well_formed=0.02), "Only 2% of the completions", "chat template"),
-    "verifier": (failing, "verifier failed", "agon doctor"),
-    "cheats": (cheating, "looks as if it cheats", "agon view RUN"),
-    "identical": (same_weights, "identical", "b_noise_std"),
-    "unmoved": (unmoved, "Adapter B has not moved", "Stop the run"),
-    "not finite": (no_number, "adapter A is not a finite number", "train.learning_rate"),
+SICK: dict[str, Change] = {
+    "too-hard": draft(live_groups=0, pass_rate=0.0),
+    "too-easy": draft(live_groups=0, pass_rate=1.0),
+    "dead-drafts": draft(live_groups=0),
+    "dead-challenges": challenge(live_groups=0),
+    "one-sided": one_policy,
+    "idle-bonus": lambda entry: changed(entry, bonus_groups=0),
+    "truncated": both(truncated=0.8),
+    "empty-summaries": empty_peeks,
+    "copying": echoing,
+    "leaks": leaking,
+    "shapeless": both(well_formed=0.02),
+    "ungraded": failing,
+    "identical": same_weights,
+    "unmoved": unmoved,
+    "not-finite": no_number,
 }
 
 
 @pytest.mark.parametrize("name", SICK)
-def test_a_sickness_is_told_with_what_to_do(name: str) -> None:
-    change, told, cure = SICK[name]
-    [symptom] = symptoms(history(30, change))
-    assert told in symptom.message
-    assert cure in symptom.fix
+def test_a_symptom_is_reported_while_it_lasts(name: str) -> None:
+    assert names(history(30, SICK[name])) == [name]
+    assert names(history(39, SICK[name], since=10))[:1] == [name]
 
 
-@pytest.mark.parametrize("name", SICK)
-def test_a_finding_keeps_its_name_while_the_sickness_lasts(name: str) -> None:
-    change = SICK[name][0]
-    assert names(history(30, change)) == names(history(39, change, since=10))[:1] != []
+def test_the_numbers_of_a_symptom_are_in_its_sentence() -> None:
+    numbers = {
+        "truncated": ["80%"],
+        "empty-summaries": ["100", "320"],
+        "copying": ["150", "155"],
+        "leaks": ["320", "320"],
+        "shapeless": ["2%"],
+        "ungraded": ["10", "640"],
+    }
+    for name, told in numbers.items():
+        (symptom,) = symptoms(history(30, SICK[name]))
+        assert re.findall(r"\d+%?", symptom.message) == told
 
 
-@pytest.mark.parametrize("name", [name for name in SICK if name != "not finite"])
+@pytest.mark.parametrize("name", [name for name in SICK if name != "not-finite"])
 def test_a_few_bad_steps_are_not_a_sickness(name: str) -> None:
-    change = SICK[name][0]
+    change = SICK[name]
     records = history(30)
     records[10], records[-1] = change(records[10]), change(records[-1])
     assert names(records) == []
@@ -123,7 +125,7 @@ def test_a_few_bad_steps_are_not_a_sickness(name: str) -> None:
 
 @pytest.mark.parametrize("name", SICK)
 def test_what_has_passed_is_not_told(name: str) -> None:
-    records = history(20, SICK[name][0])
+    records = history(20, SICK[name])
     records += [record(step) for step in range(20, 29)]
     assert names(records) == []
 
@@ -193,7 +195,6 @@ def test_a_bonus_that_is_normalised_away_is_reported_after_a_hundred_groups() ->
     assert not names(history(12, bonus(0)))
     (symptom,) = symptoms(history(13, bonus(0)))
     assert symptom.name == "idle-bonus"
-    assert "usual with small groups" in symptom.fix
     assert names(history(13, bonus(0))) == ["idle-bonus"]
     told = {base: symptoms(history(13, bonus(0)), base=base)[0].fix for base in ("agon:halves", "Qwen/Qwen3-0.6B")}
     assert ["Expected" in fix for fix in told.values()] == [True, False]
@@ -205,8 +206,7 @@ def test_a_run_without_one_right_answer_is_reported_from_the_start() -> None:
     wrong = history(20, both(pass_rate=0.0))
     assert not names(wrong[:1])
     (symptom,) = symptoms(wrong[:2])
-    assert str(symptom).startswith("0 of 256 answers right since the start: only the format is being learnt.")
-    assert "agon verify" in symptom.fix
+    assert (symptom.name, "0 of 256" in symptom.message) == ("never-right", True)
     assert not names([record(0), *wrong[1:]])
 
 
@@ -214,7 +214,7 @@ def test_a_run_that_ended_without_one_right_answer_is_reported_however_short_it_
     wrong = history(1, both(pass_rate=0.0))
     (symptom,) = symptoms(wrong, ended=True)
     assert symptom.name == "never-right"
-    assert symptom.message.startswith("0 of 128 answers right")
+    assert "0 of 128" in symptom.message
     assert [found.name for found in symptoms(history(20, both(pass_rate=0.0)), ended=True)] == ["never-right"]
     assert symptoms([record(0)], ended=True) == symptoms([], ended=True) == []
 
@@ -222,7 +222,7 @@ def test_a_run_that_ended_without_one_right_answer_is_reported_however_short_it_
 def test_lengths_that_explode_are_reported() -> None:
     records = [both(tokens_mean=100.0 + 10 * step)(record(step)) for step in range(30)]
     (symptom,) = symptoms(records)
-    assert symptom.message == "Lengths explode: 370 tokens per completion, 120 in the first steps."
+    assert (symptom.name, re.findall(r"\d+", symptom.message)) == ("exploding", ["370", "120"])
     assert not names(records[:14])
     assert not names(history(30, both(tokens_mean=900.0)))
 
@@ -243,12 +243,7 @@ def test_dev_without_a_change_beyond_noise_is_reported_with_both_numbers() -> No
     assert dev_change([point(0, 0.35)]) is None
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_every_finding_can_be_explained(name: str) -> None:
-    assert CHECKS[name].__doc__
-
-
 def test_no_finding_is_without_something_to_do() -> None:
-    found = [symptom for name in SICK for symptom in symptoms(history(30, SICK[name][0]))]
-    assert {symptom.name for symptom in found} <= CHECKS.keys()
+    found = [symptom for name in SICK for symptom in symptoms(history(30, SICK[name]))]
+    assert {symptom.name for symptom in found} <= {check.name for check in CHECKS}
     assert all(isinstance(symptom, Symptom) and symptom.fix.endswith(".") for symptom in found)

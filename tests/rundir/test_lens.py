@@ -7,51 +7,28 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from agon.game import bonus
-from agon.game.advantage import advantages
-from agon.game.bonus import bonus_groups
 from agon.game.rules import Game
 from agon.rundir import bouts
-from agon.rundir.bout_log import BoutLog
 from agon.rundir.bouts import COLUMNS
+from agon.rundir.log import BoutLog
 from agon.types import Bout, Policy, Version
-from agon_lens import Diagnosis, agon_bouts, diagnose, read
-from agon_lens.errors import LensError
-from agon_lens.findings import findings
-from agon_lens.groups import normalise
-from agon_lens.lines import AGON, is_agons, is_foreign
+from agon_lens import Diagnoses, Diagnosis, LensError, diagnose
+from agon_lens.files import is_agons, is_foreign
+from agon_lens.formats import AGON
 from tests.game import helpers as world
 from tests.report.helpers import BOUTS, HOSTILE, make_match, make_study, play_bouts
-
-REWARDS = st.sampled_from([0.0, 0.5, 1.0, 2.0, 2.5, 3.0])
-
-
-@given(st.lists(st.tuples(REWARDS, REWARDS), min_size=1, max_size=8))
-def test_groups_are_normalised_as_in_the_game(group: list[tuple[float, float]]) -> None:
-    correctness, paid = ([row[k] for row in group] for k in range(2))
-    assert normalise(paid, "group", 0.0) == [a or 0.0 for a in advantages(paid, epsilon=0.0)]
-    assert agon_bouts.bites(correctness, paid) is bonus.bites(correctness, paid)
-
-
-@given(st.lists(st.lists(st.tuples(st.booleans(), REWARDS, REWARDS), max_size=8), max_size=4))
-def test_the_weight_of_the_bonus_is_that_of_the_game(groups: list[list[tuple[bool, float, float]]]) -> None:
-    theirs = bonus.bonus_weight([[bonus.Context(*row, if_wrong=0.0) for row in group] for group in groups])
-    ours = agon_bouts.bonus_weight([[agon_bouts.Challenge(*row) for row in group] for group in groups])
-    assert ours == theirs if theirs is None else ours == pytest.approx(theirs)
 
 
 def test_bouts_are_known_by_columns_that_they_have() -> None:
     assert COLUMNS.keys() > AGON
 
 
-def played(folder: Path, game: Game, steps: int = 6) -> list[Diagnosis]:
+def played(folder: Path, game: Game, steps: int = 6) -> Diagnoses:
     folder.mkdir(exist_ok=True)
     for step in range(steps):
         bouts.write(folder / "bouts", step, world.run(world.problems(8), step, game)[0].bouts, "an arm")
-    return [diagnose(log) for log in read(folder)]
+    return diagnose(folder)
 
 
 def kinds(found: Diagnosis) -> dict[str, str]:
@@ -68,7 +45,7 @@ def test_a_run_directory_gives_both_streams(tmp_path: Path) -> None:
 
 
 def test_a_rival_that_does_not_learn_is_named_and_left_out(tmp_path: Path) -> None:
-    elsewhere = Version("endpoint:big")
+    elsewhere = Version("a@000000-5f3c9a1e")
 
     def guest(bout: Bout) -> Bout:
         sides = {side: getattr(bout, side) for side in ("draft", "challenge")}
@@ -84,9 +61,9 @@ def test_a_rival_that_does_not_learn_is_named_and_left_out(tmp_path: Path) -> No
     for step in range(6):
         drawn = world.run(world.problems(8), step, Game(group_size=8))[0].bouts
         bouts.write(tmp_path / "bouts", step, list(map(guest, drawn)), "an arm")
-    standalone, competitive = (diagnose(log) for log in read(tmp_path))
-    assert standalone.name == "standalone of A against endpoint:big"
-    assert competitive.name == "competitive of A against endpoint:big"
+    standalone, competitive = diagnose(tmp_path)
+    assert standalone.name == "standalone of A against a@000000-5f3c9a1e"
+    assert competitive.name == "competitive of A against a@000000-5f3c9a1e"
     assert standalone.rows == competitive.rows == 3 * 8 * 8, "A drafts in half of the steps, challenges in half"
 
 
@@ -96,17 +73,6 @@ def test_the_shared_opponent_is_inert_only_while_format_is_constant(tmp_path: Pa
     assert kinds(competitive)["conversion"] == "rescaling"
     _, varying = played(tmp_path / "varying", Game(group_size=8, show_draft=False, pairing="shared"))
     assert kinds(varying)["conversion"] == "signal"
-    assert varying.bonus_bites == 0.0
-    assert any("normalised away nearly everywhere" in finding.sentence for finding in findings(varying))
-
-
-def test_the_share_of_groups_in_which_the_bonus_bites_is_the_one_that_the_game_counts(tmp_path: Path) -> None:
-    standalone, competitive = played(tmp_path, Game(group_size=8))
-    plays = [world.run(world.problems(8), step, Game(group_size=8))[0] for step in range(6)]
-    counted = sum(bonus_groups(play.competitive.groups) for play in plays if play.competitive)
-    assert 0 < counted < 48
-    assert (standalone.bonus_bites, competitive.bonus_bites) == (None, counted / 48)
-    assert played(tmp_path / "coop", Game(group_size=8, stack="coop"))[1].bonus_bites is None
 
 
 def test_the_margin_stack_echoes_correctness(tmp_path: Path) -> None:
@@ -133,7 +99,7 @@ def test_bouts_are_diagnosed_from_json_too_and_an_evaluation_is_refused(tmp_path
     rows = bouts.read(sorted((tmp_path / "bouts").iterdir())).to_pylist()
     log = tmp_path / "bouts.jsonl"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert [diagnose(stream) for stream in read(log)] == [standalone, competitive]
+    assert diagnose(log) == [standalone, competitive]
     BoutLog(tmp_path / "ab.jsonl").append(play_bouts(0, BOUTS, HOSTILE), "ab")
     with pytest.raises(LensError, match=r"they lack .*step"):
-        read(tmp_path / "ab.jsonl")
+        diagnose(tmp_path / "ab.jsonl")

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from agon.errors import RunDirError
-from agon.rundir.lock import locked
+from agon.rundir.files import locked
 
 HOLDER = """
 import os, sys, time
 from pathlib import Path
-from agon.rundir.lock import locked
+from agon.rundir.files import locked
 with locked(Path(sys.argv[1])):
     if sys.argv[2] == "with-worker" and os.fork() == 0:
         os.write(1, f"{os.getpid()}\\n".encode())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from agon.errors import RunDirError
-from agon.rundir.records import Joint, Mark, RunState, StepRecord, SystemCounts, read_record, write_record
+from agon.rundir.records import Mark, RunState, StepRecord, read_record, write_record
 from agon.types import Policy, Version
-from tests.training.helpers.records import POINT, counts, record
+from tests.training.helpers.records import POINT, record
 
 
 def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
@@ -52,13 +51,3 @@ def test_a_record_cannot_be_changed_and_has_no_unknown_key() -> None:
         record(0).step = 1  # type: ignore[misc]
     with pytest.raises(ValidationError, match="Extra"):
         StepRecord.model_validate(record(0).model_dump() | {"odd": 1})
-
-
-def test_counts_of_processes_add_up() -> None:
-    one = counts(4, 1).model_copy(update={"joint": Joint.count([(True, False)])})
-    two = counts(6, 3).model_copy(update={"joint": Joint.count([(False, False)])})
-    both = one + two
-    assert (both.n, both.correct, both.pass_rate) == (10, 4, 0.4)
-    assert both.joint == Joint.count([(True, False), (False, False)])
-    assert both.exchange is None
-    assert SystemCounts.model_validate_json(json.dumps(both.model_dump(mode="json"))) == both

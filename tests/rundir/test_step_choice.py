@@ -9,8 +9,7 @@ import pytest
 
 from agon.errors import AgonError, InputError
 from agon.rundir import RunDir
-from agon.rundir.records import Point
-from agon.rundir.step_choice import best_point, pair_at, step_number
+from agon.rundir.records import Point, best_point
 from agon.types import Direction, Policy
 from tests.training.helpers.records import counts
 from tests.training.helpers.runs import config, directory, training
@@ -44,14 +43,14 @@ def test_the_best_point_is_the_earliest_of_the_highest() -> None:
 
 @pytest.mark.parametrize(("step", "number"), [("last", 6), ("best", 3), (4, 4), (0, 0)])
 def test_a_step_is_named_or_numbered(run: RunDir, step: object, number: int) -> None:
-    pair = pair_at(run, step)  # type: ignore[arg-type]
+    pair = run.pair_at(step)  # type: ignore[arg-type]
     assert pair.info.step == number
     assert pair.adapter(Policy.A) == run.checkpoints / f"step_{number:06d}" / "a"
     assert pair.info.versions == run.saved_state(number).run.versions
 
 
 def test_the_direction_is_what_dev_chose_at_the_step_or_last_before_it(run: RunDir) -> None:
-    chosen = {step: (pair_at(run, step).info.direction, pair_at(run, step).info.dev_score) for step in (0, 3, 4, 6)}
+    chosen = {step: (run.pair_at(step).info.direction, run.pair_at(step).info.dev_score) for step in (0, 3, 4, 6)}
     assert chosen == {
         0: (Direction.AB, 0.1),
         3: (Direction.BA, 0.5),
@@ -62,22 +61,22 @@ def test_the_direction_is_what_dev_chose_at_the_step_or_last_before_it(run: RunD
 
 def test_a_step_without_a_checkpoint_is_refused_with_those_that_have_one(run: RunDir) -> None:
     with pytest.raises(InputError, match="no checkpoint of step 2") as caught:
-        step_number(run, 2)
+        run.step_number(2)
     assert caught.value.fix == "choose from: 0, 3 (best), 4, 6 (last)"
 
 
 def test_a_run_that_was_never_evaluated_has_no_best_step(run: RunDir) -> None:
     (run.path / "points.json").unlink()
     with pytest.raises(InputError, match="nothing was evaluated on dev") as caught:
-        step_number(run, "best")
+        run.step_number("best")
     assert caught.value.fix == "choose from: 0, 3, 4, 6 (last)"
-    assert pair_at(run, "last").info.direction is None
+    assert run.pair_at("last").info.direction is None
 
 
 def test_a_run_without_checkpoints_says_how_to_train_it(run: RunDir) -> None:
     shutil.rmtree(run.checkpoints)
     with pytest.raises(InputError, match="has no checkpoint") as caught:
-        step_number(run, "last")
+        run.step_number("last")
     assert "--resume" in caught.value.fix
 
 
@@ -85,7 +84,7 @@ def test_a_damaged_checkpoint_is_refused(run: RunDir) -> None:
     weights = run.checkpoints / "step_000004" / "b" / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x7f")
     with pytest.raises(AgonError, match=r"step_000004: b.adapter_model.* is damaged") as caught:
-        pair_at(run, 4)
+        run.pair_at(4)
     assert caught.value.fix.endswith("choose from: 0, 3, 4, 6 (last)")
 
 
@@ -94,4 +93,4 @@ def test_a_checkpoint_that_is_a_link_is_refused(run: RunDir, tmp_path: Path) -> 
     folder.rename(tmp_path / "elsewhere")
     folder.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(AgonError, match="is a link"):
-        pair_at(run, 4)
+        run.pair_at(4)

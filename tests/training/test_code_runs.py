@@ -30,7 +30,7 @@ RIGHT, WRONG = FORM.format("print(2 * int(input()))"), FORM.format("print(2 + in
 
 def doubling(n: int) -> Problem:
     cases = tuple((str(k), str(2 * k)) for k in (2, n + 3))
-    return Problem(f"p{n}", f"Read a number, print its double. ({n})", "", tests=UnitTests(cases, public=1))
+    return Problem(f"p{n}", f"Read a number, print its double. ({n})", "", tests=UnitTests(cases))
 
 
 def half_right(request: Request) -> str:

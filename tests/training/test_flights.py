@@ -86,12 +86,12 @@ def test_the_next_step_is_played_while_the_learner_works(tmp_path: Path, monkeyp
     learner, seen = one.machines.learner, list[int]()
     update = learner.update
 
-    def working(streams: Sequence[Stream], phase: Any) -> Any:
+    def working(streams: Sequence[Stream], check: Any) -> Any:
         began = time.monotonic()
         while asked(one) < rows(learner.step + 1) and learner.step < 5 and time.monotonic() - began < 20:
             time.sleep(0.01)
         seen.append(asked(one))
-        return update(streams, phase)
+        return update(streams, check)
 
     monkeypatch.setattr(learner, "update", working)
     assert one.go()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import agon
+from agon.data import splits
 from agon.errors import ConfigError, DataError, EngineError, InputError, RunDirError
 from agon.rundir import RunDir
 from agon.training import run as module
@@ -181,12 +182,33 @@ def test_functions_are_asked_for_by_name_and_in_their_order() -> None:
 def test_a_data_set_is_taken_as_it_is() -> None:
     datasets = pytest.importorskip("datasets")
     made = datasets.Dataset.from_list([{"problem": "1 + 1?", "answer": "2", "source": "x"}])
-    with staged({"train": made, "dev": None}) as (folder, overrides):
+    with staged({"train": made, "dev": None}, judged=False) as (folder, overrides):
         assert folder is not None
         assert overrides == [
             f'data.train={{"path": "{folder}/train.jsonl", "columns": '
             '{"question": "problem", "answer": "answer", "source": "source"}}'
         ]
+
+
+def test_numbers_take_training_rows_for_the_other_splits() -> None:
+    with staged({"train": rows(0, 8), "dev": 2, "held_out": rows(9, 12)}, judged=False) as (folder, overrides):
+        config = agon.load_config(CONFIG, overrides)
+        parts = splits(config.data).parts
+        assert {name: len(problems) for name, problems in parts.items()} == {"train": 6, "dev": 2, "held_out": 3}
+        assert folder is not None
+    with pytest.raises(DataError, match="dev=2 without rows"), staged({"dev": 2}, judged=False):
+        pass
+
+
+def test_rows_need_an_answer_only_where_no_function_judges() -> None:
+    asked = [{"prompt": f"Say {n}."} for n in range(3)]
+    with pytest.raises(DataError, match="no question with an answer"), staged({"train": asked}, judged=False):
+        pass
+    with staged({"train": asked, "dev": 1, "held_out": 1}, judged=True) as (_, overrides):
+        with pytest.raises(ConfigError, match=r"columns\.answer is empty"):
+            agon.load_config(CONFIG, overrides)
+        config = agon.load_config(CONFIG, [*overrides, "verifier=rewards.py:correct"])
+        assert [problem.answer for problem in splits(config.data).train] == [""]
 
 
 @pytest.mark.parametrize(
@@ -200,5 +222,5 @@ def test_a_data_set_is_taken_as_it_is() -> None:
     ],
 )
 def test_rows_that_are_no_problems_are_refused(given: Any, word: str) -> None:
-    with pytest.raises(DataError, match=word), staged({"train": given}):
+    with pytest.raises(DataError, match=word), staged({"train": given}, judged=False):
         pass

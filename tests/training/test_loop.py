@@ -1,32 +1,24 @@
-"""The run: what is written, published, kept. Real processes are killed in evidence/{kill_resume,process_faults}.py."""
+"""The run: what is written, published, kept. Real processes are killed in test_kills.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agon.engine.scripted import ScriptedSampler
-from agon.engine.vllm.placement import GpuMemory
-from agon.errors import OutOfMemory, RunError, VerifierError
+from agon.errors import RunError, VerifierError
 from agon.plan.schedule import Schedule
-from agon.protocols import Phase, Update, alone
 from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import files_in
 from agon.rundir.health import verifier_failing
 from agon.rundir.pair import read_pair
 from agon.training.loop import Training
 from agon.training.machines import Machines
-from agon.types import Direction, Policy, Request, Stream
+from agon.types import Direction, Policy, Request
 from tests.game.helpers import RIGHT, WRONG
 from tests.training.helpers.records import record, stream
 from tests.training.helpers.runs import (
-    BOTH,
-    OneNumberLearner,
     Verifier,
     config,
     directory,
@@ -56,18 +48,6 @@ def test_an_epoch_plays_every_problem_once_in_a_new_order(tmp_path: Path) -> Non
     played = [row["problem_id"] for row in read_bouts(run).to_pylist() if row["index"] == 0]
     assert sorted(played[:12]) == sorted(played[12:]) == sorted(problem.id for problem in problems(12))
     assert played[:12] != played[12:]
-
-
-def test_two_processes_share_a_batch_without_overlap(tmp_path: Path) -> None:
-    settings = config(train__problems_per_step=4)
-    run = directory(tmp_path, "x", settings)
-    alone = training(run, settings).batch(1)
-    parts = []
-    for rank in (0, 1):
-        one = training(run, settings)
-        one.machines.learner.rank, one.drawing = rank, [0, 1]  # type: ignore[misc]
-        parts.append(one.batch(1))
-    assert [problem for pair in zip(*parts, strict=True) for problem in pair] == alone
 
 
 def test_versions_are_named_after_step_and_weights_and_never_reused(tmp_path: Path) -> None:
@@ -279,76 +259,3 @@ def test_more_engines_than_problems_are_a_warning(
     one = training(directory(tmp_path, "x", settings), settings)
     assert one.go()
     assert any("problems per step" in note for note in one.display.notes) is warned  # type: ignore[attr-defined]
-
-
-class LargeLearner(OneNumberLearner):
-    """Its memory runs out: in the rehearsal, or in the update of a step."""
-
-    def __init__(self, fails_at: int | None) -> None:
-        super().__init__(6)
-        self.fails_at = fails_at
-
-    def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
-        if self.fails_at is None:
-            raise OutOfMemory("out of memory with 1 rows")
-
-    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
-        @contextmanager
-        def failing(name: str) -> Iterator[Callable[[], None]]:
-            with phase(name) as proceed:
-                if self.step == self.fails_at:
-                    raise OutOfMemory("out of memory in the update")
-                yield proceed
-
-        return super().update(streams, failing)
-
-
-@pytest.mark.parametrize("fails_at", [None, 2], ids=["rehearsal", "update"])
-@pytest.mark.parametrize(
-    ("changes", "advised"),
-    [
-        ({}, "--resume 'sampler.options={max_num_seqs: 32, max_num_batched_tokens: 2048}'"),
-        ({"train__tokens_per_pass": 100_000}, "--resume train.tokens_per_pass=17048"),
-        ({"sampler__options": {"max_num_seqs": 32}}, None),
-    ],
-    ids=["recipe", "wide", "small engine"],
-)
-def test_out_of_memory_advises_what_this_run_may_change_and_what_helps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails_at: int | None, changes: dict[str, Any], advised: str | None
-) -> None:
-    monkeypatch.setattr(GpuMemory, "here", lambda: GpuMemory(free=20 * 2**30, total=24 * 2**30))
-    settings = config(model__name="Qwen/Qwen3-0.6B", eval__points=0, **changes)
-    run = directory(tmp_path, "x", settings)
-
-    def fix_of(fails_at: int | None) -> str:
-        machines = Machines(LargeLearner(fails_at), ScriptedSampler(half_right), Verifier(), BOTH)  # type: ignore[arg-type]
-        with pytest.raises(OutOfMemory, match="out of memory") as stopped:
-            training(run, settings, machines=machines).go()
-        return stopped.value.fix
-
-    fix, resume = fix_of(fails_at), f"agon train {run.path} --resume"
-    assert (resume in fix) is (fails_at is not None), "before the first step there is nothing to resume"
-    if advised:
-        assert fix.endswith(advised)
-    else:
-        assert "start a new run with train.max_completion_tokens=" in fix
-        assert "tokens_per_pass=1 " not in fix
-        assert "gpu_memory_utilization" not in fix
-        assert "larger" in fix
-    assert fix_of(None) == fix, "a resumed run that rehearses has steps too"
-
-
-def test_a_sick_run_says_so_once(tmp_path: Path) -> None:
-    settings = config(train__epochs=3, eval__points=0)
-    run = directory(tmp_path, "x", settings)
-    one = training(run, settings, answer=lambda request: RIGHT)
-    assert one.go()
-    said = one.display.notes  # type: ignore[attr-defined]
-    assert len(said) == len(set(said))
-    assert any("group" in sentence for sentence in said), said
-
-
-def test_the_learner_of_these_tests_moves_only_what_has_signal() -> None:
-    learner = OneNumberLearner(1)
-    learner.update([])
-    assert learner.weights == {Policy.A: 0.0, Policy.B: 1.0}

@@ -10,16 +10,15 @@ import pytest
 
 from agon.engine.scripted import ScriptedSampler
 from agon.errors import EngineError
-from agon.protocols import alone
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
 from agon.types import Policy, Version
-from tests.training.helpers.runs import BOTH, OneNumberLearner, Verifier, half_right
+from tests.training.helpers.runs import OneNumberLearner, Plain, Verifier, half_right
 
 
 def publisher(folder: Path) -> Publisher:
-    machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), BOTH)  # type: ignore[arg-type]
-    return Publisher(machines, folder, alone)
+    machines = Machines(OneNumberLearner(9), ScriptedSampler(half_right), Verifier(), Plain())  # type: ignore[arg-type]
+    return Publisher(machines, folder)
 
 
 def test_a_policy_that_did_not_move_keeps_its_version(tmp_path: Path) -> None:
@@ -73,12 +72,3 @@ def test_first_versions_stay_live_in_an_engine_that_did_not_publish_them(tmp_pat
     current = made.name({}, 7)
     made.publish(current.values(), current, first)
     assert made.machines.sampler.published >= {*first.values(), *current.values()}  # type: ignore[attr-defined]
-
-
-def test_the_first_process_alone_exports(tmp_path: Path) -> None:
-    made = publisher(tmp_path / "published")
-    made.machines.learner.rank = 1  # type: ignore[misc]
-    current = made.name({}, 0)
-    made.publish(current.values(), current, current)
-    assert not (tmp_path / "published").exists()
-    assert made.machines.sampler.latest == current  # type: ignore[attr-defined]

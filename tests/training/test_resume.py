@@ -308,29 +308,29 @@ def test_the_same_signal_from_launcher_and_scheduler_counts_once(
     assert not training(run, settings, answer=answer).go()
 
 
-@pytest.mark.parametrize("where", ["update", "log"])
+@pytest.mark.parametrize(("part", "saved"), [("update", "step_000003"), ("write", "step_000000")])
 def test_an_error_of_any_kind_loses_no_finished_step(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, saved: str
 ) -> None:
     settings = config(save__every=50, eval__points=0)
     run = directory(tmp_path, "failed", settings)
     one = training(run, settings)
-    phase, entered = one.processes.phase, 0
+    timed, entered = one.log.timed, 0
 
     @contextmanager
-    def failing(name: str) -> Iterator[Any]:
+    def failing(name: str) -> Iterator[None]:
         nonlocal entered
-        with phase(name) as proceed:
-            entered += name == where
-            if entered == 4:
-                raise ZeroDivisionError
-            yield proceed
+        entered += name == part
+        if entered == 4:
+            raise ZeroDivisionError
+        yield
 
-    monkeypatch.setattr(one.processes, "phase", failing)
+    failing.add, failing.take = timed.add, timed.take  # type: ignore[attr-defined]
+    monkeypatch.setattr(one.log, "timed", failing)
     with pytest.raises(ZeroDivisionError):
         one.go()
-    saved = sorted(path.name for path in run.checkpoints.iterdir())[-1]
-    assert saved == {"update": "step_000003", "log": "step_000000"}[where], "no checkpoint is ahead of the log"
+    newest = sorted(path.name for path in run.checkpoints.iterdir())[-1]
+    assert newest == saved, "no checkpoint is ahead of the log"
     monkeypatch.undo()
     assert training(RunDir.open(run.path), settings).go()
 
@@ -343,16 +343,6 @@ def test_weights_in_the_middle_of_a_move_are_not_saved(tmp_path: Path, monkeypat
     with pytest.raises(Stop):
         one.go()
     assert [path.name for path in run.checkpoints.iterdir()] == ["step_000000"]
-
-
-def test_processes_that_start_from_different_adapters_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = config()
-    one = training(directory(tmp_path, "x", settings), settings)
-    monkeypatch.setattr(one.machines.learner, "gather", lambda value: [value, ["other"] if type(value) is list else 0])
-    with pytest.raises(EngineError, match="different adapters"):
-        one.go()
 
 
 def test_handlers_are_put_back_after_a_run(tmp_path: Path) -> None:

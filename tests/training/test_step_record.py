@@ -1,4 +1,4 @@
-"""The line of steps.jsonl: counted by hand once, and independent of how processes shared the work."""
+"""The line of steps.jsonl: counted by hand once."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import replace
 from agon.game.exchange import Exchange
 from agon.game.rules import Game
 from agon.rundir.records import StepRecord
-from agon.training.log import without_tokens
 from agon.training.step_record import step_record
-from agon.types import Policy, Reason, Request, UnitTests, Verdict, seed_for
+from agon.types import Policy, Reason, Request, Verdict, seed_for
 from tests.game.helpers import RIGHT, WRONG, problems, read_tag, run
 
 FOUR = Game(group_size=4)
@@ -27,7 +26,7 @@ def drafts_right_at_0(request: Request) -> str:
 
 def test_a_step_counted_by_hand() -> None:
     played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0)
-    record = step_record([played], UPDATES, FOUR)
+    record = step_record(played, UPDATES, FOUR)
     assert (record.step, record.drafter, record.challenger) == (0, Policy.A, Policy.B)
     assert record.competitive is not None
     assert (record.standalone.pass_rate, record.competitive.pass_rate) == (0.25, 0.75)
@@ -42,7 +41,7 @@ def test_a_step_counted_by_hand() -> None:
 
 def test_a_group_whose_rewards_are_all_equal_is_not_live() -> None:
     played, _ = run(problems(2), 0, Game(group_size=4), drafts_right_at_0)
-    record = step_record([played], UPDATES, FOUR)
+    record = step_record(played, UPDATES, FOUR)
     assert record.competitive is not None
     assert (record.standalone.groups, record.standalone.live_groups) == (2, 1), "all drafts of the second are wrong"
     assert (record.competitive.groups, record.competitive.live_groups) == (2, 1), "and all of its challenges right"
@@ -50,21 +49,14 @@ def test_a_group_whose_rewards_are_all_equal_is_not_live() -> None:
 
 def test_a_record_comes_back_from_its_line_as_it_was() -> None:
     played, _ = run(problems(2), 0, Game(group_size=4), drafts_right_at_0)
-    record = step_record([played], UPDATES, FOUR)
+    record = step_record(played, UPDATES, FOUR)
     assert StepRecord.model_validate_json(json.dumps(record.model_dump(mode="json"))) == record
-
-
-def test_two_processes_write_the_line_of_one() -> None:
-    batch = problems(4)
-    whole, _ = run(batch)
-    parts = [run(batch[k::2])[0] for k in (0, 1)]
-    assert step_record(parts, UPDATES, FOUR) == step_record([whole], UPDATES, FOUR)
 
 
 def test_one_stage_arms_have_no_competitive_part() -> None:
     game = Game(group_size=2, opponent="none", stack="coop")
     played, _ = run(problems(1), 0, game)
-    record = step_record([played], {}, game)
+    record = step_record(played, {}, game)
     assert (record.competitive, record.exchange) == (None, None)
 
 
@@ -73,34 +65,15 @@ def test_rows_without_a_verdict_are_counted_and_left_out() -> None:
         return Verdict(False, True, Reason.INFRA) if completion.text == WRONG else await read_tag(problem, completion)
 
     played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0, broken)
-    record = step_record([played], {}, FOUR)
+    record = step_record(played, {}, FOUR)
     assert record.ungraded == 4
     assert (record.standalone.graded, record.standalone.pass_rate) == (1, 1.0)
 
 
-def test_what_processes_send_each_other_holds_no_tests_and_gives_the_same_record() -> None:
-    batch = [replace(problem, tests=UnitTests((("in", "out"),))) for problem in problems(2)]
-    played, _ = run(batch)
-    sent = without_tokens(played)
-    streams = [row for stream in sent.streams for row in stream.rollouts()]
-    assert all(row.problem.tests is None for row in [*streams, *(r for bout in sent.bouts for r in bout.rollouts)])
-    assert step_record([sent], UPDATES, FOUR) == step_record([played], UPDATES, FOUR)
-
-
-def test_right_rows_that_look_unearned_are_counted() -> None:
-    async def lenient(problem, completion) -> Verdict:
-        judged = await read_tag(problem, completion)
-        return Verdict(judged.correct, True, judged.reason, "suspicious: reads files")
-
-    played, _ = run(problems(1), 0, Game(group_size=4), drafts_right_at_0, lenient)
-    right = sum(rollout.verdict.correct for bout in played.bouts for rollout in bout.rollouts)
-    assert step_record([played], {}, FOUR).suspicious == right > 0
-
-
 def test_groups_in_which_the_bonus_bites_are_counted_where_one_is_paid() -> None:
     mixed, _ = run(problems(1), 0, Game(group_size=4), lambda request: RIGHT if request.seat == "b" else WRONG)
-    assert step_record([mixed], {}, FOUR).bonus_groups == 0
+    assert step_record(mixed, {}, FOUR).bonus_groups == 0
     half = iter([RIGHT, WRONG, WRONG, WRONG])
     played, _ = run(problems(1), 0, Game(group_size=4), lambda request: RIGHT if request.seat == "b" else next(half))
-    assert step_record([played], {}, FOUR).bonus_groups == 1
-    assert step_record([played], {}, replace(FOUR, stack="coop")).bonus_groups is None
+    assert step_record(played, {}, FOUR).bonus_groups == 1
+    assert step_record(played, {}, replace(FOUR, stack="coop")).bonus_groups is None

@@ -119,7 +119,8 @@ def test_a_reward_gets_what_trls_trainer_gives_it(chat: bool, tmp_path: Path) ->
         del each["trainer_state"]
         assert callable(each.pop("log_extra"))
         assert callable(each.pop("log_metric"))
-    assert ours == theirs | {"question": ["1 + 1?"], "answer": ["2"], "solution": ["2"]}
+    question = "Add.\n\n1 + 1?" if chat else "1 + 1?"
+    assert ours == theirs | {"question": [question], "answer": ["2"], "solution": ["2"]}
 
 
 def test_arrays_objects_and_functions_of_ids_are_rewards(load) -> None:  # type: ignore[no-untyped-def]

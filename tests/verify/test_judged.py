@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,10 +15,11 @@ from agon.verify import load_verifier
 from agon.verify.judged import CodeVerifier, MathVerifier
 from agon_judge import verdict as judge
 from agon_judge.code.judge import CodeJudge
+from agon_judge.errors import InputError as JudgeInputError
 from agon_judge.errors import JudgeError, SandboxDown
 from agon_judge.judge import Judge
 from agon_judge.math.judge import MathJudge
-from agon_judge.sandbox import SandboxSettings, leaks
+from agon_judge.sandbox import leaks
 
 PROBLEM = Problem("p", "What is it?", "x+1", tests=UnitTests((("1", "2"),)))
 
@@ -65,7 +67,7 @@ def test_a_box_stands_in_for_a_block_only_when_asked() -> None:
 
 
 class Recording(Judge):
-    """Says that everything is suspicious, and keeps what it was asked; or fails."""
+    """Says that everything is right, and keeps what it was asked; or fails."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.rows: list[Any] = []
@@ -75,7 +77,7 @@ class Recording(Judge):
         if self.error:
             raise self.error
         self.rows += rows
-        return [judge.Verdict(Reason.CORRECT, f"{judge.SUSPICIOUS}ends early") for _ in self.rows]
+        return [judge.Verdict(Reason.CORRECT, "a note") for _ in self.rows]
 
     async def judge_async(self, *row: Any, **named: Any) -> judge.Verdict:
         return self.judge_many([row])[0]
@@ -90,13 +92,13 @@ class Recording(Judge):
     def close(self) -> None: ...
 
 
-def test_a_program_and_its_tests_are_handed_over_and_a_suspicion_comes_back() -> None:
+def test_a_program_and_its_tests_are_handed_over_and_the_detail_comes_back() -> None:
     recording = Recording()
     verifier = CodeVerifier(recording)  # type: ignore[arg-type]
     text = "<think>a</think><answer>```python\nprint(2)\n```</answer>"
     (verdict,) = verifier.verify_many([(PROBLEM, completion(text))])
     assert recording.rows == [("print(2)", PROBLEM.tests)]
-    assert verdict.suspicious
+    assert verdict.detail == "a note"
     assert verdict.well_formed
 
 
@@ -124,13 +126,7 @@ def test_an_error_of_the_judge_is_one_of_ours(error: JudgeError) -> None:
 
 
 def test_a_sandbox_that_cannot_be_opened_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match="needs the address") as caught:
-        load_verifier("code", sandbox=SandboxSettings("http"))
-    assert caught.value.fix
-
-    def down(settings: SandboxSettings) -> None:
-        raise SandboxDown("gone", fix="start it")
-
-    monkeypatch.setattr(leaks, "open_sandbox", down)
-    with pytest.raises(VerifierError, match="gone"):
-        load_verifier("code")
+    for error, ours in ((JudgeInputError("no bwrap"), InputError), (SandboxDown("gone"), VerifierError)):
+        monkeypatch.setattr(leaks, "open_sandbox", Mock(side_effect=error))
+        with pytest.raises(ours, match=error.message):
+            load_verifier("code")

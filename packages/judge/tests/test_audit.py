@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import agon_judge
+from agon_judge.auditing.environment import Target
 from agon_judge.auditing.probes import near_misses, number, probes, rewritings, same, wrap
-from agon_judge.auditing.show import page
-from agon_judge.auditing.trl import named, read_rows
+from agon_judge.auditing.report import page
+from agon_judge.auditing.trl import RewardFunction, named, read_rows
 from agon_judge.cli import main
 from agon_judge.errors import InputError
+from judge_helpers import BENCHMARKS
 
+LOCK = threading.Lock()
 ROWS = [
     {"prompt": "What is 6 times 7?", "answer": "42"},
     {"prompt": "What is the sum of 900 and 420?", "answer": "1320"},
@@ -111,6 +119,25 @@ def takes_time_for_golds(completions, answer, **columns):
 
 def longer(completions, answer, **columns):
     return [min(1.0, right + len(text) / 1000) for right, text in zip(exact(completions, answer), completions)]
+
+def bonus_for_length(completions, answer, **columns):
+    return [right + min(1.0, len(text) / 5000) for right, text in zip(exact(completions, answer), completions)]
+
+def penalty_for_length(completions, answer, **columns):
+    return [right - len(text) / 1000 for right, text in zip(exact(completions, answer), completions)]
+
+def half_for_the_form(completions, answer, **columns):
+    found = [re.fullmatch("<answer>(.*)</answer>", text, re.DOTALL) for text in completions]
+    return [0.5 * bool(each) + 0.5 * bool(each and each[1].strip() == gold) for each, gold in zip(found, answer)]
+
+def any_order_of_digits(completions, answer, **columns):
+    return [float(sorted(text.strip()) == sorted(gold)) for text, gold in zip(completions, answer)]
+
+def works_it_out(completions, answer, **columns):
+    def value(text):
+        found = re.fullmatch(r"\\s*(-?\\d{1,9})(?:\\.0)?(?:\\+(\\d+))?\\s*", text.replace(",", ""))
+        return found and int(found[1]) + int(found[2] or 0)
+    return [float(value(text) == int(gold)) for text, gold in zip(completions, answer)]
 
 def nan_for_wrong(completions, answer, **columns):
     return [1.0 if right else float("nan") for right in exact(completions, answer)]
@@ -296,8 +323,28 @@ def test_what_is_meant_so_is_a_remark_and_no_fault(desk: Path, name: str, golds:
     assert not remark or remark in {finding.kind for finding in audit.findings}
 
 
-def test_a_long_text_is_not_paid(desk: Path) -> None:
-    assert "pays a long text" in kinds(audited("longer"))
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("longer", "pays a long text"),
+        ("bonus_for_length", "pays a long text"),
+        ("half_for_the_form", "pays junk"),
+        ("any_order_of_digits", "pays a near miss"),
+    ],
+)
+def test_what_has_nothing_of_an_answer_is_not_even_paid_half(desk: Path, name: str, kind: str) -> None:
+    assert kind in kinds(audited(name))
+
+
+def test_a_penalty_for_length_is_no_pay_for_junk(desk: Path) -> None:
+    audit = audited("penalty_for_length")
+    assert audit.passed, audit
+
+
+def test_a_reward_that_works_sums_out_is_told_so(desk: Path) -> None:
+    audit = audited("works_it_out")
+    assert audit.passed, audit
+    assert "pays arithmetic that is not worked out" in {finding.kind for finding in audit.findings}
 
 
 def test_a_reward_that_is_no_number_for_wrong_answers_raises_and_pays_nothing(desk: Path) -> None:
@@ -340,8 +387,34 @@ def test_an_environment_of_ones_own_without_golds(desk: Path) -> None:
     assert audit.version == "own 1"
 
 
+def test_who_waits_for_a_slow_reward_is_told_how_far_it_is(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("agon_judge.auditing.clock.SILENCE", 3600.0)
+    audited("exact", take=2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("agon_judge.auditing.clock.SILENCE", 0.0)
+    calls = audited("exact", take=2).calls
+    lines = capsys.readouterr().err.splitlines()
+    assert 5 < len(lines) < calls
+    assert all(re.fullmatch(r"[a-z ]+: [\d,]+ of [\d,]+ calls", line) for line in lines)
+
+
 def test_the_bound_is_a_share_of_rows(desk: Path) -> None:
     assert audited("substring", bound=1.0).passed
+
+
+CASES = [json.loads(line) for line in (BENCHMARKS / "audit_rewards.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", CASES, ids=[f"{case['by']} {case['name']}" for case in CASES])
+def test_rewards_with_a_fault_fail_and_good_ones_pass(tmp_path: Path, case: dict[str, Any]) -> None:
+    if case["name"] == "sort_list":
+        pytest.skip("the one that is not found: both lists are sorted, so a permutation is paid")
+    (tmp_path / "mine.py").write_text(case["code"])
+    audit = agon_judge.audit(f"{tmp_path}/mine.py:reward", case["rows"], take=5, workers=1)
+    assert audit.passed == (case["by"] == "good"), audit
 
 
 @pytest.mark.slow
@@ -417,9 +490,70 @@ def test_bad_input_is_answered_in_two_lines(
     assert "_positive" not in error
 
 
-def test_a_function_that_no_other_process_finds_is_refused() -> None:
-    with pytest.raises(InputError, match="not a function of a file"):
-        agon_judge.audit(lambda completions: [0.0], "rows.jsonl")
+def test_a_lambda_and_a_closure_over_rows_of_python_are_audited() -> None:
+    suffix = "2"
+    audit = agon_judge.audit(lambda completions, **_: [float(text.endswith(suffix)) for text in completions], ROWS)
+    assert (audit.target, audit.rows) == ("<lambda>", 3)
+    assert "pays junk" in kinds(audit)
+
+    def exact(completions: list[str], answer: list[str]) -> list[float]:
+        return [float(text.strip() == gold) for text, gold in zip(completions, answer, strict=True)]
+
+    assert agon_judge.audit(exact, iter(ROWS), workers=1).passed
+
+
+def test_a_named_reward_takes_rows_of_python(desk: Path) -> None:
+    assert agon_judge.audit("rewards.py:exact", ROWS, workers=1).rows == 3
+    assert agon_judge.audit("math", ROWS[:2], workers=1).passed
+
+
+CELL = """
+import agon_judge
+limit = 3
+def of_the_cell(completions, answer, **columns):
+    return [float(gold in text[:limit * 20]) for text, gold in zip(completions, answer)]
+print(agon_judge.audit(of_the_cell, [{"prompt": "6 x 7?", "answer": "42"}, {"prompt": "6 x 8?", "answer": "48"}]))
+"""
+
+
+def test_a_function_of_a_cell_is_sent_with_what_it_uses() -> None:
+    done = subprocess.run([sys.executable, "-"], input=CELL, capture_output=True, text=True)
+    assert done.stdout.startswith("of_the_cell: "), done.stderr
+    assert "pays a near miss" in done.stdout
+
+
+def test_rows_with_different_golds_come_first(desk: Path) -> None:
+    reward = RewardFunction(Target("f"), lambda completions, **_: [0.0], [*[ROWS[0]] * 9, *ROWS[1:]])
+    assert [row.gold for row in reward.rows("train")][:4] == ["42", "1320", "16", "42"]
+
+
+@pytest.mark.parametrize(
+    ("target", "rows", "fix"),
+    [
+        (42, ROWS, "reward function"),
+        (len, None, "rows=FILE"),
+        (len, 5, "prompt"),
+        (len, [], "prompt"),
+        (len, ["a"], "prompt"),
+        (lambda completions: [LOCK.locked()], ROWS, "FILE.py:function"),
+        ("rewards.py:exact", [{"prompt": "?", "anser": "1"}], "gold=COLUMN"),
+    ],
+)
+def test_python_is_answered_in_python(desk: Path, target: Any, rows: Any, fix: str) -> None:
+    with pytest.raises(InputError) as refused:
+        agon_judge.audit(target, rows, workers=1)
+    assert fix in refused.value.__notes__[0]
+
+
+def test_an_audit_prints_as_a_table_and_shows_as_one_in_a_notebook(desk: Path) -> None:
+    audit = audited("constant", take=2)
+    assert repr(audit) == str(audit)
+    assert str(audit).splitlines()[-1].startswith("failed: ")
+    assert "gold=COLUMN" in str(audit)
+    assert "take=N" in str(audit)
+    assert "--" not in str(audit)
+    assert "<table>" in audit._repr_html_()
+    assert audit.as_html().startswith("<!doctype html>")
 
 
 STAGED = """

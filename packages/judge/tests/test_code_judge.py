@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from agon_judge.code import judge as code_judge
 from agon_judge.code.extract import one_program
 from agon_judge.code.judge import CodeJudge, limits_of
 from agon_judge.sandbox import Ending, Execution, ProgramLimits, SandboxDown
@@ -87,31 +86,6 @@ def test_a_long_input_is_quoted_in_part() -> None:
         verdict = judge.judge(WRONG, UnitTests((("0" * 500, "5"),)))
     assert len(verdict.detail) < 200
     assert verdict.detail.endswith("0...)")
-
-
-def test_a_right_program_that_looks_as_if_it_cheats_is_right_and_says_so() -> None:
-    with CodeJudge(Doubling()) as judge:
-        cheat = "import os\nprint(2 * int(input()))\nos._exit(0)"
-        first, *others = judge.judge_many([(cheat, TESTS), (RIGHT, TESTS), (WRONG, TESTS)])
-    assert (first.correct, first.suspicious, first.detail) == (True, True, "suspicious: ends early")
-    assert [(verdict.correct, verdict.suspicious) for verdict in others] == [(True, False), (False, False)]
-
-
-def test_what_is_suspicious_about_a_program_is_remembered_with_its_grade(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = list[str]()
-    monkeypatch.setattr(code_judge, "suspicions", lambda program, tests: read.append(program) or ("ends early",))
-    with CodeJudge(Doubling()) as judge:
-        verdicts = [judge.judge(RIGHT, TESTS) for _ in range(3)]
-    assert [verdict.detail for verdict in verdicts] == ["suspicious: ends early"] * 3
-    assert len(read) == 1
-
-
-def test_public_tests_are_part_of_what_a_grade_depends_on() -> None:
-    cheat = "n = input()\nprint(2 * int(n) if n != '1' else 2, {'1': 2, '250': 500})"
-    tests = [UnitTests((("1", "2"), ("250", "500")), public=public) for public in (1, 2)]
-    with CodeJudge(Doubling()) as judge:
-        verdicts = judge.judge_many([(cheat, one) for one in tests])
-    assert [verdict.suspicious for verdict in verdicts] == [False, True]
 
 
 @pytest.mark.parametrize("tests", [UnitTests(), UnitTests((("1", ""),)), UnitTests((("1", " "),))])

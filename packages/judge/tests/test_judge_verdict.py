@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agon_judge.verdict import SUSPICIOUS, UNGRADED, Reason, Verdict, printable
+from agon_judge.verdict import UNGRADED, Reason, Verdict, printable
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -16,13 +16,6 @@ def test_only_one_reason_is_right_and_two_say_nothing_about_the_answer(reason: R
 def test_a_verdict_is_not_a_truth_value() -> None:
     with pytest.raises(TypeError, match=r"\.correct"):
         bool(Verdict(Reason.CORRECT))
-
-
-def test_only_a_right_answer_is_suspicious() -> None:
-    detail = f"{SUSPICIOUS}ends early"
-    assert Verdict(Reason.CORRECT, detail).suspicious
-    assert not Verdict(Reason.CORRECT, "ends early").suspicious
-    assert not Verdict(Reason.WRONG_OUTPUT, detail).suspicious
 
 
 def test_what_is_printed_moves_no_cursor() -> None:

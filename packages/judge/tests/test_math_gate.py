@@ -122,6 +122,22 @@ def test_the_gate_lets_other_spellings_pass(gold: str, answer: str) -> None:
     assert refuse(gold, answer) is None
 
 
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("x^2+1", "(x+3)^{999}"),
+        ("x^2+1", "(x+3)^{500}"),
+        ("2^{10}", "((7^{999})^{999})^{999}"),
+        ("2^{10}", "9^{9^{9}}"),
+        ("x^{2}", "x^{9^{9}}"),
+    ],
+)
+def test_what_would_take_a_worker_its_whole_deadline_is_refused_before_it(gold: str, answer: str) -> None:
+    verdict = decide(gold, answer)
+    assert verdict is not None
+    assert verdict.reason is Reason.UNPARSABLE
+
+
 @given(st.text(alphabet=string.printable + "√π−½°​٤", max_size=60), st.text(alphabet=string.printable, max_size=40))
 @settings(max_examples=300, deadline=None)
 def test_the_gate_is_total(gold: str, answer: str) -> None:

@@ -50,7 +50,7 @@ HOSTILE = {
     "M22 two boxes": r"\boxed{41} \boxed{42}",
     "M22 unclosed box": r"\boxed{42",
     "M22 unclosed boxes": r"\boxed{" * 20_000 + "42",
-    "M23 full width": "\uff14\uff12",
+    "M23 mixed digits": "\uff14\u0662",
     "M23 Arabic digits": "\u0664\u0662",
     "M23 zero width": "4\u200b2",
     "M23 right to left": "\u202e24",
@@ -167,6 +167,21 @@ def test_what_passes_the_gate_and_hangs_is_killed_and_ends_as_a_timeout(
     assert judge.counters["killed"] == killed + 1
     assert judge.judge_many([row("", gold, answer)])[0].reason is Reason.TIMEOUT
     assert judge.counters["killed"] == killed + 1, "a timeout is remembered"
+
+
+@pytest.mark.parametrize("gold", ["9^{9^{9^9}}", "((10!)!)!", "(x+1)^{5000}"])
+def test_a_gold_that_takes_longer_than_the_deadline_is_bad_and_found_once(judge: MathJudge, gold: str) -> None:
+    killed = judge.counters["killed"]
+    assert reasons(judge, ("", gold, "42"), ("", gold, "x+1"), ("", gold, "7")) == [Reason.BAD_GOLD] * 3
+    found = judge.counters["killed"]
+    assert killed < found <= killed + 4
+    assert reasons(judge, ("", gold, "43"), ("", gold, gold)) == [Reason.BAD_GOLD, Reason.CORRECT]
+    assert judge.counters["killed"] == found
+
+
+@pytest.mark.parametrize("answer", [r"0 \text{ or 7}", r"0 \text{ or one}", r"0 \text{ hundred}", r"0 \text{ wrong}"])
+def test_words_beside_a_zero_are_no_factors_of_it(judge: MathJudge, answer: str) -> None:
+    assert judge.judge("0", answer).reason is Reason.UNPARSABLE
 
 
 def test_a_percent_sign_counts_only_if_gold_or_question_mentions_percent(judge: MathJudge) -> None:

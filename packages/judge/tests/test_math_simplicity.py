@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from agon_judge.math.equality import as_written
@@ -12,17 +9,14 @@ from agon_judge.math.judge import MathJudge
 from agon_judge.math.restated import operands, unreduced
 from agon_judge.math.simplicity import form_of, left_to_do
 from agon_judge.verdict import Reason
-from judge_helpers import reasons
+from judge_helpers import forms, reasons
 
-FORMS = [
-    json.loads(line) for line in (Path(__file__).parents[3] / "evidence" / "math_forms.jsonl").read_text().splitlines()
-]
-REWRITING = [form for form in FORMS if form.get("list") == "rewriting"]
+REWRITING = [form for form in forms("math_forms") if form.question]
 
 
-@pytest.mark.parametrize(("kind", "paid"), [("right", True), ("wrong", False)])
-def test_an_answer_is_paid_if_it_is_worked_out_as_far_as_the_gold(judge: MathJudge, kind: str, paid: bool) -> None:
-    probes = [(form["question"], form["gold"], form["answer"]) for form in REWRITING if form["kind"] == kind]
+@pytest.mark.parametrize("paid", [True, False])
+def test_an_answer_is_paid_if_it_is_worked_out_as_far_as_the_gold(judge: MathJudge, paid: bool) -> None:
+    probes = [(form.question, form.gold, form.answer) for form in REWRITING if form.right == paid]
     found = reasons(judge, *probes)
     assert len(probes) > 50
     assert [p for p, reason in zip(probes, found, strict=True) if (reason is Reason.CORRECT) != paid] == []

@@ -42,9 +42,28 @@ def test_a_unit_has_one_name(name: str, unit: str) -> None:
     assert units.canonical_unit(name) == unit
 
 
-@pytest.mark.parametrize("unit", ["apples", "eggs/day", "year old", "red apples", "people"])
+@pytest.mark.parametrize("unit", ["apples", "eggs/day", "year old", "people", "boxes"])
 def test_what_can_be_counted_is_a_unit(unit: str) -> None:
     assert units.could_count(unit, "")
+
+
+SCALES = [
+    "quadrillions",
+    "zillions",
+    "decillions",
+    "myriads",
+    "couples",
+    "triples",
+    "trios",
+    "doublings",
+    "reciprocals",
+]
+
+
+@pytest.mark.parametrize("unit", [*SCALES, "basis points", "dozen eggs", "red apples"])
+def test_a_word_that_nobody_knows_may_be_a_scale(unit: str) -> None:
+    assert not units.could_count(unit, "How many?")
+    assert units.could_count(unit, f"How many {unit} are left?")
 
 
 @pytest.mark.parametrize("unit", ["inverse", "kilo", "false", "unless", "below sea", "minus", "twice"])

@@ -44,6 +44,16 @@ def test_a_worked_solution_is_judged_by_its_box() -> None:
     assert gold_text(golds[2]) == golds[2]
 
 
+def test_an_answer_may_stand_behind_hashes_as_in_gsm8k() -> None:
+    texts = ["6 x 7 = 42\n#### 42", "#### 42", "#### 41\n#### 42", "#### 42\n####  42", "<answer>41</answer>\n#### 42"]
+    assert agon_judge.math_reward(texts, answer=["42"] * 5) == [1.0, 1.0, 0.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize("hole", [float("nan"), None, {"a": 1}, b"42", ["42"], ""])
+def test_a_gold_that_is_missing_gives_no_verdict(hole: Any) -> None:
+    assert agon_judge.math_reward([r"\boxed{42}", "41"], answer=[hole, hole]) == [None, None]
+
+
 def test_a_message_in_parts_is_read() -> None:
     parts = [{"role": "assistant", "content": [{"type": "text", "text": r"\boxed{"}, {"type": "text", "text": "42}"}]}]
     assert agon_judge.math_reward([parts], answer=["42"]) == [1.0]
@@ -141,7 +151,8 @@ def test_a_gold_as_a_program_prints_a_number_is_that_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "tests", ['{"inputs": ["1 2"], "outputs": ["3"]}', '{"public": 1, "cases": [["1 2", "3"]]}', ' [\n ["1 2", "3"]]']
+    "tests",
+    ['{"inputs": ["1 2"], "outputs": ["3"]}', '{"cases": [["1 2", "3"]]}', ' [\n ["1 2", "3"]]'],
 )
 def test_tests_in_any_form_are_not_mathematics(monkeypatch: pytest.MonkeyPatch, tests: str) -> None:
     monkeypatch.setattr(agon_judge.rewards, "code_verdicts", lambda texts, given: [Verdict(Reason.CORRECT)])

@@ -47,11 +47,31 @@ for number in {[number for number in numbers if number >= 0]}:
         "resource.prlimit(1, resource.RLIMIT_CPU)",
         "os.sched_setaffinity(0, {0})",
         "os.nice(-1)",
+        "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)",
+        "socket.socketpair()[0].sendto(b'x', '/tmp/x')",
+        "socket.socketpair()[0].sendmsg([b'x'])",
     ],
 )
 def test_refused_arguments_fail_in_a_box(sandbox: HostSandbox, call: str) -> None:
-    program = f"import fcntl, os, resource, signal\ntry: {call}\nexcept OSError: print('refused')"
+    program = f"import fcntl, os, resource, signal, socket\ntry: {call}\nexcept OSError: print('refused')"
     assert next(sandbox.execute(program, [b""], ProgramLimits())).stdout == b"refused\n"
+
+
+EVENTS = """
+import asyncio, os
+from multiprocessing import Process, Pipe
+async def later(): await asyncio.sleep(0.05); return 7
+async def main(): return await asyncio.gather(later(), asyncio.to_thread(lambda: 8))
+print(*asyncio.run(main()))
+ours, theirs = Pipe()
+child = Process(target=theirs.send, args=(9,)); child.start()
+print(ours.recv()); child.join()
+"""
+
+
+def test_an_event_loop_and_a_pipe_between_processes_work(sandbox: HostSandbox) -> None:
+    run = next(sandbox.execute(EVENTS, [b""], ProgramLimits()))
+    assert (run.stdout, run.stderr) == (b"7 8\n9\n", b"")
 
 
 def test_calls_of_another_architecture_end_the_program(sandbox: HostSandbox) -> None:

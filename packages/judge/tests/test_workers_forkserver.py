@@ -11,8 +11,7 @@ from worker_checks import CHECK, environment
 
 ORPHANS = f"""
 import time
-from agon_judge.workers.pool import WorkerPool
-from agon_judge.workers.messages import Limits
+from agon_judge.workers.pool import Limits, WorkerPool
 pool = WorkerPool("{CHECK}", Limits(workers=2, deadline=60))
 pool.submit("work", None).result()
 unfinished = [pool.submit("hang", None), pool.submit("sleep", None)]

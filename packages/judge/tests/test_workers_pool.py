@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from agon_judge.errors import JudgeError
-from agon_judge.workers.messages import Limits
-from agon_judge.workers.pool import WorkerPool
+from agon_judge.workers.pool import Limits, WorkerPool
 from judge_helpers import gone, wait_until
 from worker_checks import CHECK
 
@@ -86,11 +85,23 @@ def test_cancelling_one_of_two_futures_of_a_job_leaves_the_other(pool: WorkerPoo
 
 @pytest.mark.parametrize("which", [0, 1], ids=["fork server", "worker"])
 def test_a_kill_from_outside_changes_no_outcome(pool: WorkerPool, which: int) -> None:
-    pool.submit("work", "up").result(60)
-    wait_until(lambda: len(pool.workers()) == 3)
+    up = [pool.submit("work", f"up {number}") for number in range(8)]
+    assert {future.result(60).name for future in up} == {"correct"}
     futures = [pool.submit("work", f"{which} {number}") for number in range(30)]
     os.kill(pool.workers()[which], signal.SIGKILL)
     assert {future.result(60).name for future in futures} == {"correct"}
+
+
+def test_a_worker_that_was_idle_when_its_server_died_is_replaced(pool: WorkerPool) -> None:
+    for turn in ("one", "two"):
+        up = [pool.submit("work", f"{turn} {number}") for number in range(8)]
+        assert {future.result(60).name for future in up} == {"correct"}
+        os.kill(pool.workers()[0], signal.SIGKILL)
+        assert pool.submit("work", f"{turn} alone").result(60).name == "correct"
+
+
+def test_a_child_that_a_worker_leaves_behind_does_not_hide_its_death(pool: WorkerPool) -> None:
+    assert pool.submit("exit beside a child", None).result(60).name == "crashed"
 
 
 def test_close_leaves_no_process_and_unfinished_jobs_end_as_infra() -> None:
@@ -110,7 +121,7 @@ def test_a_machine_without_file_descriptors_is_an_error_with_a_fix(
     def none_left(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("agon_judge.workers.pool.Supervisor", none_left)
+    monkeypatch.setattr("agon_judge.workers.pool.Server", none_left)
     fresh = WorkerPool(CHECK, Limits(workers=1, deadline=0.3, memory=1 << 30))
     with pytest.raises(JudgeError, match="Too many open files") as failed:
         fresh.start()

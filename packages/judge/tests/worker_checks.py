@@ -5,15 +5,17 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from pathlib import Path
 from typing import NoReturn
 
-from agon_judge.workers import channel
+from agon_judge.workers import worker
 
 CHECK = "worker_checks:check"
+send = worker.send
 
 
 def check(deed: str, marks: str | None) -> tuple[str, str]:
@@ -28,10 +30,14 @@ def check(deed: str, marks: str | None) -> tuple[str, str]:
         ctypes.string_at(0)
     elif deed == "exit":
         os._exit(3)
+    elif deed == "exit beside a child":
+        if os.fork() == 0:
+            time.sleep(120)
+        os._exit(3)
     elif deed == "stop once" and times == 1:
         os.kill(os.getpid(), signal.SIGSTOP)
     elif deed == "die after the answer" and times == 1:
-        channel.MAX_BYTES = KillWhenUsed()  # type: ignore[assignment]
+        worker.send = _send_and_die
     elif deed == "die when idle" and times == 1:
         threading.Timer(0.2, _kill_self).start()
     elif deed == "eat":
@@ -43,11 +49,9 @@ def check(deed: str, marks: str | None) -> tuple[str, str]:
     return "correct", str(times)
 
 
-class KillWhenUsed:
-    """A size that kills the process which asks for it: the worker does so right after it has sent an outcome."""
-
-    def __index__(self) -> NoReturn:
-        _kill_self()
+def _send_and_die(link: socket.socket, outcome: object) -> NoReturn:
+    send(link, outcome)
+    _kill_self()
 
 
 def environment() -> dict[str, str]:

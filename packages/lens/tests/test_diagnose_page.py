@@ -5,40 +5,52 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from agon_lens import diagnose
 from agon_lens.charts import LETTER, Chart, side_by_side
 from agon_lens.cli import main
 from agon_lens.diagnose_page import render_diagnoses
+from agon_lens.diagnosis import diagnose_log
 from agon_lens.groups import GroupLog
-from lens_logs import EXAMPLE, jsonl, rows
+from agon_lens.page import prose
+from lens_logs import EXAMPLE, rows
 
 
 def test_names_in_a_sentence_are_code_and_have_no_backticks() -> None:
     log = GroupLog("log", ("right", "<b>form"), tuple(rows((k, 1), (0, 1)) for k in range(1, 4)), steps=(0, 1, 2))
-    page = render_diagnoses([diagnose(log)], "log")
-    assert "<li><code>&lt;b&gt;form</code> never varies within a group" in page
+    page = render_diagnoses([diagnose_log(log)], "log")
+    assert "<li><code>&lt;b&gt;form</code> " in page
     assert "`" not in page.split("<section>")[1]
 
 
-def test_findings_come_first_with_their_remedy_an_example_and_a_picture(tmp_path: Path) -> None:
+def test_every_finding_stands_once_and_what_to_change_first_stands_at_the_top(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert main(["diagnose", str(EXAMPLE), "--html", str(page)]) == 0
-    text = page.read_text()
-    places = [text.index(part) for part in ("Change first:", "of the rows were truncated", "What decides", "<h3>Terms")]
-    assert places == sorted(places)
-    assert "brevity_reward alone 12%" in text, "as a share in the picture"
-    assert "docs/diagnose.md#truncation" in text
-    assert "<td>yes</td><td><pre>" in text, "which rows were truncated"
-    assert text.count("<details><summary>Example: step") >= 4
-    assert "<pre>" in text
+    text, (found,) = page.read_text(), diagnose(EXAMPLE)
+    assert found.change_first is not None
+    for finding in found.findings:
+        assert text.count(prose(finding.sentence)) == 1
+        assert text.count(prose(finding.fix)) == 1 or not finding.fix
+        assert f'href="{finding.page}"' in text
+    top = text.index('class="verdict"')
+    assert top < text.index(prose(found.change_first.sentence)) < text.index('class="findings"') < text.index("Terms")
 
 
-def test_texts_of_an_example_keep_their_lines_and_are_no_markup(tmp_path: Path) -> None:
-    said = "<script>x</script>\n\tsecond\x1b[2J می\u200cخواهم"
-    log = jsonl(tmp_path / "log.jsonl", [{"group": 1, "completion": said, "reward": 0.0} for _ in range(3)])
-    assert main(["diagnose", str(log), "--html", str(tmp_path / "page.html")]) == 0
-    page = (tmp_path / "page.html").read_text()
-    assert "<pre>&lt;script&gt;x&lt;/script&gt;\n    second&lt;U+001B&gt;[2J می\u200cخواهم</pre>" in page
+def test_the_bars_of_a_table_are_its_shares_from_zero() -> None:
+    groups = (rows((1.0, -0.5), (0.0, 0.0), (0.0, -0.5)), rows((1.0, -0.25), (0.0, 0.0), (0.0, 0.0)))
+    found = diagnose_log(GroupLog("log", ("right", "brief"), groups))
+    page = render_diagnoses([found], "log")
+    bars = [
+        tuple(map(float, each))
+        for each in re.findall(r'class="bar" fill="#6366f1" x="([\d.]+)" width="([\d.]+)"', page)
+    ]
+    (zero,) = {float(x) for x in re.findall(r'class="whisker" stroke="currentColor" x1="([\d.]+)"', page)}
+    shares = [term.share for term in found.terms]
+    assert shares[1] < 0 < shares[0]
+    (right, left) = bars
+    assert right[0] == zero == pytest.approx(left[0] + left[1], abs=0.1)
+    assert left[1] / right[1] == pytest.approx(-shares[1] / shares[0], abs=0.01)
 
 
 def test_the_labels_of_an_axis_fit_beside_it() -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agon_lens import GroupLog, RewardRow, diagnose
+from agon_lens import GroupLog, RewardRow
+from agon_lens.diagnosis import diagnose_log as diagnose
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=4), min_size=1))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import tracemalloc
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agon_lens import Columns, Diagnosis, diagnose, read, read_rollouts
+from agon_lens import Columns, Diagnoses, Diagnosis, diagnose, read, view
+from agon_lens.cli import main
 from agon_lens.errors import LensError
 from lens_logs import EXAMPLE, ROOT, jsonl, trl_rows
 
 
 def one(path: Path, columns: Columns | None = None) -> Diagnosis:
-    (log,) = read(path, columns)
-    return diagnose(log)
+    (found,) = diagnose(path, columns)
+    return found
 
 
 def test_a_trl_completions_folder_is_understood(tmp_path: Path) -> None:
@@ -112,28 +116,164 @@ def test_a_verl_rollout_dump_is_understood(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "place"),
     [
-        ("", "holds no rows"),
-        ("{\n", "log.jsonl:1 is not JSON"),
-        ("[1]\n", "log.jsonl:1 is not a JSON object"),
-        ("\udcff\n", "log.jsonl:1 is not valid UTF-8"),
-        ('{"reward": 1}\n', "no group column"),
-        ('{"group": 1, "tokens": 3}\n', "no reward column"),
-        ('{"group": 1, "reward": "much"}\n', "not a number"),
-        ('{"group": 1, "reward": 1}\n{"group"\n{"group": 1, "reward": 1}\n', "log.jsonl:2 is not JSON"),
-        ('{"group": 1, "reward": 1}\n{"group"\n', "log.jsonl:2 is not JSON"),
-        ('{"group": 1, "rew', "holds no rows: skipped the last line"),
-        ('{"group": 1, "reward": Infinity}\n', "beyond 1e.100"),
-        ('{"group": 1, "reward": 1' + "0" * 400 + "}\n", "beyond 1e.100"),
+        ("", ""),
+        ("{\n", ":1: "),
+        ("[1]\n", ":1: "),
+        ("\udcff\n", ":1: "),
+        ('{"reward": 1}\n', ""),
+        ('{"group": 1, "tokens": 3}\n', ""),
+        ('{"group": 1, "reward": "much"}\n', ""),
+        ('{"group": 1, "reward": 1}\n{"group"\n{"group": 1, "reward": 1}\n', ":2: "),
+        ('{"group": 1, "reward": 1}\n{"group"\n', ":2: "),
+        ('{"group": 1, "reward": 1}\n{"group": 1, "reward": "much"}\n', ":2: "),
+        ('{"group": 1, "rew', ""),
+        ('{"group": 1, "reward": Infinity}\n', ":1: "),
+        ('{"group": 1, "reward": 1' + "0" * 400 + "}\n", ":1: "),
     ],
 )
-def test_a_log_that_cannot_be_used_says_why(tmp_path: Path, text: str, message: str) -> None:
+def test_a_log_that_cannot_be_used_says_why_and_where(tmp_path: Path, text: str, place: str) -> None:
     path = tmp_path / "log.jsonl"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(LensError, match=message) as error:
+    with pytest.raises(LensError) as error:
         read(path)
+    assert f"log.jsonl{place}" in error.value.message or not place
     assert error.value.fix
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "advice"),
+    [
+        ("log.jsonl", '{"group": 1}'.encode("utf-16"), "iconv -f utf-16 "),
+        ("log.jsonl", '{"group": 1}'.encode("utf-16-le"), "iconv -f utf-16le"),
+        ("log.csv", "group,reward\n1,2\n".encode("utf-16"), "iconv -f utf-16 "),
+        ("log.csv", "group,reward,said\n1,2,é\n".encode("latin1"), "iconv -f latin1"),
+        ("log.jsonl", '{"group": "é"}\n'.encode("latin1"), "iconv -f latin1"),
+        ("log.jsonl", gzip.compress(b"{}", mtime=0), "gunzip"),
+        ("log.jsonl.gz", gzip.compress(b"{}", mtime=0), "gunzip"),
+    ],
+)
+def test_a_file_in_another_encoding_is_refused_with_the_command_that_converts_it(
+    tmp_path: Path, name: str, data: bytes, advice: str
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(LensError) as error:
+        read(tmp_path / name)
+    assert advice in error.value.fix
+
+
+def test_a_sample_that_unpacks_to_far_more_than_a_sample_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agon_lens.files.SAMPLE_BYTES", 1000)
+    with zipfile.ZipFile(tmp_path / "log.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("samples/1_epoch_1.json", " " * 1001)
+    with pytest.raises(LensError, match=r"log\.eval:samples/1_epoch_1\.json"):
+        read(tmp_path / "log.eval")
+
+
+@pytest.mark.parametrize(("step", "missing"), [(float("nan"), 7), (None, 7)])
+def test_rows_without_a_step_are_a_doubt_about_the_log(tmp_path: Path, step: float | None, missing: int) -> None:
+    rows = [{"step": step if k else 1, "prompt": "p", "reward": k % 2} for k in range(8)]
+    first, *_ = diagnose(jsonl(tmp_path / "log.jsonl", rows))[0].findings
+    assert (first.kind, first.numbers["missing"]) == ("missing steps", missing)
+
+
+# -- what people pass from Python --------------------------------------------------------------------------------------
+
+
+class Frame:
+    """A DataFrame of polars, as far as it is read."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows = rows
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        return self.rows
+
+
+def sources(folder: Path) -> dict[str, Any]:
+    rows = [{"step": 1, "prompt": f"q{k // 4}", "completion": f"c{k}", "reward": float(k % 3 == 0)} for k in range(8)]
+    rows[5]["reward"] = None  # type: ignore[typeddict-item]
+    pd, path = pytest.importorskip("pandas"), jsonl(folder / "log.jsonl", rows)
+    return {
+        "text": str(path),
+        "path": path,
+        "folder": folder,
+        "paths": [str(path)],
+        "rows": rows,
+        "generator": (row for row in rows),
+        "pandas": pd.DataFrame(rows),
+        "pandas with an index": pd.DataFrame(rows).sample(frac=1, random_state=0).sort_index(),
+        "polars": Frame(rows),
+        "pyarrow": pa.Table.from_pylist(rows),
+        "logs": read(path),
+        "log": read(path)[0],
+    }
+
+
+def test_a_log_is_a_path_rows_or_a_table_and_all_are_diagnosed_alike(tmp_path: Path) -> None:
+    found = {name: diagnose(source) for name, source in sources(tmp_path).items()}
+    expected = found["path"][0]
+    assert (expected.groups, expected.rows, expected.ungraded_rows) == (2, 8, 1)
+    for name, each in found.items():
+        assert each[0].terms == expected.terms, name
+        assert each.dead == expected.dead, name
+        assert [finding.kind for finding in each.findings] == [finding.kind for finding in expected.findings], name
+
+
+def test_numbers_and_arrays_of_numpy_are_those_of_python() -> None:
+    np = pytest.importorskip("numpy")
+    chat = np.array([{"role": "user", "content": "q"}], dtype=object)
+    rows = [{"step": np.int64(1), "prompt": chat, "completion": "c", "reward": np.float32(k % 2)} for k in range(4)]
+    (found,) = diagnose(rows)
+    assert (found.groups, found.terms[0].mean) == (1, 0.5)
+
+
+@pytest.mark.parametrize("source", [None, 3, [], [1, 2], [{"reward": 1.0}, 3], {"reward": [1.0]}])
+def test_what_is_no_log_is_answered_with_what_is_one(source: object) -> None:
+    with pytest.raises(LensError) as refused:
+        diagnose(source)
+    assert refused.value.fix
+
+
+def test_a_diagnosis_prints_as_the_command_does_and_is_a_table_in_a_notebook(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = diagnose(EXAMPLE)
+    assert main(["diagnose", str(EXAMPLE)]) == 0
+    assert capsys.readouterr().out == f"{found}\n" == f"{found!r}\n"
+    page = found._repr_html_()
+    assert page.count("<table") == 2
+    assert "<td>brevity_reward</td>" in page
+    assert found.dead_groups == found[0].dead_groups == 12
+    two = Diagnoses([*found, *found])
+    with pytest.raises(AttributeError, match=r"diagnoses\[0\]\.dead_groups"):
+        _ = two.dead_groups
+
+
+def test_columns_are_named_by_keyword_and_one_name_may_be_text(tmp_path: Path) -> None:
+    rows = [{"asked": 1, "paid": k} for k in range(4)]
+    assert diagnose(rows, Columns(group="asked", terms="paid")).rows == 4  # type: ignore[arg-type]
+    assert diagnose(rows, group="asked", terms=["paid"]).rows == 4
+    assert view(rows, tmp_path / "page.html", group="asked", terms="paid").is_file()
+    for wrong in ({"tems": ["paid"]}, {"scale": "std"}):
+        with pytest.raises(LensError) as refused:
+            diagnose(rows, **wrong)  # type: ignore[arg-type]
+        assert refused.value.fix
+
+
+def test_texts_are_not_held_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    with path.open("w") as file:
+        for k in range(200):
+            file.write(json.dumps({"prompt": f"q{k // 8}", "completion": str(k) * 100_000, "reward": k % 2}) + "\n")
+    tracemalloc.start()
+    assert diagnose(path).rows == 200
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert path.stat().st_size > 5 * peak
 
 
 def test_an_incomplete_last_line_is_skipped_and_that_is_said(tmp_path: Path) -> None:
@@ -144,33 +284,6 @@ def test_an_incomplete_last_line_is_skipped_and_that_is_said(tmp_path: Path) -> 
     assert found.notes[0] == "skipped the last line of log.jsonl, line 5: it is incomplete"
     path.write_text(path.read_text().removesuffix('{"group": 1, "rew').removesuffix("\n"))
     assert (one(path).rows, len(one(path).notes)) == (4, 1), "a last line that only lacks its end is whole"
-
-
-def test_columns_that_were_guessed_are_named_with_the_option_that_changes_them(tmp_path: Path) -> None:
-    rows = [
-        {"step": 1, "prompt": "p", "completion": "c", "accuracy": k, "length_reward": k, "num_tokens": 9, "length": k}
-        | {"epoch": 0.1, "numTurns": k, "completion_length": 3}
-        for k in range(4)
-    ]
-    path = jsonl(tmp_path / "log.jsonl", rows)
-    found = one(path)
-    assert [term.name for term in found.terms] == ["accuracy", "length_reward"]
-    left = "num_tokens, length, epoch, numTurns, completion_length"
-    assert found.notes == (f"taken as rewards: accuracy, length_reward; not: {left} (name others with --terms)",)
-    assert one(path, Columns(terms=("length",))).notes == ()
-    verl = jsonl(tmp_path / "verl.jsonl", [{"input": "p", "score": k, "a_reward": k} for k in range(2)])
-    assert one(verl).notes == ("taken as rewards: a_reward; total: score (name others with --terms and --total)",)
-
-
-@pytest.mark.parametrize("column", ["reward", "rewards", "score", "Scores"])
-def test_rewards_in_a_dict_are_terms(tmp_path: Path, column: str) -> None:
-    rows = [{"group": 1, column: {"correct": k, "format": 0.5} if k else None} for k in (0, 1, 2, 3)]
-    found = one(jsonl(tmp_path / "log.jsonl", rows))
-    assert {term.name: term.kind for term in found.terms} == {
-        f"{column}.correct": "signal",
-        f"{column}.format": "group-constant",
-    }
-    assert (found.rows, found.ungraded_rows) == (4, 1)
 
 
 def test_a_dict_of_other_numbers_is_named_by_its_parts(tmp_path: Path) -> None:
@@ -216,45 +329,42 @@ def test_the_example_log_is_what_its_script_writes(tmp_path: Path) -> None:
     assert (tmp_path / "grpo_log.jsonl").read_text() == EXAMPLE.read_text()
 
 
-def test_a_reward_of_trl_that_is_called_correct_is_a_reward(tmp_path: Path) -> None:
-    rows = trl_rows(1, "one", [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
-    named = [{name.replace("accuracy_reward", "correct"): value for name, value in row.items()} for row in rows]
-    (log,) = read(jsonl(tmp_path / "log.jsonl", named))
-    found = diagnose(log)
-    assert "correct" in {term.name for term in found.terms}
-    assert found.advantages_agree
-    for row in named:  # a truth value is a remark of log_extra
-        row["correct"] = bool(row["correct"])
-    assert "correct" not in read(jsonl(tmp_path / "flag.jsonl", named))[0].terms
+TRL = {"step": 1, "prompt": "p", "completion": "c", "advantage": 0.0}
+RECOGNISED: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
+    "rewards of TRL": (TRL | {"accuracy": 0.5, "think_format": 1.0}, ("accuracy", "think_format")),
+    "a reward called correct": (TRL | {"correct": 0.5, "format": 1.0}, ("correct", "format")),
+    "a truth value is no reward": (TRL | {"correct": True, "format": 1.0}, ("format",)),
+    "a reward called like a gold": (TRL | {"solution": 0.5, "format": 1.0}, ("solution", "format")),
+    "a whole number is a gold": (TRL | {"answer": 5_000_000, "reward": 1.0}, ("reward",)),
+    "counts are no rewards": (
+        TRL | {"accuracy": 0.5, "length_reward": 1, "num_tokens": 9, "length": 4, "epoch": 0.1, "numTurns": 2},
+        ("accuracy", "length_reward"),
+    ),
+    "a log of one's own": ({"prompt": "p", "completion": "c", "format": 0.5, "answer": 1.0}, ("format", "answer")),
+    "verl": ({"input": "q", "output": "o", "gts": "4", "score": 1.0, "acc": True, "step": 7}, ("score",)),
+    "verl with parts": ({"input": "q", "score": 1.0, "a_reward": 0.5}, ("a_reward",)),
+    "a dict of rewards": (
+        {"group": 1, "rewards": {"correct": 1, "format": 0.5}},
+        ("rewards.correct", "rewards.format"),
+    ),
+    "a dict of scores": ({"group": 1, "Scores": {"a": 1, "b": None}}, ("Scores.a",)),
+}
 
 
-@pytest.mark.parametrize("column", ["answer", "ground_truth", "target"])
-def test_a_gold_that_is_a_number_is_no_reward(tmp_path: Path, column: str) -> None:
-    rows = [
-        {
-            "step": 1,
-            "prompt": f"q{k // 4}",
-            "completion": f"try {k}",
-            column: 5_000_000 + k // 4,
-            "reward": float(k % 2),
-        }
-        for k in range(12)
-    ]
-    (log,) = read(jsonl(tmp_path / "log.jsonl", rows))
-    assert log.terms == ("reward",)
-    assert not diagnose(log).dead_groups
-    assert read_rollouts(tmp_path / "log.jsonl").texts[1].gold == "5000001"
+@pytest.mark.parametrize("case", RECOGNISED)
+def test_columns_are_recognised_by_name_and_value_and_told(case: str) -> None:
+    row, terms = RECOGNISED[case]
+    (found,) = diagnose([row, row])
+    assert tuple(term.name for term in found.terms) == terms
+    assert all(name in found.notes[0] and "--terms" in found.notes[0] for name in terms)
+    assert diagnose([row, row], Columns(terms=terms[:1])).notes == (), "nothing was guessed"
 
 
-def test_a_reward_of_trl_that_is_called_like_a_gold_is_a_reward(tmp_path: Path) -> None:
-    rows = trl_rows(1, "one", [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0])
-    named = [{name.replace("accuracy_reward", "solution"): value for name, value in row.items()} for row in rows]
-    assert "solution" in read(jsonl(tmp_path / "log.jsonl", named))[0].terms
-
-
-def test_a_reward_of_ones_own_log_that_is_called_like_a_gold_is_a_reward(tmp_path: Path) -> None:
-    rows = [
-        {"prompt": f"q{k // 4}", "completion": f"try {k}", "format": float(k % 2), "answer": float(k % 3 == 0)}
-        for k in range(12)
-    ]
-    assert read(jsonl(tmp_path / "log.jsonl", rows))[0].terms == ("format", "answer")
+def test_rewards_in_a_dict_that_is_missing_are_ungraded() -> None:
+    rows = [{"group": 1, "reward": {"correct": k, "format": 0.5} if k else None} for k in (0, 1, 2, 3)]
+    (found,) = diagnose(rows)
+    assert {term.name: term.kind for term in found.terms} == {
+        "reward.correct": "signal",
+        "reward.format": "group-constant",
+    }
+    assert (found.rows, found.ungraded_rows) == (4, 1)

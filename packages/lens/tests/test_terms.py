@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from agon_lens import Diagnosis, GroupLog, RewardRow, Term, diagnose
+from agon_lens import Diagnosis, GroupLog, RewardRow, Term
+from agon_lens.diagnosis import diagnose_log as diagnose
 from agon_lens.groups import normalise, snap
 from agon_lens.terms import MIN_REPEATS
 
@@ -42,9 +44,9 @@ def test_a_group_constant_term_is_always_inert_and_changes_no_advantage(table: T
     term = last(diagnose(log_of(with_term(table, added))))
     assert term.kind == "group-constant"
     assert term.inert
-    assert (term.sign_flips, term.changed_groups, term.sole_signal) == (0, 0, 0)
-    assert term.advantage_change < 1e-9
-    assert abs(term.variance_share) < 1e-9
+    assert (term.flips, term.changed, term.decides_in) == (0, 0, [])
+    assert term.change < 1e-9
+    assert abs(term.share) < 1e-9
 
 
 @given(tables(2), st.data())
@@ -54,8 +56,8 @@ def test_adding_a_group_constant_term_never_changes_the_other_terms(table: Table
     after = diagnose(log_of(with_term(table, added))).terms
     for old, new in zip(before, after[:-1], strict=True):
         assert old.kind == new.kind
-        assert abs(old.advantage_change - new.advantage_change) < 1e-9
-        assert abs(old.variance_share - new.variance_share) < 1e-9
+        assert abs(old.change - new.change) < 1e-9
+        assert abs(old.share - new.share) < 1e-9
 
 
 @given(tables(1), st.sampled_from([0.25, 0.5, 1.0, 3.0]), st.data())
@@ -67,7 +69,7 @@ def test_a_positive_multiple_of_the_rest_with_its_own_slope_in_each_group_is_ine
     added = [[s * row[0] for row in group] for s, group in zip(slopes, table, strict=True)]
     term = last(diagnose(log_of(with_term(table, added))))
     assert term.inert
-    assert term.changed_groups == 0
+    assert term.changed == 0
 
 
 def test_a_rescaling_term_is_not_inert_without_the_standard_deviation() -> None:
@@ -104,7 +106,7 @@ def test_the_conversion_bonus_carries_signal_when_opponents_vary_within_the_grou
     table, met = conversion([0.5] * 8, [True, True, False, False] * 2)
     term = last(diagnose(log_of(table, met)))
     assert term.kind == "signal"
-    assert term.advantage_change > 0
+    assert term.change > 0
 
 
 def test_minus_the_opponents_outcome_is_action_independent() -> None:
@@ -113,7 +115,7 @@ def test_minus_the_opponents_outcome_is_action_independent() -> None:
     term = last(diagnose(log_of(table, [list(rival)])))
     assert term.kind == "action-independent"
     assert term.inert
-    assert term.advantage_change > 0, "it is noise, not nothing"
+    assert term.change > 0, "it is noise, not nothing"
 
 
 def test_the_margin_is_an_echo_of_correctness_up_to_the_opponent() -> None:
@@ -135,20 +137,29 @@ def test_too_few_repeats_are_no_evidence_that_only_the_opponent_counts() -> None
 
 
 @given(tables(3))
-def test_variance_shares_add_up_to_one_unless_all_is_dead(table: Table) -> None:
+def test_shares_add_up_to_one_unless_all_is_dead(table: Table) -> None:
     found = diagnose(log_of(table))
-    whole = sum(term.variance_share for term in found.terms)
+    whole = sum(term.share for term in found.terms)
     alive = found.dead_groups < found.groups
     assert abs(whole - alive) < 1e-9
+
+
+def test_the_share_is_of_what_is_learnt_and_not_of_what_is_paid() -> None:
+    penalised = [[(0.0, -0.001 * k) for k in range(4)]] * 7  # nobody is right, and the length decides
+    mixed = [[(float(k % 2), -0.001 * k) for k in range(4)]] * 3
+    right, brief = diagnose(log_of(penalised + mixed)).terms
+    assert brief.share == pytest.approx(0.7, abs=0.01), "of what is paid it is 0.0001"
+    assert right.share + brief.share == pytest.approx(1.0)
+    assert diagnose(log_of(penalised + mixed), "none").terms[1].share < 0.001, "undivided, they are the same"
 
 
 @given(tables(2), st.sampled_from([0.01, 3.0, 1000.0]))
 def test_the_unit_of_the_rewards_does_not_matter(table: Table, unit: float) -> None:
     scaled = [[tuple(unit * value for value in row) for row in group] for group in table]
     for a, b in zip(diagnose(log_of(table)).terms, diagnose(log_of(scaled)).terms, strict=True):
-        assert (a.kind, a.sole_signal) == (b.kind, b.sole_signal)
-        assert abs(a.advantage_change - b.advantage_change) < 1e-6
-        assert abs(a.variance_share - b.variance_share) < 1e-6
+        assert (a.kind, a.decides_in) == (b.kind, b.decides_in)
+        assert abs(a.change - b.change) < 1e-6
+        assert abs(a.share - b.share) < 1e-6
 
 
 @given(tables(2), st.randoms())
@@ -159,7 +170,7 @@ def test_the_order_of_rows_and_groups_does_not_matter(table: Table, random: obje
     assert before.dead == after.dead
     assert [t.kind for t in before.terms] == [t.kind for t in after.terms]
     for a, b in zip(before.terms, after.terms, strict=True):
-        assert abs(a.advantage_change - b.advantage_change) < 1e-9
+        assert abs(a.change - b.change) < 1e-9
 
 
 @given(st.lists(st.floats(-10, 10), min_size=2, max_size=8))

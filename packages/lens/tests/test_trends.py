@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 from agon_lens import diagnose, read
-from agon_lens.findings import Rank, findings, summary
 from agon_lens.trends import over_steps, thirds
 
 
@@ -31,13 +30,13 @@ def test_dead_groups_and_means_are_followed_over_the_steps(tmp_path: Path) -> No
     assert [each.step for each in trend] == list(range(9))
     assert (trend[0].dead, trend[4].dead, trend[8].dead) == (0.25, 0.5, 1.0)
     assert trend[8].means[found.terms.index("reward_format")] == 1.0
-    rise = "Dead groups rise from 25% in the first third of the steps to 100% in the last."
-    assert rise in [finding.sentence for finding in findings(diagnose(found))]
+    (rise,) = [each for each in diagnose(found).findings if each.kind == "changing dead groups"]
+    assert rise.numbers == {"early": 0.25, "late": 1.0}
 
 
 def test_levels_stand_in_the_table(tmp_path: Path) -> None:
     (found,) = read(log(tmp_path / "log.jsonl"))
-    lines = {line.split()[0]: line.split() for line in summary(diagnose(found))[3:7]}
+    lines = {line.split()[0]: line.split() for line in str(diagnose(found)).splitlines()[3:7]}
     assert lines["term"][-5:] == ["mean", "min", "max", "early", "late"]
     assert lines["reward_format"][-5:] == ["0.5", "0", "1", "0.125", "0.875"]
 
@@ -47,18 +46,14 @@ def test_a_log_without_steps_has_no_trend(tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps({"prompt": "p", "reward": float(k)}) for k in range(4)))
     (found,) = read(path)
     assert over_steps(found) == ()
-    assert summary(diagnose(found))[3].split()[-1] == "max"
+    assert str(diagnose(found)).splitlines()[3].split()[-1] == "max"
 
 
 def test_a_tiny_term_that_decides_groups_is_reported_where_it_is_amplified(tmp_path: Path) -> None:
     (found,) = read(log(tmp_path / "log.jsonl"))
-    first = findings(diagnose(found))[1]
-    assert first.sentence.startswith(
-        "`reward_tiny` alone decides 3 of 36 groups (8.3%); all of them by differences below"
-    )
-    assert first.rank is Rank.COST
-    assert "scale_rewards" in first.fix
-    assert not any("below 10%" in finding.sentence for finding in findings(diagnose(found, "none")))
+    (tiny,) = [each for each in diagnose(found).findings if each.kind == "decides by little"]
+    assert (tiny.numbers["term"], tiny.numbers["small"], len(tiny.groups)) == ("reward_tiny", 3, 3)
+    assert "decides by little" not in {each.kind for each in diagnose(found, scale="none").findings}
 
 
 def test_thirds_of_few_values() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import threading
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,7 +99,7 @@ def test_findings_of_several_processes_are_about_whole_groups(tmp_path: Path, mo
     (log,) = read(tmp_path / "lens")
     assert [len(group) for group in log.groups] == [4] * 4
     assert log.steps == (1, 2, 3, 4), "in order, whichever process wrote them"
-    assert "4 groups, 16 rows" in findings_page(tmp_path / "lens")
+    assert "4 groups of 4, 16 rows" in findings_page(tmp_path / "lens")
     monkeypatch.setenv("WORLD_SIZE", "9")
     ranks[0](**batch(7, "aa"))
     assert "only 2 of 9 processes" in said[-1]
@@ -145,7 +147,16 @@ def test_every_function_has_a_readable_column_of_its_own_that_is_read_as_a_rewar
     for func in funcs:
         func(**batch(0))
     (log,) = read(tmp_path / "lens")
-    named = ("Judge_score", "Other_score", "Judge", "length_reward", "length_reward_2", "reward_1", "brief", "lambda")
+    named = (
+        "score_reward",
+        "score_reward_2",
+        "Judge",
+        "length_reward",
+        "length_reward_2",
+        "reward_1",
+        "brief",
+        "lambda",
+    )
     assert log.terms == (*named, "brief_2")
     assert log.groups[0][0].terms == (1.0, 0.5, 0.25, 2.0, 1.0, 1.0, -0.01, 0.0, -0.01)
     assert [func.__name__ for func in funcs[:4]] == ["score", "score", "Judge", "length_reward"]
@@ -206,22 +217,30 @@ def test_weights_must_fit() -> None:
         watch([right, brief], weights=[1.0])
 
 
-def test_a_growing_log_is_shown_on_loopback(tmp_path: Path) -> None:
-    import threading
+def test_a_request_that_never_ends_frees_its_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agon_lens.cli.watch.PATIENCE", 0.2)
+    with log_server(tmp_path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as slow:
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
+            assert slow.recv(10) == b"", "the server hangs up"
+        server.shutdown()
 
+
+def test_a_growing_log_is_shown_on_loopback(tmp_path: Path) -> None:
     func = watch(brief, tmp_path / "lens")
     func(**batch(0, "abc"))
     server = log_server(tmp_path / "lens")
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         url = f"http://127.0.0.1:{server.server_port}"
-        assert "1 group, 3 rows" in urlopen(f"{url}/").read().decode()
+        assert "1 group of 3, 3 rows" in urlopen(f"{url}/").read().decode()
         func(**batch(1, "abc"))
         page = urlopen(f"{url}/").read().decode()
-        assert "2 groups, 6 rows" in page
+        assert "2 groups of 3, 6 rows" in page
         assert 'http-equiv="refresh"' in page
         assert 'href="rollouts.html"' in page
-        assert 'href="rollouts.html#0">Example: group 0' in page, "an example that a page in motion does not close"
+        assert 'href="rollouts.html#0">group 0' in page
         assert "Content-Security-Policy" in urlopen(f"{url}/rollouts.html").read().decode()
         for path, host, code in (("/other", "127.0.0.1:1", 404), ("/", "evil.example:80", 403)):
             with pytest.raises(HTTPError) as refused:

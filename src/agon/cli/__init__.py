@@ -1,7 +1,7 @@
 """The command line. A command is a line of COMMANDS and a module with `add_arguments(parser)` and `run(args) -> int`.
 
 Other packages add commands by entry points of the group `agon.commands`: the name is the command, the value a module
-with the same two functions, HELP (one line) and GROUP (a heading of `agon --help`). `agon sandbox` of agon-judge and
+with the same two functions, HELP (one line) and GROUP (a heading of `agon --help`). `agon audit` of agon-judge and
 `agon diagnose` of agon-lens come so. A name of ours is never replaced.
 
 Exit codes: 0 fine; 1 the run failed; 2 bad input, nothing started; 130 interrupted. Bad input is answered in two lines,
@@ -42,51 +42,32 @@ COMMANDS: dict[str, dict[str, Command]] = {
     "prepare": {
         "doctor": Command("doctor", "check this machine and suggest fixes"),
         "init": Command("init", "write a commented config to start from, for your own data too"),
-        "config": Command("config", "show and compare configs; print their JSON Schema"),
         "data": Command("data", "check problems and their reference answers, split them, see how hard they are"),
-        "verify": Command("verify", "try a verifier on pasted answers"),
         "plan": Command("plan", "check a config; estimate memory, hours and cost; writes nothing"),
     },
     "run": {
-        "demo": Command("demo", "train GRPO and a pair on a CPU and compare them: two minutes, no download"),
+        "demo": Command("demo", "train GRPO and a pair on a CPU and compare them; no download"),
         "train": Command("train", "train a pair, or resume a run"),
-        "launch": Command("launch", "print the job file of a run for Slurm or Kubernetes; submits nothing"),
         "eval": Command("eval", "measure a run, a pair or a model on held-out problems; resumable"),
         "matrix": Command("matrix", "train and evaluate several methods and seeds at one budget; resumable"),
     },
     "inspect": {
-        "runs": Command("runs", "list the runs that are here: state, step, score"),
-        "report": Command("report", "write one HTML page about one run or many: result, health, curves"),
-        "watch": Command("watch", "serve the report of a run on this machine, live while it trains"),
+        "report": Command("report", "write one HTML page about one run or many; without a run, list the runs here"),
         "view": Command("view", "read a run, or the log of any GRPO trainer, answer by answer in one HTML file"),
         "compare": Command("compare", "compare results problem by problem, with paired tests"),
-        "explain": Command("explain", "say what a word on the screen, a config key or an error means; offline"),
     },
     "deploy": {
-        "ask": Command("ask", "put a question to a pair, here or on a server, and watch both policies write"),
+        "ask": Command("ask", "put a question to a pair, and watch both policies write"),
         "serve": Command("serve", "serve a pair as one model, with OpenAI's API, on vLLM"),
         "export": Command("export", "export a pair as adapters or merged models, with a model card"),
-        "push": Command("push", "publish an exported pair and its card on the Hugging Face Hub; --dry-run"),
     },
 }
-FIRST = {
-    "look into a log or a reward that you have": ("diagnose", "view", "audit"),
-    "train a pair": ("demo", "init", "data", "plan", "train"),
-    "see what came of it": ("eval", "compare", "report", "ask"),
-}
-"""What `agon --help` shows; `agon --help --all` shows COMMANDS and what other packages add."""
 
 ENTRY_POINTS = "agon.commands"
 """Where other packages add commands."""
 INTERRUPTED = 130
 INSTEAD = {"resume": "agon train RUN --resume"}
 """What to type for a command that does not exist but may be looked for."""
-OLD = {
-    ("chat",): ["ask", "--url"],
-    ("config", "explain"): ["explain"],
-    ("data", "show"): ["data", "check", "--rows", "3"],
-}
-"""Commands that were folded into others, and still answer."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -119,8 +100,10 @@ def reporting_errors(work: Callable[[], int]) -> int:
 
 
 def _run(words: list[str]) -> int:
-    if not words or words[0] in {"-h", "--help", "--all"}:
-        print(usage(every="--all" in words))
+    if words[:1] == ["help"]:
+        words = [*words[1:2], "--help"]
+    if not words or words[0] in {"-h", "--help"}:
+        print(usage())
         return 0
     if words[0] in {"-V", "--version"}:
         from importlib.metadata import version
@@ -129,7 +112,6 @@ def _run(words: list[str]) -> int:
         return 0
     # pydantic looks through every installed package for plugins, which takes longer than reading a config
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-    words = _renamed(words)
     if words[0] == "audit":
         from agon.cli.audit_config import words_for
 
@@ -140,17 +122,6 @@ def _run(words: list[str]) -> int:
         return int(end.code or 0)
     code: int = find(words[0]).load().run(args)
     return code
-
-
-def _renamed(words: list[str]) -> list[str]:
-    """What is typed now for an old command; a line says so."""
-    for old, new in OLD.items():
-        if tuple(words[: len(old)]) == old:
-            print(f"note: `agon {' '.join(old)}` is now `agon {' '.join(new)}`", file=sys.stderr)
-            rest = words[len(old) :]
-            # the address may have come after options; as the value of --url it comes first
-            return new + (sorted(rest, key=lambda word: "://" not in word) if old == ("chat",) else rest)
-    return words
 
 
 def find(name: str) -> Command:
@@ -169,7 +140,7 @@ def find(name: str) -> Command:
     known = [*ours, *added.names]
     near = [INSTEAD[name]] if name in INSTEAD else [f"agon {word}" for word in get_close_matches(name, known, n=1)]
     hint = f"did you mean `{near[0]}`? " if near else ""
-    raise InputError(f"there is no command {name!r}", fix=f"{hint}`agon --help --all` lists all of them")
+    raise InputError(f"there is no command {name!r}", fix=f"{hint}`agon --help` lists all of them")
 
 
 def commands() -> tuple[dict[str, dict[str, Command]], list[str]]:
@@ -225,21 +196,15 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
-def usage(*, every: bool = False) -> str:
-    """The screen of `agon --help`, or of `agon --help --all`."""
+def usage() -> str:
+    """The screen of `agon --help`."""
     lines = ["usage: agon COMMAND [...]", ""]
     lines += ["Train two LoRA policies that read each other's drafts, look into any GRPO log, or audit a reward."]
     groups, notes = commands()
-    known = {name: command for group in groups.values() for name, command in group.items()}
-    first = {title: {name: known[name] for name in names if name in known} for title, names in FIRST.items()}
-    shown = groups if every else first
-    for title, group in shown.items():
+    for title, group in groups.items():
         lines += ["", f"{title}:", *(f"  {name:<10}{command.help}" for name, command in group.items())]
     lines += ["", *(f"note: {note}" for note in notes)] if notes else []
-    more = len(known) - sum(map(len, shown.values()))
-    lines += ["", "`agon COMMAND --help` shows its options; `agon --version` prints the version."]
-    lines += ["`agon explain WORD` says what a word on the screen means."]
-    return "\n".join([*lines, *([f"`agon --help --all` lists {more} more commands."] if more else [])])
+    return "\n".join([*lines, "", "`agon COMMAND --help` shows its options; `agon --version` prints the version."])
 
 
 def tell(error: Explained) -> None:

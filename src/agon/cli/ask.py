@@ -16,17 +16,9 @@ if TYPE_CHECKING:
     from agon.types import Problem
 
 
-SERVED = "http://127.0.0.1:8000/v1"
-"""Where `agon serve` listens unless told otherwise."""
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    pair = "a run directory, or a folder with a pair; left out with --url"
-    parser.add_argument("pair", nargs="?", metavar="RUN|PAIR", help=pair)
+    parser.add_argument("pair", metavar="RUN|PAIR", help="a run directory, or a folder with a pair")
     parser.add_argument("question", nargs="?", metavar="QUESTION", help="the question (default: read standard input)")
-    url = f"ask a pair that `agon serve` serves (default: {SERVED}); without a question, one after the other"
-    parser.add_argument("--url", nargs="?", const=SERVED, metavar="URL", help=url)
-    parser.add_argument("--model", help="with --url: agon, agon-ab, agon-ba, a or b (default: agon)")
     parser.add_argument("--hide-reasoning", action="store_true", help="show the answer alone")
     held_out = "ask the N-th held-out problem of the RUN, counted from 0, and show its reference answer"
     parser.add_argument("--held-out", type=int, metavar="N", help=held_out)
@@ -39,11 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the draft, what the other policy sees of it, and the challenge; the answer alone is the last line."""
-    if args.url:
-        return _ask_server(args)
-    if args.pair is None or args.model:
-        what = "--model is an option of --url" if args.model else "no run or pair is named"
-        raise InputError(what, fix='agon ask RUN "QUESTION", or for a served pair: agon ask --url URL "QUESTION"')
     folder = Path(args.pair)
     problem = None if args.held_out is None else held_out_problem(folder, args.held_out)
     question = problem.question if problem else args.question if args.question is not None else sys.stdin.read()
@@ -72,31 +59,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _ask_server(args: argparse.Namespace) -> int:
-    """Ask over HTTP; what else could be set is the server's own."""
-    from agon.cli import ask_url
-
-    if args.question is not None:
-        raise InputError("with --url, the question is all that is named", fix=f'agon ask --url {args.url} "QUESTION"')
-    local = ("held_out", "direction", "engine", "temperature", "max_tokens", "json")
-    values = {f"--{name.replace('_', '-')}": getattr(args, name) for name in local}
-    if given := [name for name, value in values.items() if value is not None and value is not False]:
-        fix = f"leave it out; --model agon-{args.direction}" if args.direction else "leave it out"
-        raise InputError(f"{', '.join(given)} does not go with --url: the server decides that", fix=fix)
-    return ask_url.run(args.url, args.pair, args.model or "agon", quiet=args.hide_reasoning)
-
-
 def held_out_problem(run: Path, number: int) -> Problem:
     """A problem of the run's own held-out split. A run that may be a stranger's must not make us read files."""
-    from agon.data import splits
+    from agon.eval.consent import to_name
+    from agon.eval.target import split_of
     from agon.rundir import RunDir
-    from agon.rundir.own import is_own
 
-    config = RunDir.open(run).config
-    if any(source.path or source.env for source in config.data.sources) and not is_own(run / "config.yaml"):
+    opened = RunDir.open(run)
+    if any(key.startswith("data.") for key in to_name(opened.config, opened.manifest.data.hashes)):
         what = f"{run} names a file or an environment of problems and may come from somebody else"
         raise InputError(what, fix="paste the question")
-    problems = splits(config.data).held_out
+    problems = split_of(opened.config, "held_out", run)
     if not 0 <= number < len(problems):
         raise InputError(f"{run} has {len(problems)} held-out problems", fix=f"--held-out 0 to {len(problems) - 1}")
     return problems[number]

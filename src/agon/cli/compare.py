@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _is_file_of_others(given: str) -> bool:
     """Whether an argument names files that `agon eval` did not write."""
-    from agon_lens.lines import is_foreign
+    from agon_lens.files import is_foreign
 
     path = Path(given)
     if not path.exists() and "=" in given:

@@ -255,13 +255,13 @@ def _source(name: str, overrides: list[str]) -> Source:
         return Source.model_validate(fields)
     except ValidationError as error:
         what = "; ".join(map(_mistake, error.errors()))
-        raise InputError(f"{name}: {what}", fix="`agon explain data.train` lists the keys of a source") from None
+        raise InputError(f"{name}: {what}", fix=f"keys of a source: {', '.join(Source.model_fields)}") from None
 
 
 def _mistake(item: Any) -> str:
     """What pydantic found in a source, in the words of a config's mistakes."""
     from agon.config import Source
-    from agon.config.explain import did_you_mean
+    from agon.config.keys import did_you_mean
 
     key = ".".join(map(str, item["loc"]))
     unknown = item["type"] == "extra_forbidden"
@@ -270,7 +270,7 @@ def _mistake(item: Any) -> str:
 
 def _unknown(name: str) -> InputError:
     """The error about a source that does not exist, with the files that do and the presets."""
-    from agon.config.explain import did_you_mean
+    from agon.config.keys import did_you_mean
     from agon.config.models import PRESETS
     from agon.data.local import READERS
 
@@ -353,7 +353,7 @@ def _print_facts(name: str, fact: dict[str, Any]) -> None:
     if fact["guessable"]:
         print(f"  guessable {len(fact['guessable'])} problems whose tests all expect one output; --json lists them")
     if fact["chats"]:
-        print(f"  chat      {fact['chats']} questions are the user's message of a chat; system messages are left out")
+        print(f"  chat      {fact['chats']} questions are chats, asked after what their system messages say")
     if fact["meta"]:
         print(f"  meta      {', '.join(fact['meta'])}")
 

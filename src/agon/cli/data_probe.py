@@ -77,9 +77,9 @@ def lines(found: BaseRates, who: str, out: Path | None) -> list[str]:
 def advice(found: BaseRates, out: Path | None) -> str:
     """What to type next."""
     if found.unknown == len(found.problems):
-        return "no answer has a verdict: a broken verifier, or bad references; try `agon verify` and `agon data check`"
+        return "no answer has a verdict: a broken verifier, or bad references: agon data check CONFIG"
     if not found.kept and found.never + found.unknown == len(found.problems):
-        return "none was ever solved: take easier problems, a stronger base, or check the verifier: agon verify NAME"
+        return "none was ever solved: easier problems, a stronger base, or check the verifier: agon data check CONFIG"
     if not found.kept:
         return "none teaches anything: take harder problems"
     if "draw" in found.kept[0].meta:

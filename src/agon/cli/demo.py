@@ -1,15 +1,13 @@
-"""`agon demo`: base, GRPO and a pair at one budget, before and after, in one table with one conclusion.
+"""`agon demo`: GRPO and a pair learn on as many samples, side by side; their curves, and a table with one conclusion.
 
-It is `agon.train` and `agon.evaluate` on a small recipe, three arms side by side; nothing is simulated.
+It is `agon train` and `agon eval` on a small recipe; nothing is simulated.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
 import textwrap
-import time
 from pathlib import Path
 from shlex import quote
 
@@ -17,13 +15,11 @@ from agon.errors import InputError, install
 
 NEEDED = ("torch", "transformers", "peft", "trl", "accelerate", "scipy")
 STORY = """\
-Two adapters, A and B, over one frozen base of a million parameters; each was taught facts that the other was not.
-At every step one drafts; the other reads the draft's summary, its answer withheld, and earns a bonus where the draft
-was wrong; then they swap. Beside them train GRPO and a pair that never meets, on as many rollouts. No download.
-About two minutes on two free cores.
+A model of a million parameters does arithmetic, most of it wrongly. Two methods train it, each on a core and on as many
+samples. GRPO trains one adapter. The pair are two adapters, A and B: one drafts, the other reads the draft's summary,
+its answer withheld, and earns a bonus where the draft was wrong; then they swap. No download.
+About two minutes on two free cores. The curves are rates of right answers on dev problems.
 """
-ERASE = "\r\x1b[K"
-"""Back to the start of the line, and clear it."""
 CAVEAT = (
     "One seed, a base of a million parameters, arithmetic: it shows a mechanism, and says nothing about large models."
 )
@@ -41,10 +37,14 @@ def run(args: argparse.Namespace) -> int:
     if path.name != "demo":
         print(f"{args.out / 'demo'} already exists: training again, as {path}\n")
     print(STORY, flush=True)
-    from agon.matrix.demo import run_arms
+    from agon.interrupt import Interrupted
+    from agon.matrix.demo import Curves, run_arms
 
-    with Ticker() as ticker:
-        run_arms(path, args.seed, ticker)
+    try:
+        run_arms(path, args.seed, Curves())
+    except Interrupted:
+        print("stopped; `agon demo` starts again under a new name", file=sys.stderr)
+        return 130
     print("\n".join(closing(path)))
     return 0
 
@@ -52,32 +52,23 @@ def run(args: argparse.Namespace) -> int:
 def closing(path: Path) -> list[str]:
     """The table, what follows from it, the page to open, and what to type next."""
     from agon.matrix.demo import ARMS
-    from agon.report.collect import read_run
-    from agon.report.demo_table import DemoResults, bonus_note, conclusion, demo_table
-    from agon.report.headline import read_headline
+    from agon.report.demo_table import DemoResults, conclusion, demo_table
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
 
-    pair, grpo, apart = (arm.folder(path) for arm in ARMS)
-    results = DemoResults.read(pair, apart, grpo)
-    n = len(results.means("agon", ("ab",)))
+    grpo, pair = (arm.folder(path) for arm in ARMS)
+    results = DemoResults.read(grpo, pair)
     page = write_viewer(open_source(pair), pair / "match.html")
-    best = "" if page.best is None else f" (opens on its best conversion, bout {page.best})"
-    head = f"{n} held-out problems, never seen in training; tokens are those of all passes of one answer"
-    deployed = read_headline(pair, "cascade")
-    said = [*textwrap.wrap(f"agon as deployed: {deployed}.", 110), ""] if deployed else []
-    said += [*textwrap.wrap(conclusion(results), 110), ""]
-    if (share := read_run(pair).bonus_bites) is not None:
-        said += textwrap.wrap(bonus_note(share), 110)
     return [
-        head,
+        "",
+        f"{results.problems} held-out problems, never seen in training; tokens are those of all passes of one answer",
         "",
         demo_table(results),
         "",
-        *said,
+        *textwrap.wrap(conclusion(results), 110),
         CAVEAT,
         "",
-        f"Written: {page.path}{best}",
+        f"Written: {page.path}",
         "Next:",
         commands(path),
     ]
@@ -88,37 +79,12 @@ def commands(path: Path) -> str:
     named = {
         f"agon ask {quote(str(path))} --held-out 0": "put a problem to the pair, and watch both stages write",
         f"agon report {quote(str(path))}": "one page: result, curves, health",
-        f"agon report {quote(str(path.parent))}": "all arms on one page, compared",
+        f"agon report {quote(str(path.parent))}": "both methods on one page, with their curves",
         f"agon diagnose {quote(str(path))}": "which reward terms taught something",
         "agon init tabletop": "a config of your own to start from",
     }
     width = max(map(len, named))
     return "\n".join(f"  {command:<{width}}  # {about}" for command, about in named.items())
-
-
-class Ticker:
-    """Progress on stderr: one line that is replaced on a terminal, a line now and then elsewhere."""
-
-    def __init__(self) -> None:
-        self.live = sys.stderr.isatty()
-        self.began = self.last = time.monotonic()
-
-    def __enter__(self) -> Ticker:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.live:
-            print(ERASE, end="", file=sys.stderr, flush=True)
-
-    def __call__(self, line: str) -> None:
-        now = time.monotonic()
-        line = f"{now - self.began:4.0f} s  {line}"
-        if self.live:
-            width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and stay
-            print(f"{ERASE}{line[:width]}", end="", file=sys.stderr, flush=True)
-        elif now - self.last > 10:
-            self.last = now
-            print(line, file=sys.stderr, flush=True)
 
 
 def _check() -> None:

@@ -17,7 +17,6 @@ from typing import Any, Literal, get_args
 from agon.cli.parser import json_argument, print_json
 from agon.doors import OURS, Group, broken, places
 from agon.errors import AgonError, install
-from agon.formatting import plural
 
 Status = Literal["ok", "untested", "missing", "failed"]
 
@@ -42,7 +41,6 @@ OPTIONAL = {
     "datasets": ("presets from the Hub", "data"),
     "bitsandbytes": ("model.quantize nf4", "nf4"),
     "vllm-bnb-plugin": ("a base in 4 bits inside vLLM", "nf4-vllm"),
-    "ray": ("clusters: cluster.engine ray and agon matrix --launcher ray", "ray"),
 }
 """What each is needed for, and the extra that installs it. Any version that its extra allows will do."""
 
@@ -50,7 +48,8 @@ NO_GPU_YET = "resolves with the others, not run on a GPU yet"
 
 VLLM_ON_CPU = "run scripts/setup in a clone of the repository: it installs what runs on a CPU"
 
-ROOM_GIB = 5
+ROOM_GIB = {"cpu": 5, "gpu": 30}
+"""Free disk that runs need: with a GPU also for a base, its checkpoints, and 12 GiB of packages if they are to come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +63,13 @@ class Check:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--address", metavar="HOST:PORT", help="a Ray cluster to look at too")
-    parser.add_argument("--network", metavar="NET", help="the network it may be in, such as 10.0.0.0/8")
     json_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print every check; return 1 if any failed. A missing or untested package is reported and is not a failure."""
     results = []
-    for check in checks(args.address, args.network):
+    for check in checks():
         results.append(check)
         if not args.json:
             print("\n".join(lines(check)), flush=True)
@@ -81,20 +78,18 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(check.status == "failed" for check in results) else 0
 
 
-def checks(address: str | None = None, network: str | None = None) -> Iterator[Check]:
-    """Every check, cheap ones first; with an address, that of a cluster too."""
+def checks() -> Iterator[Check]:
+    """Every check, cheap ones first."""
     yield Check("python", "ok", platform.python_version())
-    yield room(Path.cwd())
     devices = machine()
+    kind = "gpu" if devices.status == "failed" or devices.detail.startswith("GPU") else "cpu"
+    yield room(Path.cwd(), ROOM_GIB[kind])
     yield devices
-    kind = "gpu" if devices.detail.startswith("GPU") else "cpu"
     yield from (package(name, kind) for name in PINNED[kind])
     yield from map(optional, OPTIONAL)
     yield from plugins()
     yield verifier("math")
     yield sandbox()
-    if address:
-        yield cluster(address, network)
 
 
 def lines(check: Check) -> list[str]:
@@ -103,12 +98,12 @@ def lines(check: Check) -> list[str]:
     return [first, f"{'':<24} {check.fix}"] if check.fix else [first]
 
 
-def room(folder: Path) -> Check:
+def room(folder: Path, needed: int) -> Check:
     """Free space where runs are written by default."""
     free = shutil.disk_usage(folder).free / 2**30
     detail = f"{free:.0f} GiB free here"
-    if free < ROOM_GIB:
-        return Check("disk", "failed", detail, f"free {ROOM_GIB} GiB, or write runs elsewhere with --out DIR")
+    if free < needed:
+        return Check("disk", "failed", detail, f"free {needed} GiB, or write runs elsewhere with --out DIR")
     return Check("disk", "ok", detail)
 
 
@@ -116,8 +111,10 @@ def machine() -> Check:
     """The accelerators that torch sees."""
 
     def probe() -> Check:
-        from agon.engine.probe import accelerators
+        from agon.engine.probe import accelerators, old_driver
 
+        if error := old_driver():
+            raise error
         devices = accelerators()
         return Check("devices", "ok", f"GPU: {', '.join(devices)}" if devices else "CPU only: tiny models and tests")
 
@@ -199,19 +196,6 @@ def sandbox() -> Check:
         return Check("sandbox", "ok", f"no probe leaks; memory: {room.describe()['memory']}")
     finally:
         room.close()
-
-
-def cluster(address: str, network: str | None) -> Check:
-    """A Ray cluster: its version, its nodes, and what is free."""
-
-    def probe() -> Check:
-        from agon.cluster.connection import connect
-
-        nodes = connect(address, network).nodes()
-        free = f"{nodes.free_cpus:.0f} of {nodes.cpus:.0f} CPUs and {nodes.free_gpus:.0f} of {nodes.gpus:.0f} GPUs free"
-        return Check("cluster", "ok", f"ray {nodes.version}, {plural(nodes.alive, 'node')}, {free}")
-
-    return guarded("cluster", probe)
 
 
 def guarded(name: str, probe: Callable[[], Check]) -> Check:

@@ -11,7 +11,7 @@ from agon.cli.parser import json_argument, print_json, say_waiting
 from agon.errors import InputError
 
 if TYPE_CHECKING:
-    from agon.rundir.step_choice import Step
+    from agon.rundir.directory import Step
 
 SYSTEM = (
     "cascade, a, b, base, moa, self-cascade, self-cascade-b, self-refine, reading; several with commas "

@@ -66,9 +66,11 @@ def _merged(pair: PairDir, folder: Path) -> None:
     from agon.config import Model
     from agon.engine.base import base_files
     from agon.engine.merge import merge
+    from agon.types import Policy
 
-    for policy, facts in pair.info.bases.items():
-        base = base_files(Model(name=facts.name, revision=facts.revision, quantize=pair.info.quantize))
+    info = pair.info
+    base = base_files(Model(name=info.base, revision=info.base_revision, quantize=info.quantize))
+    for policy in Policy:
         merge(base, pair.adapter(policy), folder / policy.value)
         _shareable(folder / policy.value)
 

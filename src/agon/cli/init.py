@@ -8,13 +8,9 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agon.cli.parser import say_waiting
-from agon.errors import AgonError, InputError
-
-if TYPE_CHECKING:
-    from agon.config.from_trl import KnownFile
+from agon.errors import InputError
 
 NEXT = {"custom": "put your problems into problems.jsonl, then: agon data check"}
 """What comes before the plan, of a recipe that cannot be planned as it is."""
@@ -31,16 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("recipe", metavar="RECIPE", nargs="?", default="", help=" | ".join(recipes()))
     help = "with custom and --data: which column of the file is which, where its names do not say so"
     parser.add_argument("named", metavar="columns.FIELD=NAME", nargs="*", default=[], help=help)
-    parser.add_argument("--from-trl", metavar="FILE", help="convert a script, YAML file or command line of TRL")
-    out = "file to write (default: RECIPE.yaml, or NAME-agon.yaml for a FILE of TRL); - for stdout"
-    parser.add_argument("-o", "--out", metavar="FILE", help=out)
+    parser.add_argument("-o", "--out", metavar="FILE", help="file to write (default: RECIPE.yaml); - for stdout")
     data = "with custom: your problems, in JSONL, JSON, parquet or CSV; writes their path, columns, sizes and verifier"
     parser.add_argument("--data", metavar="FILE", type=Path, help=data)
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.from_trl:
-        return _convert(args)
     text = _recipe(args.recipe)
     target = Path(args.out or f"{args.recipe}.yaml")
     if args.data and args.recipe != "custom":
@@ -59,44 +51,6 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _convert(args: argparse.Namespace) -> int:
-    from agon.config.from_trl import from_trl
-
-    if args.recipe:
-        raise InputError(f"--from-trl needs no recipe, and {args.recipe!r} is one", fix="leave one of them out")
-    source = Path(args.from_trl)
-    made = from_trl(source, _known_file)
-    if args.out == "-":
-        print(made.text, end="")
-        return 0
-    target = Path(args.out or f"{source.stem}-agon.yaml")
-    _write(target, made.text)
-    print(f"wrote {target}: {len(made.carried)} fields carried over")
-    for name, why in made.left.items():
-        print(f"  left out: {name}: {why}")
-    change = 'change the lines marked "yours", then: ' if "# yours" in made.text else ""
-    print(f"next: {change}agon data check {target}")
-    return 0
-
-
-def _known_file(file: str) -> KnownFile:
-    """The columns of a local file by their names, and the sizes that its problems allow."""
-    from agon.data.local import columns_of, guess_columns, read_file
-
-    try:
-        columns = guess_columns(columns_of(Path(file)))
-        if "..." in columns.values():
-            return {}, {}
-        return columns, _sizes(len(read_file(file, columns).problems))
-    except (AgonError, OSError):
-        return {}, {}
-
-
-def _sizes(count: int) -> dict[str, int]:
-    """How many of so many problems dev and held-out take."""
-    return {"dev": max(1, min(100, count // 10)), "held_out": max(1, min(300, count // 5))}
-
-
 def _named(words: Sequence[str]) -> dict[str, str]:
     """`columns.question=frage` and so on, as a map."""
     for word in words:
@@ -109,6 +63,7 @@ def with_data(recipe: str, data: Path, folder: Path, named: Mapping[str, str]) -
     """The recipe with a file of problems: its path as seen from the config's folder, columns, sizes, verifier."""
     from agon.config.read import as_flow
     from agon.data.local import columns_of, guess_columns, read_file
+    from agon.data.split import part_sizes
 
     say_waiting(f"reading {data}")
     if not (present := columns_of(data)):
@@ -122,7 +77,7 @@ def with_data(recipe: str, data: Path, folder: Path, named: Mapping[str, str]) -
     count = len(read_file(str(data), columns).problems)
     if count < 3:
         raise InputError(f"{data} holds {count} problems: too few to split in three", fix="name a file with more")
-    sizes = _sizes(count)
+    sizes = part_sizes(count)
     path = as_flow(os.path.relpath(data, folder))
     changes = {"path: problems.jsonl": f"path: {path}", "{question: question, answer: answer}": as_flow(columns)}
     changes |= {"take: 100": f"take: {sizes['dev']}", "take: 300": f"take: {sizes['held_out']}"}

@@ -62,7 +62,8 @@ class Parser(argparse.ArgumentParser):
         from agon.cli import commands
 
         if self.prog == "agon train" and word in ("gpus", "nproc", "nproc-per-node", "num-processes"):
-            return f"type torchrun --nproc-per-node {value or 'N'} -m agon train CONFIG; "
+            engines = int(value) - 1 if value.isdecimal() and int(value) > 1 else "N"
+            return f"the learner has the first GPU; for the others write sampler.replicas={engines}; "
         if any((action.dest, action.option_strings, action.nargs) == (word, [], None) for action in self._actions):
             return f"type {self.prog} {self._parsed.get(word) or word.upper()}; "
         if any(action.dest == "overrides" for action in self._actions) and (key := _config_key(word, self.prog)):
@@ -93,7 +94,7 @@ def _options(command: str) -> Container[str]:
 
 def _config_key(word: str, command: str) -> str | None:
     """The key of a config that an option is named after, by our name or by that of another trainer."""
-    from agon.config.explain import names
+    from agon.config.keys import names
     from agon.config.trl_names import KEYS, SHORT
 
     plain, known = word.replace("-", "_"), names()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agon.cli.parser import config_arguments, json_argument, print_json, say_waiting
@@ -10,10 +11,7 @@ from agon.errors import AgonError
 
 if TYPE_CHECKING:
     from agon.config import Config
-    from agon.plan.gpus import Node
-    from agon.plan.plan_section import Cell, Section
-
-TITLE = "side by side"
+    from agon.plan.budget import Cell, Section
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +20,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpu", metavar="GPU", help=help)
     several = "how many of them, on one node (default: 1); of several the fastest layouts are named too"
     parser.add_argument("--gpus", metavar="N", type=int, default=1, help=several)
-    parser.add_argument("--price", metavar="USD", type=float, help="dollars per GPU and hour, for the cost of the run")
+    parser.add_argument("--price", metavar="USD", help="dollars per GPU and hour, for the cost of the run")
+    measured = "a run on the hardware that is meant: scale its own seconds instead, such as of its first ten steps"
+    parser.add_argument("--from", metavar="RUN", dest="run", help=measured)
+    show = "print the config instead, with every value that the arm and the defaults fill in"
+    parser.add_argument("--show", action="store_true", help=show)
     parser.add_argument("--full", action="store_true", help="budget, memory by part, time by part and all assumptions")
     json_argument(parser)
 
@@ -32,37 +34,64 @@ def run(args: argparse.Namespace) -> int:
     from agon.plan.gpus import hardware_of
 
     config = load_config(args.config, args.overrides)
+    if args.show:
+        _show(config, args.json)
+        return 0
     hardware = hardware_of(args.gpu, args.gpus, args.price)
     say_waiting(f"planning {args.config}")
-    from agon.plan.estimate import check, plan, summary  # after the config is known to be valid: it reports mistakes
+    # after the config is known to be valid: these report mistakes
+    from agon.engine.probe import old_driver
+    from agon.plan.budget import Section, about_run, budget, check, count, summary
+    from agon.plan.plan import plan_on
 
-    counts, refusal, advice = check(config), None, list["Section"]()
+    counts, refusal, advice = check(config), None, list[Section]()
+    sections = [about_run(config, counts), budget(config, counts)]
+    other = _other_arm(args, config)
+    column, beside = summary(config, counts), other and summary(other, count(other.data))
+    verdict = f"{column['steps']:,} steps; hours, memory and price: name a GPU, such as --gpu 4090"
+    if args.run:
+        from agon.plan.measured import scaled
+
+        verdict, measured = scaled(config, counts, args.run)
+        advice.append(measured)
     if hardware:
-        from agon.plan.hardware import plan_on
-
-        laid = plan_on(config, hardware, words=[args.config, *args.overrides])
-        sections, refusal = [*plan(laid.config, counts, hardware.gpus), *laid.sections], laid.refusal
-        advice = [*filter(None, [laid.layouts, laid.faster])]
-        verdict, column, planned = laid.verdict, laid.summary, laid.config
-    else:
-        sections, column, planned = plan(config, counts), summary(config, counts), config
-        verdict = f"{_cell(column['steps'])} steps; hours, memory and price: name a GPU, such as --gpu 4090"
-    compared = _compared(planned, column, _other_arm(args, config), hardware)
+        laid = plan_on(config, hardware, counts)
+        verdict, column, refusal = laid.verdict, laid.column, laid.refusal
+        sections, advice = [*sections, *laid.sections], [*advice, *laid.advice]
+        if other:
+            same = {"sampler": config.sampler, "train": config.train}  # the other arm in the same layout
+            moved = other.model_copy(update=same)
+            beside = plan_on(moved, hardware, count(other.data), advise=False).column
+    arms = (config.arm, other.arm) if other else (config.arm,)
+    cells = {label: (cell, *([beside.get(label, "does not fit")] if beside else [])) for label, cell in column.items()}
+    compared = Section("side by side", cells, arms)
     if args.json:
-        shown = [*sections, compared, *advice]
-        plan_ = {section.title: section.as_dict() for section in shown}
-        print_json({"verdict": verdict, "plan": plan_, "config": resolved(config)})
+        shown = {section.title: section.as_dict() for section in [*sections, compared, *advice]}
+        print_json({"verdict": verdict, "plan": shown, "config": resolved(config)})
     else:
         short = [sections[0], compared, *advice]
-        tables = [*short, *sections[1:]] if args.full else short
-        print("\n\n".join([verdict, *map(_table, tables)]))
+        print("\n\n".join([verdict, *map(_table, [*short, *sections[1:]] if args.full else short)]))
         if not args.full:
-            print(
-                "\n" + "\n".join([*_warnings(sections[1:]), "--full shows the budget, memory by part and assumptions"])
-            )
+            rest = "--full shows the budget, memory by part and assumptions"
+            print("\n" + "\n".join([*_needs(sections[1:]), rest]))
+        if error := old_driver():
+            print(f"note: a run on this machine would not start: {error.message}")
     if refusal:
         raise refusal
     return 0
+
+
+def _show(config: Config, as_json: bool) -> None:
+    """The config with its files, overrides, arm and defaults merged; as YAML it loads again."""
+    import yaml
+
+    from agon.config import resolved
+
+    values = resolved(config)
+    if as_json:
+        print_json(values)
+    else:
+        print(yaml.safe_dump(values, sort_keys=False, allow_unicode=True), end="")
 
 
 def _other_arm(args: argparse.Namespace, config: Config) -> Config | None:
@@ -76,42 +105,20 @@ def _other_arm(args: argparse.Namespace, config: Config) -> Config | None:
         return None
 
 
-def _compared(config: Config, column: dict[str, Cell], other: Config | None, hardware: Node | None) -> Section:
-    """The config beside the same one under the other arm."""
-    from agon.plan.estimate import count, summary
-    from agon.plan.plan_section import Section
-
-    if other is None:
-        return Section(TITLE, {label: (cell,) for label, cell in column.items()})
-    if hardware:
-        from agon.plan.hardware import plan_on
-
-        same = {"sampler": config.sampler, "train": config.train}  # the other arm in the same layout
-        beside = plan_on(other.model_copy(update=same), hardware, search=False).summary
-    else:
-        beside = summary(other, count(other.data))
-    rows: dict[str, tuple[Cell, ...]] = {
-        label: (cell, beside.get(label, "does not fit")) for label, cell in column.items()
-    }
-    return Section(TITLE, rows, (config.arm, other.arm))
-
-
-def _warnings(sections: list[Section]) -> list[str]:
-    """What a reader must know although it is in a table that is not shown."""
-    found = [(label, cells) for section in sections for label, cells in section.rows.items()]
-    return [f"{label}: {cells[0]}" for label, cells in found if label in ("warning", "needs")]
+def _needs(sections: Sequence[Section]) -> list[str]:
+    """What a reader must install, although it is in a table that is not shown."""
+    return [f"needs: {section.rows['needs'][0]}" for section in sections if "needs" in section.rows]
 
 
 def _table(section: Section) -> str:
-    """The title, then the rows in aligned columns; numbers to the right, commands to the left."""
+    """The title, then the rows in aligned columns, numbers to the right."""
     rows = [(label, *map(_cell, cells)) for label, cells in section.rows.items()]
     if len(section.columns) == 1:
         width = max(len(row[0]) for row in rows)
         return "\n".join([section.title, *(f"  {label:<{width}}  {value}" for label, value in rows)])
     table = [("", *section.columns), *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    sides = ["<", *("<" if column == "command" else ">" for column in section.columns)]
-    lines = ["  ".join(map("{:{}{}}".format, row, sides, widths)).rstrip() for row in table]
+    lines = ["  ".join(map("{:{}{}}".format, row, "<" + ">" * len(row), widths)).rstrip() for row in table]
     return "\n".join([section.title, *(f"  {line}" for line in lines)])
 
 

@@ -6,15 +6,10 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from agon.cli.parser import say_waiting, seconds, whole_number
 from agon.errors import InputError
 from agon.urls import host_of
-
-if TYPE_CHECKING:
-    from agon.deploy.serve.served_pair import ServedPair
-    from agon.types import Policy
 
 KEYS = "AGON_SERVE_KEYS"
 PORT = whole_number(1, 65535)
@@ -23,7 +18,7 @@ COUNT = whole_number(1)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pair", type=Path, metavar="RUN|PAIR", help="a run directory, or a folder with a pair")
-    help = "a running vLLM server, instead of starting one; may be given several times; a=URL and b=URL for two bases"
+    help = "a running vLLM server, instead of starting one; may be given several times"
     parser.add_argument("--backend", action="append", default=[], type=_backend, metavar="URL", help=help)
     help = "with --backend: what the servers call the adapters (default: their versions)"
     parser.add_argument("--names", metavar="a=M,b=M", default="", help=help)
@@ -44,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-model-len", type=COUNT, metavar="N", help="tokens of context of the vLLM that is started"
     )
     parser.add_argument("--vllm-port", type=PORT, metavar="N", help="its port (default: the gateway's plus 1)")
-    help = "print the `vllm serve` command, of each base, and exit"
+    help = "print the `vllm serve` command and exit"
     parser.add_argument("--print-command", action="store_true", help=help)
 
 
@@ -56,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from agon.deploy.serve.request_log import log_to
     from agon.deploy.serve.served_pair import ServedPair
     from agon.deploy.serve.serving import Address, build_gateway, check_bind, serve, without_torch
-    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_commands, vllm_key, vllm_ports
+    from agon.deploy.serve.vllm_command import VllmProcess, VllmSettings, shown, vllm_command, vllm_key
     from agon.engine.http_client import KEY
 
     if args.backend and args.print_command:
@@ -68,18 +63,14 @@ def run(args: argparse.Namespace) -> int:
     say_waiting(f"loading {args.pair}")
     without_torch()
     pair = ServedPair.load(args.pair, weights=not args.backend)
-    commands: list[list[str]] = []
+    command: list[str] = []
     if args.backend:
-        urls, key = _urls(args.backend, pair), os.environ.get(KEY, "").strip()
+        urls, key = args.backend, os.environ.get(KEY, "").strip()
     else:
-        ports, key = vllm_ports(pair, port), vllm_key()
-        for each in ports.values():
-            _check_port(each, args.port)
-        urls = {policy: [f"http://127.0.0.1:{each}"] for policy, each in ports.items()}
-        settings = VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len)
-        commands = list(vllm_commands(pair, settings).values())
+        urls, key = [f"http://127.0.0.1:{port}"], vllm_key()
+        command = vllm_command(pair, VllmSettings(port=port, dtype=args.dtype, context=args.max_model_len))
     if args.print_command:
-        print(*map(shown, commands), sep="\n")
+        print(shown(command))
         return 0
     keys = Keys(word.strip() for word in os.environ.pop(KEYS, "").split(","))  # no process of ours inherits them
     address = Address(args.host, args.port)
@@ -89,9 +80,9 @@ def run(args: argparse.Namespace) -> int:
     limits = GatewaySettings(
         deadline=args.deadline, stall=args.stall, slots=args.slots, queue=args.queue, per_key=args.per_key
     )
-    log_to(sys.stderr, starting=bool(commands))
+    log_to(sys.stderr, starting=bool(command))
     gateway = build_gateway(pair, urls, names, limits, key)
-    serve(gateway, keys, address, [VllmProcess(command, key) for command in commands])
+    serve(gateway, keys, address, [VllmProcess(command, key)] if command else [])
     return 0
 
 
@@ -100,24 +91,8 @@ def _check_port(port: int, gateway: int) -> None:
         raise InputError(f"vLLM cannot listen on port {port}", fix="choose another with --vllm-port")
 
 
-def _backend(word: str) -> tuple[str, str]:
-    """A policy, or nothing, and the URL of a server."""
-    policy, url = (word[0], word[2:]) if word[:2] in ("a=", "b=") else ("", word)
+def _backend(url: str) -> str:
+    """The URL of a server."""
     if not host_of(url):
-        raise InputError(f"--backend {word} is not the URL of a server", fix="write --backend http://HOST:PORT")
-    return policy, url
-
-
-def _urls(backends: list[tuple[str, str]], pair: ServedPair) -> dict[Policy, list[str]]:
-    """The servers of each base, by its first policy."""
-    from agon.types import Policy
-
-    two = len(pair.sharing) > 1
-    if any(bool(policy) != two for policy, _ in backends) or (two and len({policy for policy, _ in backends}) < 2):
-        bases = " and ".join(pair.folder.info.base_names)
-        what = f"A and B have different bases, {bases}" if two else f"A and B share a base, {bases}"
-        raise InputError(what, fix="write --backend a=URL --backend b=URL" if two else "write --backend URL")
-    urls: dict[Policy, list[str]] = {}
-    for policy, url in backends:
-        urls.setdefault(Policy(policy or "a"), []).append(url)
-    return urls
+        raise InputError(f"--backend {url} is not the URL of a server", fix="write --backend http://HOST:PORT")
+    return url

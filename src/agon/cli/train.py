@@ -24,18 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 when the run reached its end, 130 when it was interrupted and saved."""
     say_waiting(f"loading {args.config}")
-    from agon.training.run import is_first_process, train
+    from agon.training.run import train
 
     where = {"name": args.name, "out": args.out, "resume": args.resume}
     run = train(args.config, *args.overrides, **where, show="json" if args.json else "auto")
-    if not is_first_process():
-        return 0
     print("\n".join(closing(run)), file=sys.stderr)
     return 0
 
 
 def closing(run: RunDir) -> list[str]:
     """What came of a run: where the pair is, whether dev moved, what looks wrong, and what to type next."""
+    from agon.eval.consent import to_name, words
     from agon.rundir.health import dev_change, symptoms
 
     best = run.points and run.config.save.pair == "best"
@@ -44,4 +43,5 @@ def closing(run: RunDir) -> list[str]:
     found = symptoms(run.steps.records(), run.points, ended=True, base=run.config.model.name)
     lines = [f"done: {run.path}/pair holds the {'best pair on dev' if best else 'last pair'}{rose}"]
     lines += [f"warning: {str(symptom).replace('RUN', str(run.path))}" for symptom in found]
-    return [*lines, f"next: agon eval {run.path}   agon view {run.path}   agon report {run.path}"]
+    named = words(to_name(run.config, run.manifest.data.hashes))
+    return [*lines, f"next: agon eval {run.path}{named}   agon view {run.path}   agon report {run.path}"]

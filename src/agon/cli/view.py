@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it is."""
     say_waiting(f"reading {args.sources[0]}")
-    from agon_lens.lines import is_foreign, without_pages
+    from agon_lens.files import is_foreign, without_pages
 
     sources = without_pages(args.sources)
     print_page(write_log(sources, args) if any(map(is_foreign, sources)) else _write_bouts(sources, args))
@@ -38,7 +38,7 @@ def _write_bouts(sources: Sequence[Path], args: argparse.Namespace) -> Path:
     """Write the page of a run or a result into it; that of some steps does not replace that of all."""
     from agon.report.rows import open_source
     from agon.report.viewer import write_viewer
-    from agon_lens.lines import JSON_FILES
+    from agon_lens.files import JSON_FILES
     from agon_lens.logs import StepRange
 
     odd = [path for path in sources if path.is_file() and path.suffix not in {".parquet", *JSON_FILES}]

@@ -1,6 +1,6 @@
 """The config of a run: read a YAML file with `load_config`, get a frozen, validated `Config`."""
 
-from agon.config.bases import BaseOfB, Init, Lora, Model
+from agon.config.bases import Init, Lora, Model
 from agon.config.models import (
     PRESETS,
     Config,
@@ -15,18 +15,14 @@ from agon.config.models import (
     Train,
     diff,
     flat,
-    json_schema,
     resolved,
 )
-from agon.config.nodes import ClusterConfig
 from agon.config.rival import Rival
 from agon.config.section import Scalar
-from agon.config.validate import anchored_config, load_config
+from agon.config.validate import anchored_config, load_config, overrides_of
 
 __all__ = [
     "PRESETS",
-    "BaseOfB",
-    "ClusterConfig",
     "Config",
     "Data",
     "Eval",
@@ -45,7 +41,7 @@ __all__ = [
     "anchored_config",
     "diff",
     "flat",
-    "json_schema",
     "load_config",
+    "overrides_of",
     "resolved",
 ]

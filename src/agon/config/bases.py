@@ -1,4 +1,4 @@
-"""The section `model`: the frozen base, or one base for each policy, and the adapters over it."""
+"""The section `model`: the frozen base and the adapters over it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from agon.config.section import Frozen, Positive, Weight
-from agon.types import Policy
 
 
 def _check_parts(name: str) -> str:
@@ -49,22 +48,12 @@ class Init(Frozen):
     different from A, too small to make it weaker."""
 
 
-class BaseOfB(Frozen):
-    """A base of B's own. Without a name, B is an adapter over A's base, as in the paper."""
-
-    name: BaseName | None = None
-    """Our choice: the base of policy B where it is a different one than A's, written like `model.name`; docs/rivals.md
-    says what such a pair cannot do yet."""
-    revision: str | None = None
-    """Our choice: the Hub revision of B's base, as `model.revision` is of A's."""
-
-
 class Model(Frozen):
     """The frozen base and the adapters over it."""
 
     name: BaseName
-    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny`,
-    `agon:tiny-code`, `agon:relay`, `agon:halves` or `agon:soft-halves`."""
+    """The base: a Hub id, a local folder, or one that ships with the package and runs on a CPU: `agon:tiny`
+    or `agon:halves`."""
     revision: str | None = None
     """Our choice: the Hub revision to pin, so that a run can be repeated; null is the latest, whose commit the run
     records and is resumed at. It goes with `name`: a config that names a different base inherits no revision."""
@@ -82,29 +71,3 @@ class Model(Frozen):
     """The adapter that each policy is."""
     init: Init = Init()
     """How the two adapters start."""
-    b: BaseOfB = BaseOfB()
-    """A base of B's own."""
-
-    @property
-    def two_bases(self) -> bool:
-        """Whether A and B are adapters over different bases."""
-        return self.b.name is not None
-
-    def of(self, policy: Policy) -> Model:
-        """What one policy stands on, as a model with one base; of a start that is not its own nothing stays."""
-        if not self.two_bases:
-            return self
-        starts = {"a": "zero"} if policy is Policy.B else {"b": "noise"}
-        changes = {"b": BaseOfB(), "init": self.init.model_copy(update=starts)}
-        own = {"name": self.b.name, "revision": self.b.revision} if policy is Policy.B else {}
-        return self.model_copy(update=changes | own)
-
-    @property
-    def each(self) -> dict[Policy, Model]:
-        """A model with one base for every base there is: A's, and B's where it is a different one."""
-        return {policy: self.of(policy) for policy in (Policy if self.two_bases else (Policy.A,))}
-
-    @property
-    def names(self) -> str:
-        """The base, or both, for people."""
-        return f"{self.name} (A) and {self.b.name} (B)" if self.two_bases else self.name

@@ -1,8 +1,8 @@
 """The config tree: frozen models of everything a run needs to know.
 
-The docstring under a field is its description: `agon explain KEY` and docs/configuration.md show it. One that
-begins with "Our choice:" marks a value that the paper does not give, with the reason. Fields of `game` that are not
-written come from the arm. `read.py` and `validate.py` read files; `rules.py` has the rules across fields.
+The docstring under a field is its description: docs/configuration.md shows it. One that begins with "Our choice:" marks
+a value that the paper does not give, with the reason. Fields of `game` that are not written come from the arm.
+`read.py` and `validate.py` read files; `rules.py` has the rules across fields.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from agon.config.arms import ARMS, resolve
 from agon.config.bases import Model
-from agon.config.nodes import ClusterConfig
-from agon.config.rival import Rival, row_name
+from agon.config.rival import Rival, rival_of, row_name
 from agon.config.rules import broken_rules
 from agon.config.section import Frozen, Natural, Number, Positive, Scalar, Switch, Weight
-from agon.doors import claimed, door, doors, places
+from agon.doors import door, doors, places
 from agon.game.rules import Game
 from agon.types import Sampling
 from agon_judge.sandbox.settings import SandboxSettings
 
-PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop", "tabletop-code")
+PRESETS = ("deepmath-hard", "codecontests-easy", "gsm8k", "gsm8k-test", "math-500", "tabletop")
 """Names only: a mistake in a config is reported without loading `agon.data`, which has the rules behind them."""
 
 ENVIRONMENTS = ("reasoning-gym:", "verifiers:")
@@ -45,9 +44,10 @@ def _distinct(urls: list[str]) -> list[str]:
 
 
 def _known_engine(name: str) -> str:
-    if name not in places("agon.backends") or not door("agon.backends", name).is_engine:
-        engines = [kind.name for kind in doors("agon.backends") if kind.is_engine]
+    if name not in places("agon.backends"):
+        engines = [kind.name for kind in doors("agon.backends")]
         raise ValueError(f"there is no engine {name!r}; choose one of: {', '.join(engines)}")
+    door("agon.backends", name)
     return name
 
 
@@ -81,8 +81,8 @@ class Source(Frozen):
     """Where problems come from: a preset, a file, a local copy of a preset, or an environment."""
 
     preset: str | None = None
-    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop`, `tabletop-code` or
-    `reasoning-gym:TASK`. With `path`: that preset's rules on a local copy."""
+    """`deepmath-hard`, `codecontests-easy`, `gsm8k`, `gsm8k-test`, `math-500`, `tabletop` or `reasoning-gym:TASK`.
+    With `path`: that preset's rules on a local copy."""
     path: str | None = None
     """A local JSONL, parquet or CSV file; relative to the config."""
     env: EnvironmentName | None = None
@@ -162,7 +162,7 @@ class GameConfig(Frozen):
     """What a conversion is worth: solving what the rival could not, in addition to the 2 for correctness."""
     wait_for_all_drafts: Switch = False
     """Our choice: wait for every draft before the first challenge. Challenge i needs draft i alone, so this only serves
-    comparison; but with engine hf an endpoint is always waited for, so that a resumed run draws the same batches."""
+    comparison."""
 
 
 class RewardConfig(Frozen):
@@ -220,9 +220,9 @@ class Train(Frozen):
     result."""
     gradient_checkpointing: Switch = True
     """Our choice: recompute activations in the backward pass; long completions do not fit otherwise."""
-    shard: Literal["none", "base"] = "none"
-    """`base` splits the frozen base over the learner processes (FSDP2), for a base that one GPU does not hold; it needs
-    torchrun with several. Every process keeps both adapters whole. `none`: every process holds the whole base."""
+    gpus: Positive = 1
+    """Our choice: GPUs of this machine that compute gradients. The first has the run; on each of the others a process
+    with the same base computes a part of every update."""
     seed: Natural = 0
     """Our choice: every random choice of the run derives from it; the paper reports no seeds."""
 
@@ -240,8 +240,8 @@ class SamplerConfig(Frozen):
     """Our choice: running vLLM servers to sample from, such as [http://localhost:8000], each an engine of its own;
     without one a run starts its engines itself."""
     network: str | None = None
-    """Our choice: the network that `urls` and `cluster.address` may be in, such as 10.0.0.0/8; null allows only this
-    machine, since a server that loads adapters at run time can be made to read any file, and Ray to run any code."""
+    """Our choice: the network that `urls` may be in, such as 10.0.0.0/8; null allows only this machine, since a server
+    that loads adapters at run time can be made to read any file."""
     max_loras: Positive = 4
     """Our choice: adapters live at once: two policies, and their first versions to measure progress against."""
     gpu_memory_utilization: Number | None = Field(default=None, gt=0, le=1)
@@ -266,18 +266,14 @@ class SamplerConfig(Frozen):
 class SandboxConfig(Frozen):
     """Where programs run that the verifier `code` judges; docs/sandbox.md says what each backend stops."""
 
-    backend: Literal["bwrap", "landlock", "http", "unsafe"] = "bwrap"
-    """Our choice: `bwrap` (bubblewrap), `landlock` where containers forbid user namespaces, `http` for a service that
-    speaks SandboxFusion's protocol, `unsafe` for programs that you trust."""
+    backend: Literal["bwrap", "landlock"] = "bwrap"
+    """Our choice: `bwrap` (bubblewrap), `landlock` where containers forbid user namespaces."""
     memory: Literal["cgroup", "per_process"] = "cgroup"
     """Our choice: bound the memory of a whole program, which needs a writable cgroup; `per_process` accepts that many
     processes together are not bounded."""
     workers: Positive | None = None
     """Our choice: programs that run at once, for each process of a run; null shares the cores of the machine among
-    them, or is 64 for `http`."""
-    url: str | None = None
-    """Our choice: the service of backend `http`, such as http://10.0.0.7:8080; its key is read from
-    AGON_SANDBOX_KEY."""
+    them."""
     time_factor: Number = Field(default=2.0, gt=0, le=100)
     """Our choice: multiplies a problem's time limit, which was set for other machines and mostly faster languages."""
 
@@ -350,8 +346,6 @@ class Config(Frozen):
     """One pass of learning."""
     sampler: SamplerConfig = SamplerConfig()
     """What draws completions."""
-    cluster: ClusterConfig = ClusterConfig()
-    """Where engines and verifiers run."""
     sandbox: SandboxConfig = SandboxConfig()
     """Where programs run that the verifier `code` judges."""
     eval: Eval = Eval()
@@ -363,21 +357,18 @@ class Config(Frozen):
 
     def rules(self) -> Game:
         """The rules of the game that this run plays."""
-        rival, backend = door("agon.rivals", self.rival.kind), claimed(resolved(self))
-        kinds = backend, door("agon.backends", self.sampler.engine)
-        waits = rival.answers_late and any(kind.batches_by_arrival for kind in kinds)
         return Game(
-            **self.game.model_dump() | {"wait_for_all_drafts": waits or self.game.wait_for_all_drafts},
+            **self.game.model_dump(),
             max_peek_tokens=self.train.max_peek_tokens,
             sampling=Sampling(self.train.temperature, 1.0, self.train.max_completion_tokens),
             seed=self.train.seed,
-            rival=rival.rivalry,
+            rival=rival_of(self.rival.kind).rivalry,
         )
 
     @property
     def row(self) -> str:
         """How results of this run are named: its arm, and its rival where that does not learn."""
-        return row_name(self.arm, self.rival.name)
+        return row_name(self.arm, self.rival.kind)
 
     @model_validator(mode="before")
     @classmethod
@@ -415,14 +406,3 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         name = f"{prefix}{key}"
         leaves |= flat(value, f"{name}.") if isinstance(value, Mapping) and value else {name: value}
     return leaves
-
-
-EXTENDS = "A config file to start from, relative to this one: its values apply where this one writes none."
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a config file, for editors and other tools."""
-    schema = Config.model_json_schema(by_alias=True)
-    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["properties"] = {"extends": {"type": "string", "description": EXTENDS}} | schema["properties"]
-    return schema

@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel
 
-from agon.config.explain import sections
+from agon.config.keys import sections
 from agon.config.models import Config
 
 Key = tuple[str, ...]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from agon.config.section import Frozen, Positive
 from agon.doors import door, places
-from agon.game.rules import Rivalry
-from agon.types import Version
 
-ModelName = Annotated[str, Field(pattern=rf"^{Version.MODEL}$")]
 LEARNS = "policy"
 
 
@@ -29,31 +26,14 @@ class Rival(Frozen):
 
     kind: RivalKind = LEARNS
     """Our choice: `policy` learns, as in the paper. `frozen` keeps the adapter of `model.init.b`, `league` draws an
-    earlier version of A for each step, `endpoint` asks a server; from these three only A learns."""
+    earlier version of A for each step; with these two only A learns. A package can add others (`agon.doors`)."""
     every: Positive = 10
     """Our choice: for `league`, the steps between two versions of A that are kept; the first is its start."""
-    url: str | None = None
-    """Our choice: for `endpoint`, an OpenAI-compatible address, such as https://host/v1. Its key is read from
-    AGON_RIVAL_KEY."""
-    model: ModelName | None = None
-    """Our choice: for `endpoint`, what the server calls its model."""
-
-    @property
-    def name(self) -> str:
-        """The kind; of an endpoint with its model, which is also its version: `endpoint:MODEL`."""
-        return self.kind if self.model is None else f"{self.kind}:{self.model}"
 
 
-def kind_of(name: str) -> str:
-    """The kind of a rival, by its name; one that nobody knows is a policy."""
-    kind = name.partition(":")[0]
-    return kind if kind in places("agon.rivals") else LEARNS
-
-
-def rivalry_of(name: str) -> Rivalry:
-    """What becomes of policy B with a rival."""
-    found: Rivalry = door("agon.rivals", kind_of(name)).rivalry
-    return found
+def rival_of(kind: str) -> Any:
+    """The class of a rival; for a kind that nobody here knows, the one that learns."""
+    return door("agon.rivals", kind if kind in places("agon.rivals") else LEARNS)
 
 
 def row_name(arm: str, rival: str) -> str:

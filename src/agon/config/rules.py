@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from agon.config.rival import Rival
-from agon.doors import claimed, door, places
+from agon.doors import door, places
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,6 @@ def _is_network(text: str) -> bool:
     return True
 
 
-CODE_PRESETS = ("codecontests-easy", "tabletop-code")
 SPLITS = ("train", "dev", "held_out")
 OF_ENVIRONMENTS = ("environment", "reasoning-gym")
 """The verifier of environments, and its name in older configs."""
@@ -41,7 +40,7 @@ OF_ENVIRONMENTS = ("environment", "reasoning-gym")
 
 def _judges_of(preset: str) -> set[str]:
     """The verifiers of ours that can judge a preset."""
-    if preset in CODE_PRESETS:
+    if preset == "codecontests-easy":
         return {"code"}
     return set(OF_ENVIRONMENTS) if preset.startswith("reasoning-gym:") else {"math", "math-verify"}
 
@@ -77,11 +76,6 @@ RULES = (
         lambda steps, importance: not steps or importance != "none",
         "makes samples older than the weights that learn from them, which only a ratio corrects: "
         "write train.importance token_truncate",
-    ),
-    Rule(
-        ("train.shard", "model.quantize"),
-        lambda shard, quantize: shard == "none" or quantize == "none",
-        "splits a base in 16 or 32 bits: leave out train.shard, or write model.quantize none",
     ),
     Rule(
         ("game.show_draft", "game.opponent"),
@@ -134,9 +128,9 @@ RULES = (
         "needs one weight for each of reward.terms, or none",
     ),
     Rule(
-        ("sandbox.url", "sandbox.backend"),
-        lambda url, backend: (url is not None) == (backend == "http"),
-        "belongs to backend http, which needs it",
+        ("verifier", *(f"data.{split}.columns" for split in SPLITS)),
+        lambda name, *columns: ":" in name or all(each.get("answer") != "" for each in columns),
+        "compares with an answer, and columns.answer is empty: a function of yours can judge without one",
     ),
     Rule(
         ("verifier", *(f"data.{split}.env" for split in SPLITS)),
@@ -173,15 +167,16 @@ def broken_rules(config: Mapping[str, Any], valid: Callable[[str], bool] = lambd
     return [r for r in rules if all(map(valid, r.keys)) and not r.holds(*(_at(config, key) for key in r.keys))]
 
 
-CHOICES = ("sampler.engine", "cluster.engine", "model.b.name", "rival.kind")
+CHOICES = ("sampler.engine", "rival.kind")
 """Keys that choose a backend and a rival."""
 FILLED = {"rival.every": Rival.model_fields["every"].default}
 """Defaults of unused keys, where they are not empty: a run stores them."""
 
 
 def _rules_of_doors(config: Mapping[str, Any]) -> Iterator[Rule]:
-    backend, rival = claimed(config), door("agon.rivals", _at(config, "rival.kind"))
-    yield from backend.rules_for(config)
+    backend = door("agon.backends", _at(config, "sampler.engine"))
+    rival = door("agon.rivals", _at(config, "rival.kind"))
+    yield from backend.rules
     yield from rival.rules
     for key, owner in {**backend.unused, **rival.unused}.items():
         yield Rule(

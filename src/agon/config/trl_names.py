@@ -5,7 +5,7 @@ Fields with the same name, such as `learning_rate`, are found as misspelt keys a
 
 from __future__ import annotations
 
-from agon.config.explain import names
+from agon.config.keys import names
 
 KEYS = {
     "num_generations": "game.group_size (half of it: as many drafts, then as many challenges)",
@@ -47,14 +47,35 @@ SHORT = {
 }
 """The same for names that other trainers and command lines use."""
 FIXED = {
-    "epsilon": "ratios are clipped at 0.2, TRL's default",
-    "epsilon_high": "ratios are clipped at 0.2 on both sides, TRL's default",
-    "mask_truncated_completions": "a truncated completion is wrong, and counted",
-    "importance_sampling_level": "ratios are taken token by token",
+    "epsilon": "ratios are clipped at 0.2",
+    "epsilon_high": "ratios are clipped at 0.2 on both sides",
+    "delta": "ratios are clipped at 0.2 on both sides",
     "num_iterations": "each batch is used for one update",
+    "steps_per_generation": "each batch is used for one update; leave it out",
+    "importance_sampling_level": "ratios are taken token by token",
+    "vllm_importance_sampling_clip_max": "ratios are truncated at 3",
     "scale_rewards": "rewards are scaled by the group's standard deviation",
+    "multi_objective_aggregation": "rewards are summed, then scaled",
+    "mask_truncated_completions": "a truncated completion is wrong, and counted",
+    "top_entropy_quantile": "every token is learned from",
+    "sync_ref_model": "the reference is the frozen base",
     "optim": "the optimizer is AdamW",
     "weight_decay": "weight decay is 0",
+    "adam_beta1": "AdamW has 0.9, 0.999 and 1e-8",
+    "adam_beta2": "AdamW has 0.9, 0.999 and 1e-8",
+    "adam_epsilon": "AdamW has 0.9, 0.999 and 1e-8",
+    "top_p": "training draws from the whole distribution; eval.top_p is for evaluation",
+    "top_k": "training draws from the whole distribution",
+    "min_p": "training draws from the whole distribution",
+    "repetition_penalty": "training draws from the whole distribution",
+    "generation_kwargs": "training draws from the whole distribution, at train.temperature",
+    "shuffle_dataset": "problems are shuffled by train.seed",
+    "trust_remote_code": "no code of a base is run",
+    "push_to_hub": "nothing is uploaded; afterwards: hf upload NAME RUN/pair",
+    "full_determinism": "every random choice follows from the seed; kernels are PyTorch's own",
+    "metric_for_best_model": "the best checkpoint is the one with most right answers on dev",
+    "deepspeed": "the learner is one process; train.gpus=K shares its work",
+    "fsdp": "the learner is one process; train.gpus=K shares its work",
     "logging_steps": "every step is logged",
     "log_completions": "every bout is kept, and `agon view RUN` shows them",
     "output_dir": "runs are written to --out DIR, each under its --name",

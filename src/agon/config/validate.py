@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from agon.config.arms import ARMS, resolve
-from agon.config.explain import defaults, did_you_mean, suggest_key
-from agon.config.models import PRESETS, Config, flat, resolved
+from agon.config.keys import defaults, did_you_mean, names, nearest_key
+from agon.config.models import PRESETS, Config, resolved
 from agon.config.read import Key, Place, Written, anchored, merge, parse, read
 from agon.config.rules import CHOICES, RULES, broken_rules
 from agon.config.trl_names import trl_hint
@@ -32,21 +34,16 @@ SUGGESTIONS = 20
 
 def load_config(path: str | Path, overrides: Sequence[str] = ()) -> Config:
     """Read, merge, override and validate; raise one ConfigError with every mistake."""
-    return load_with_origins(path, overrides)[0]
-
-
-def anchored_config(config: Config) -> Config:
-    """A config made in Python, whose relative paths are relative to where Python was started."""
-    return Config.model_validate(anchored(resolved(config), Path.cwd()))
-
-
-def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Config, dict[str, str]]:
-    """A config, and for each of its dotted keys where its value comes from: a line, an override, the arm, a default."""
     name = os.path.normpath(path)
     _check_file(Path(name))
     written = read(name)
     if written.faults and not written.values:
         raise _error(name, written)
+    return finished(written, name, overrides)
+
+
+def finished(written: Written, name: str, overrides: Sequence[str] = ()) -> Config:
+    """What was written, with the overrides, as a config; raise one ConfigError with every mistake."""
     if odd := [text for text in overrides if not isinstance(text, str)]:
         raise InputError(f"{odd[0]!r} is not an override", fix="write each as text of its own: 'train.max_steps=2'")
     named = {key: value for key, _, value in (text.partition("=") for text in overrides)}
@@ -59,9 +56,30 @@ def load_with_origins(path: str | Path, overrides: Sequence[str] = ()) -> tuple[
     if config is None or written.faults:
         _check_paths(written)
         raise _error(name, written)
-    places = {".".join(key): str(place) for key, place in written.places.items()}
-    armed = dict.fromkeys((f"game.{field}" for field in resolve(config.arm)), f"arm {config.arm}")
-    return config, {key: places.get(key, armed.get(key, "default")) for key in flat(resolved(config))}
+    return config
+
+
+def overrides_of(values: Mapping[str, Any], call: str, arguments: Iterable[str]) -> list[str]:
+    """Keywords as overrides: `**{"train.max_steps": 50}`. One that is no key is answered with what was meant."""
+    for name, value in values.items():
+        if "." in name or name in names():
+            continue
+        own = difflib.get_close_matches(name, list(arguments), n=1)
+        key, hint = nearest_key((name,)), trl_hint((name,))
+        fix = "give a key of the config by its whole name, such as **{'train.max_steps': 50}"
+        if own:
+            fix = f"did you mean {own[0]}="
+        elif key:
+            fix = f"it is a key of the config: **{{{key!r}: {value!r}}}"
+        elif hint:
+            fix = hint
+        raise InputError(f"{call} has no argument {name}", fix=fix)
+    return [f"{name}={json.dumps(value, default=str)}" for name, value in values.items()]
+
+
+def anchored_config(config: Config) -> Config:
+    """A config made in Python, whose relative paths are relative to where Python was started."""
+    return Config.model_validate(anchored(resolved(config), Path.cwd()))
 
 
 def _check_file(path: Path) -> None:
@@ -96,7 +114,7 @@ def _error(name: str, written: Written) -> ConfigError:
     count = "1 mistake" if len(lines) == 1 else f"{len(lines)} mistakes"
     return ConfigError(
         f"{name}: {count}, nothing was started",
-        fix="correct the lines above; `agon explain KEY` explains a key and the values it takes",
+        fix="correct the lines above",
         faults=lines,
     )
 
@@ -221,7 +239,8 @@ def _key_of(detail: ErrorDetails, values: dict[str, Any]) -> Key:
 def _describe(detail: ErrorDetails, key: Key, *, suggest: bool) -> str:
     kind, value = detail["type"], detail["input"]
     if kind == "extra_forbidden":
-        return trl_hint(key) or "unknown key" + (suggest_key(key) if suggest else "")
+        meant = nearest_key(key) if suggest else None
+        return trl_hint(key) or "unknown key" + (f"; did you mean {meant}?" if meant else "")
     if kind == "missing":
         return "is required"
     if kind == "value_error":

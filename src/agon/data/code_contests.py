@@ -53,12 +53,12 @@ def code_problem(row: RawRow) -> Problem | LeftOut:
         return reason
     public, *hidden = (_tests(row[name]) for name in SETS)
     tests = [*public, *chain(*hidden)]
-    shown, kept = _usable(public), _usable(tests)
+    kept = _usable(tests)
     if not kept:
         raise ValueError("no tests" if not tests else "no test of a usable size")
     limits = _seconds(row["time_limit"]), row["memory_limit_bytes"] or None
     meta = {"name": row["name"], "oversized_tests": len(tests) - len(kept)}
-    return make_problem(question, "", meta, checked(UnitTests(tuple(kept), len(shown), *limits)))
+    return make_problem(question, "", meta, checked(UnitTests(tuple(kept), *limits)))
 
 
 def unjudgeable(row: RawRow, question: str) -> LeftOut | None:

@@ -9,7 +9,8 @@ from agon.data.normalise import gold_text, make_problem, question_text
 from agon.data.split import ProblemPool, unique
 from agon.errors import DataError
 from agon_judge import errors as judge
-from agon_judge.auditing.environment import Row, Target, open_environment
+from agon_judge.auditing import open_environment
+from agon_judge.auditing.environment import Row, Target
 
 if TYPE_CHECKING:
     from agon.config import Scalar

@@ -1,4 +1,4 @@
-"""Generated problems: our own `tabletop` and `tabletop-code`, and the tasks of reasoning-gym.
+"""Generated problems: our own `tabletop`, and the tasks of reasoning-gym.
 
 There is no pool to split: each split is drawn with its own seed, and a problem that an earlier split holds is replaced.
 """
@@ -9,10 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from agon.data import tabletop
 from agon.data.normalise import gold_text, make_problem, question_key, question_text
 from agon.data.split import ProblemPool, unique
-from agon.data.tabletop import code_handwritten, code_templates, repair
-from agon.data.tabletop import problems as tabletop
 from agon.errors import DataError
 from agon.types import Problem
 from agon_judge import errors as judge
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from agon.config import Scalar
 
 GYM = "reasoning-gym:"
-TABLETOPS = ("tabletop", "tabletop-code")
+TABLETOP = "tabletop"
 BROKEN = {
     "coin_flip": "its scorer pays 1.0 for the answer 0 on every row whose gold is below 1",
     "game_of_life_halting": "its scorer pays 1.0 for any text",
@@ -55,7 +54,7 @@ ROUNDS = 8
 
 
 def is_generated(preset: str | None) -> bool:
-    return preset is not None and (preset in TABLETOPS or preset.startswith(GYM))
+    return preset is not None and (preset == TABLETOP or preset.startswith(GYM))
 
 
 def generate(
@@ -90,13 +89,7 @@ def _draw(preset: str, options: Mapping[str, Scalar], count: int, seed: int, tem
     if unknown := sorted(set(options) - {"family", "difficulty"}):
         raise DataError(f"{preset} has no option {', '.join(unknown)}", fix="its options are family and difficulty")
     family, difficulty = options.get("family"), int(options.get("difficulty", 3))
-    if preset == "tabletop" and family == repair.SURE:
-        return repair.sure_problems(difficulty, count, seed)
-    if preset == "tabletop":
-        return tabletop.problems(str(family or "chain"), difficulty, count, seed)
-    if family == "handwritten":
-        return code_handwritten.problems(count, seed)
-    return code_templates.problems(str(family or code_templates.ANY), difficulty, count, seed)
+    return tabletop.problems(str(family or "chain"), difficulty, count, seed)
 
 
 def _gym(task: str, options: Mapping[str, Scalar], count: int, seed: int, template: str | None = None) -> list[Problem]:

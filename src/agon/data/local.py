@@ -93,9 +93,11 @@ def _listed(rows: Sequence[str]) -> str:
 def read_file(path: str, columns: Mapping[str, str]) -> ProblemPool:
     """The problems of a file or folder; `columns` names the columns of question, answer, tests and meta.
 
-    Problems with tests need no answer: theirs, if mapped, is a program that passes.
+    Problems with tests need no answer: theirs, if mapped, is a program that passes. `answer: ""` is a file without
+    answers, whose problems a function of the user judges.
     """
     names = {"question": "question", **({} if "tests" in columns else {"answer": "answer"}), **columns}
+    names = {ours: theirs for ours, theirs in names.items() if theirs or ours != "answer"}
     if RESERVED in names:
         raise DataError(
             f"columns: the name {RESERVED} belongs to problems of environments", fix="map it to another name"

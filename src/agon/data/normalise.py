@@ -64,13 +64,16 @@ def is_chat(value: object) -> bool:
 
 
 def question_text(value: object) -> str:
-    """The question of a row; ValueError with the reason if it cannot be one. Of a chat, what the user says: the prompt
-    around it is ours."""
+    """The question of a row; ValueError with the reason if it cannot be one. Of a chat, what the user says, after what
+    system messages say: the prompt around both is ours."""
     if isinstance(value, list) and is_chat(value):
-        asked = [message["content"] for message in value if message["role"] != "system"]
-        if len(asked) != 1 or value[-1]["role"] != "user":
+        *before, last = value
+        if last["role"] != "user" or any(message["role"] != "system" for message in before):
             raise ValueError("question is a chat of several turns; a question is one message of the user")
-        value = asked[0]
+        if all(isinstance(message["content"], str) for message in value):
+            value = "\n\n".join(message["content"].strip() for message in value)
+        else:
+            value = next(message["content"] for message in value if not isinstance(message["content"], str))
     if not isinstance(value, str):
         raise ValueError(f"question is {_kind(value)}")
     return _checked("question", value)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +51,8 @@ class Preset:
     config: str | None = None
     difficulty: float | None = None
     parquet: bool = True
+    size: int | None = None
+    """Problems after the rule, where we have counted them: `agon plan` needs no download to know."""
 
 
 def is_binary(gold: str) -> bool:
@@ -88,6 +90,7 @@ GSM8K = Preset(
     split="train",
     columns=("question", "answer"),
     problem=gsm8k_problem,
+    size=7473,
 )
 
 PRESETS: dict[str, Preset] = {
@@ -100,7 +103,7 @@ PRESETS: dict[str, Preset] = {
         difficulty=8.0,
     ),
     "gsm8k": GSM8K,
-    "gsm8k-test": Preset(GSM8K.hub_id, GSM8K.revision, "test", GSM8K.columns, GSM8K.problem, config=GSM8K.config),
+    "gsm8k-test": replace(GSM8K, split="test", size=1319),
     "math-500": Preset(
         hub_id="HuggingFaceH4/MATH-500",
         revision="6e4ed1a2a79af7d8630a6b768ec859cb5af4d3be",
@@ -108,6 +111,7 @@ PRESETS: dict[str, Preset] = {
         columns=("problem", "answer", "unique_id"),
         problem=math_500_problem,
         parquet=False,
+        size=500,
     ),
     "codecontests-easy": Preset(
         hub_id="deepmind/code_contests",
@@ -144,7 +148,7 @@ def _known(name: str) -> Preset:
         found: Preset = door("agon.presets", name)
         return found
     near = difflib.get_close_matches(name, [*PRESETS, *added], n=1)
-    known = ", ".join([*PRESETS, *added, "tabletop", "tabletop-code", "reasoning-gym:TASK"])
+    known = ", ".join([*PRESETS, *added, "tabletop", "reasoning-gym:TASK"])
     raise DataError(f"unknown preset {name!r}", fix=f"did you mean {near[0]}?" if near else f"use one of: {known}")
 
 

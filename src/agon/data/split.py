@@ -110,6 +110,11 @@ def _position(seed: int, problem_id: str) -> str:
     return hashlib.sha256(f"{seed}\x1f{problem_id}".encode()).hexdigest()
 
 
+def part_sizes(count: int) -> dict[str, int]:
+    """How many of so many problems dev and held-out take where nobody says."""
+    return {"dev": max(1, min(100, count // 10)), "held_out": max(1, min(300, count // 5))}
+
+
 def fill(
     claim: Claim, claims: Sequence[Claim], filled: Mapping[str, Sequence[Problem]], seed: int
 ) -> tuple[Problem, ...]:

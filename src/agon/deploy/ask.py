@@ -14,12 +14,11 @@ from typing import Self
 
 from agon.bridge import Bridge
 from agon.config import SamplerConfig
-from agon.deploy.pair_settings import Settings, checked_bases, problem_of, settings_of, system_of
+from agon.deploy.pair_settings import Settings, checked_base, problem_of, settings_of, system_of
 from agon.deploy.pieces import Answer, Growing, Piece, Stage, Watch
 from agon.doors import door
 from agon.engine.base import PROMPT_ROOM
-from agon.engine.two_bases.sampler import TwoBaseSampler
-from agon.errors import RunDirError, naming_extras
+from agon.errors import naming_extras
 from agon.eval.draw import seed_of
 from agon.game.cascade import System, Turn, follow, turns
 from agon.protocols import Sampler
@@ -133,15 +132,10 @@ class Pair:
 
 def _sampler(folder: PairDir, settings: Settings) -> Sampler:
     """An engine with both adapters live, after the base and its template were found to be the pair's."""
-    bases, two = checked_bases(folder, settings), folder.info.base_b is not None
-    kind = door("agon.backends", settings.engine)
-    if two and kind.fits_gpus:
-        message = f"A and B of {folder.path} have different bases, which engine {kind.name} does not load together"
-        raise RunDirError(message, fix=f"agon ask {folder.path} --engine hf")
-    engine = SamplerConfig(engine=kind.name, replicas=1, max_loras=2, gpu_memory_utilization=MEMORY)
+    base = checked_base(folder, settings)
+    engine = SamplerConfig(engine=settings.engine, replicas=1, max_loras=2, gpu_memory_utilization=MEMORY)
     context = PROMPT_ROOM + settings.max_peek_tokens + settings.sampling.max_tokens
-    built = {policy: kind.open_sampler(engine, base.model, base.path, context) for policy, base in bases.items()}
-    sampler: Sampler = TwoBaseSampler(built) if two else built[Policy.A]
+    sampler: Sampler = door("agon.backends", settings.engine).open_sampler(engine, base.model, base.path, context)
     for policy in Policy:
         sampler.publish(folder.info.versions[policy], folder.adapter(policy))
     return sampler

@@ -9,10 +9,10 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from agon.config import BaseOfB, Eval, Lora, Model, Train
+from agon.config import Eval, Lora, Model, Train
 from agon.config.arms import ARMS, resolve
 from agon.config.bases import Dtype
-from agon.config.rival import rivalry_of
+from agon.config.rival import rival_of
 from agon.engine.backend import Backend, default_engine, engines_here
 from agon.engine.base import base_files, quieten
 from agon.engine.render import Renderer
@@ -96,36 +96,30 @@ def system_of(folder: PairDir, direction: Direction | str | None) -> System:
         raise InputError(f"there is no direction {direction!r}", fix=f"write one of: {', '.join(Direction)}")
     arm = folder.info.arm
     if direction is None and arm is not None and arm in ARMS:
-        deployed = headline(Game(**resolve(arm), rival=rivalry_of(folder.info.rival)))
+        deployed = headline(Game(**resolve(arm), rival=rival_of(folder.info.rival).rivalry))
         if deployed != "cascade":
             return SYSTEMS.get(deployed, Policy.A)  # of a pair of single passes, A
     chosen = Direction(direction or folder.info.direction or Direction.AB)
     return (chosen.drafter, chosen.challenger)
 
 
-def checked_bases(folder: PairDir, settings: Settings, *, weights: bool = True) -> dict[Policy, PairBase]:
-    """The base of the pair under policy A, and B's own where it has one; RunDirError if one is not the pair's.
+def checked_base(folder: PairDir, settings: Settings, *, weights: bool = True) -> PairBase:
+    """The base of the pair; RunDirError if what is here is a different one.
 
     Checked are its weights or revision, the chat template and the prompts.
     """
     rank = max(check_adapter(folder.adapter(policy)).r for policy in Policy)
-    info, b = folder.info, folder.info.base_b
-    of_b = BaseOfB(name=b.name, revision=b.revision) if b else BaseOfB()
+    info = folder.info
     model = Model(
         name=info.base,
         revision=info.base_revision,
         dtype=settings.dtype,
         quantize=info.quantize,
         lora=Lora(rank=rank),
-        b=of_b,
     )
     check_pair(folder, model)
-    return {policy: _base(folder, own, policy, weights) for policy, own in model.each.items()}
-
-
-def _base(folder: PairDir, model: Model, policy: Policy, weights: bool) -> PairBase:
     path = base_files(model, weights=weights)
     quieten(path)
     renderer = Renderer.load(path)
-    check_template(folder, renderer, policy)
+    check_template(folder, renderer)
     return PairBase(model, path, renderer)

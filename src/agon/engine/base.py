@@ -1,4 +1,4 @@
-"""The base of a run: where its files are, their hash, and how long a sequence over it gets."""
+"""The base of a run: the files that everything reads, their hash, and how long a sequence over it gets."""
 
 from __future__ import annotations
 
@@ -7,19 +7,13 @@ import sys
 from pathlib import Path
 
 from agon.config import Config, Model
-from agon.engine.shipped import SHIPPED, folder_of
+from agon.engine.base_config import base_path, published_files
+from agon.engine.quantize import PLAIN, quantised_files
 from agon.errors import ConfigError
+from agon.rundir.files import weights_hash
 
 PROMPT_ROOM = 2048
 """Tokens of context for a problem and our own text, where sampler.max_model_len is null."""
-OTHER_FORMATS = ["*.gguf", "*.onnx", "*.pth", "*.h5", "*.msgpack", "original/*", "onnx/*"]
-"""Files of a repository that no engine reads."""
-TOKENIZER_FILES = ["*.json", "*.jinja", "*.model", "*.txt"]
-
-
-def base_path(model: Model) -> str:
-    """Where transformers and vLLM find the base: a folder for our own, else the name itself."""
-    return str(folder_of(model.name)) if model.name.startswith(SHIPPED) else model.name
 
 
 def base_files(model: Model, *, weights: bool = True) -> str:
@@ -29,29 +23,12 @@ def base_files(model: Model, *, weights: bool = True) -> str:
     dequantised weights.
     """
     if model.quantize != "none" and weights:
-        from agon.engine.quantize import PLAIN, quantised_files
-
         return str(quantised_files(model) / PLAIN)
-    path = base_path(model)
-    if model.revision is None or Path(path).is_dir():
-        return path
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    wanted = None if weights else TOKENIZER_FILES
-    try:
-        return snapshot_download(path, revision=model.revision, allow_patterns=wanted, ignore_patterns=OTHER_FORMATS)
-    except (HfHubHTTPError, OSError, ValueError) as error:
-        raise ConfigError(
-            f"{path} is not available at revision {model.revision}: {error}",
-            fix="check model.name, model.revision and the network",
-        ) from error
+    return published_files(model, weights=weights)
 
 
 def base_hash(model: Model) -> str | None:
     """A hash of the weights of a base in a folder, which may have been replaced; None for one on the Hub."""
-    from agon.rundir.files import weights_hash
-
     return weights_hash(Path(base_path(model)))
 
 

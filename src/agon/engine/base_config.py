@@ -1,4 +1,4 @@
-"""The config.json of a base, without its weights and without torch: ours, a folder's, or the Hub's."""
+"""Where a base is published, and its config.json, without torch: ours, a folder's, or the Hub's."""
 
 from __future__ import annotations
 
@@ -10,12 +10,38 @@ from pathlib import Path
 from typing import Any
 
 from agon.config import Model
-from agon.engine.base import base_path
 from agon.engine.published import RECIPES, TEXT
+from agon.engine.shipped import SHIPPED, folder_of
 from agon.errors import ConfigError, EngineError
 
 FILE = "config.json"
 COMMIT = re.compile("[0-9a-f]{40}")
+OTHER_FORMATS = ["*.gguf", "*.onnx", "*.pth", "*.h5", "*.msgpack", "original/*", "onnx/*"]
+"""Files of a repository that no engine reads."""
+TOKENIZER_FILES = ["*.json", "*.jinja", "*.model", "*.txt"]
+
+
+def base_path(model: Model) -> str:
+    """Where transformers and vLLM find the base: a folder for our own, else the name itself."""
+    return str(folder_of(model.name)) if model.name.startswith(SHIPPED) else model.name
+
+
+def published_files(model: Model, *, weights: bool = True) -> str:
+    """The base as it is published: a folder, where the config names a revision on the Hub; else its path or name."""
+    path = base_path(model)
+    if model.revision is None or Path(path).is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    wanted = None if weights else TOKENIZER_FILES
+    try:
+        return snapshot_download(path, revision=model.revision, allow_patterns=wanted, ignore_patterns=OTHER_FORMATS)
+    except (HfHubHTTPError, OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} is not available at revision {model.revision}: {error}",
+            fix="check model.name, model.revision and the network",
+        ) from error
 
 
 def read_base_config(model: Model) -> dict[str, Any]:

@@ -14,11 +14,6 @@ SPLIT = "tensor_parallel_size"
 """vLLM's name for the number of GPUs that an engine is split over."""
 
 
-def learners_here() -> int:
-    """Learner processes on this machine; torchrun and `accelerate launch` set it."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-
-
 def visible_devices(environment: Mapping[str, str] = os.environ) -> list[str]:
     """The GPUs that a process may use, as CUDA_VISIBLE_DEVICES names them up to a `-1`; none on a CPU."""
     import torch
@@ -62,7 +57,7 @@ def heads_in(config: Mapping[str, Any]) -> list[tuple[int, int]]:
 def engine_devices(engines: int, devices: Sequence[str], each: int = 1) -> list[Sequence[str]]:
     """`each` consecutive GPUs for each engine; none on a CPU.
 
-    They are the last ones: learner processes have the first, so that no GPU has both without need.
+    They are the last ones: the learner has the first, so that no GPU has both without need.
     """
     if not devices:
         return [()] * engines

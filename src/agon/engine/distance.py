@@ -32,12 +32,11 @@ Layers = Mapping[str, tuple[Array, Array]]
 """A and scaled B by layer."""
 
 
-def adapter_distance(a: Path, b: Path, *, one_base: bool = True) -> AdapterDistance:
-    """Norms of both updates and the cosine between them; no cosine where one of them is zero, or where they are updates
-    of different bases."""
+def adapter_distance(a: Path, b: Path) -> AdapterDistance:
+    """Norms of both updates and the cosine between them; no cosine where one of them is zero."""
     one, two = _layers(a), _layers(b)
     norm_a, norm_b = (math.sqrt(max(0.0, _inner(side, side))) for side in (one, two))
-    cosine = _inner(one, two) / (norm_a * norm_b) if one_base and norm_a and norm_b else None
+    cosine = _inner(one, two) / (norm_a * norm_b) if norm_a and norm_b else None
     return AdapterDistance(cosine=cosine, norm_a=norm_a, norm_b=norm_b)
 
 

@@ -31,13 +31,6 @@ TRIES = 5
 IN_FLIGHT = 64
 """Requests at a time."""
 
-REFUSED = (*DENIED, 404)
-"""Status codes that every other request would get too."""
-
-
-class Unanswered(EngineError):
-    """The server gave no completion to this request, after retries; it may answer the next."""
-
 
 class OpenAISampler:
     """Implements `agon.protocols.Sampler`. `base` is what the server calls the bare base; a version's default name is
@@ -51,20 +44,19 @@ class OpenAISampler:
         escape: Callable[[str], str],
         renderer: Renderer | None,
         limit: float = LIMIT,
-        key: str = KEY,
     ) -> None:
         if not host_of(url):
             raise EngineError(f"{url!r} is not a valid URL", fix="write it like http://localhost:8000/v1")
         if "@" in url:
-            raise EngineError("the URL holds a password, which errors would repeat", fix=f"put a key in {key} instead")
+            raise EngineError("the URL holds a password, which errors would repeat", fix=f"put a key in {KEY} instead")
         self.ids = False
         """Whether token ids are sent; `check` finds out."""
         self.why_text = ""
         """What the server answered to token ids, if it refused them."""
-        self._escape, self._renderer, self._key = escape, renderer, key
+        self._escape, self._renderer = escape, renderer
         self._names: dict[Version, str] = {BASE: base}
         self._latest: dict[Policy | None, Version] = {}
-        self._client = HTTPClient(url, limit=limit, proxies=True, key=key)
+        self._client = HTTPClient(url, limit=limit, proxies=True)
         self._slots, self._bridge = asyncio.Semaphore(IN_FLIGHT), Bridge("agon-url")
 
     async def sample(self, request: Request) -> Completion:
@@ -127,7 +119,7 @@ class OpenAISampler:
         try:
             reply = await self._client.send_with_retries("/completions", body, lambda reply: reply, tries=TRIES)
         except EngineDown as failure:
-            raise Unanswered(str(failure), fix="check that the server still runs") from failure
+            raise EngineError(str(failure), fix="check that the server still runs") from failure
         if reply.status == 407 or reply.status > 500:  # of a proxy, or for now: no answer to the question
             message = f"{reply.url} answered {reply.status}: {reply.text[:200].strip()}"
             raise EngineError(message, fix="see the server's log and, if one is between, that of the proxy")
@@ -159,12 +151,11 @@ class OpenAISampler:
                 reply = await self._client.send_with_retries(path, body, lambda reply: whole(reply, kind), tries=TRIES)
         except EngineDown as failure:
             fix = "check that the server runs and replies as OpenAI's does, and that the address ends in /v1"
-            raise Unanswered(str(failure), fix=fix) from failure
+            raise EngineError(str(failure), fix=fix) from failure
         if isinstance(reply, Reply):
             denied = reply.status in DENIED
-            fix = f"put the key in {self._key}" if denied else "check the names with --names, and the server's log"
-            error = EngineError if reply.status in REFUSED else Unanswered
-            raise error(f"{reply.url} answered {reply.status}: {reply.text[:2000].strip()}", fix=fix)
+            fix = f"put the key in {KEY}" if denied else "check the names with --names, and the server's log"
+            raise EngineError(f"{reply.url} answered {reply.status}: {reply.text[:2000].strip()}", fix=fix)
         return reply
 
 

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from agon.config import Model
-from agon.engine.base import base_files
-from agon.engine.base_config import read_base_config, revision_of
+from agon.engine.base_config import published_files, read_base_config, revision_of
 from agon.engine.dtypes import learner_dtype
 from agon.engine.safe_load import load_model
 from agon.errors import ConfigError, need
@@ -34,7 +33,7 @@ def quantised_files(model: Model) -> Path:
     from huggingface_hub import constants
 
     published = model.model_copy(update={"quantize": "none"})
-    source, dtype = base_files(published), learner_dtype(model.dtype)
+    source, dtype = published_files(published), learner_dtype(model.dtype)
     identity = {"base": _identity(published, source), "dtype": dtype, **SETTINGS}
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     short = model.name.rstrip("/").rpartition("/")[2].replace(":", "-")

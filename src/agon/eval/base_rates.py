@@ -79,7 +79,6 @@ class BaseRates:
 def probe(config: Config, problems: Sequence[Problem], samples: int, progress: Progress) -> BaseRates:
     """Draw `samples` answers to every problem, under the prompt and decoding of training, of A as it starts: the bare
     base, or the adapter that `model.init.a` names."""
-    config = config.model_copy(update={"model": config.model.of(Policy.A)})
     target = Target(config.model.name, config, Path("evals"))
     train, drawn = config.train, list[Bout]()
     sampler = local(target, 1)

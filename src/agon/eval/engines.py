@@ -17,7 +17,8 @@ from agon.game.prompts import draft_prompt
 from agon.protocols import Sampler
 from agon.rundir.pair import PairDir
 from agon.rundir.results import PolicyKL
-from agon.types import BASE, Policy, Problem, Sampling
+from agon.types import BASE, Problem, Sampling
+from agon.verify import load_verifier
 
 PROMPTS = 64
 """Problems whose drafts the KL between two policies is measured on."""
@@ -32,7 +33,7 @@ def open_evaluator(
     config = target.config
     sampler = served(target, url, names, note) if url else local(target, max([1, *map(peeks_in, systems)]))
     try:
-        with backend_of(config).verifier(config.sandbox.settings()) as verify:
+        with load_verifier(config.verifier, sandbox=config.sandbox.settings(), right=config.reward.right) as verify:
             train = config.train
             shown = config.game.show_code
             yield Evaluator(sampler, verify, decoding(target), train.max_peek_tokens, train.seed, shown)
@@ -52,20 +53,18 @@ def local(target: Target, peeks: int) -> Sampler:
     """An engine of our own, with the pair live in it and room for prompts that quote so many peeks."""
     config = target.config
     backend = backend_of(config)
-    for model in config.model.each.values():
-        quieten(base_files(model))
-    for policy, renderer in backend.renderers().items():
-        check_template(target.pair, renderer, policy)
+    quieten(base_files(config.model))
+    check_template(target.pair, backend.renderer())
     sampler = backend.sampler(context_of(config, peeks))
     for version, folder in target.adapters.values():
         sampler.publish(version, folder)
     return sampler
 
 
-def check_template(pair: PairDir | None, renderer: Renderer, policy: Policy = Policy.A) -> None:
-    """A policy was trained under one chat template; under a different one it is a different policy."""
-    if pair and renderer.hash != (base := pair.info.base_of(policy)).chat_template_hash:
-        message = f"{base.name} has a different chat template than the pair was trained with"
+def check_template(pair: PairDir | None, renderer: Renderer) -> None:
+    """A pair was trained under one chat template; under a different one it is a different pair."""
+    if pair and renderer.hash != pair.info.chat_template_hash:
+        message = f"{pair.info.base} has a different chat template than the pair was trained with"
         raise RunDirError(message, fix="use the revision of the base that it was trained on: model.revision")
 
 

@@ -16,7 +16,7 @@ from agon.eval.draw import Evaluator
 from agon.eval.measures import measure
 from agon.eval.systems import SYSTEMS
 from agon.game.cascade import System, indexes
-from agon.rundir.bout_log import BoutLog, Key, key
+from agon.rundir.log import BoutLog, Key, key
 from agon.rundir.records import read_record, write_record
 from agon.rundir.results import EvalData, EvalResult, EvalSettings, RunFacts
 from agon.types import BASE, Bout, Problem, Reason, Seat

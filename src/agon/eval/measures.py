@@ -39,7 +39,6 @@ def measure(bouts: Sequence[Bout]) -> Measures:
         leak=leak_shares(bouts) if staged else None,
         tokens=token_use(bouts),
         length=lengths(bouts),
-        suspicious=sum(bout.final.verdict.suspicious for bout in bouts),
     )
 
 
@@ -60,7 +59,6 @@ def from_outcomes(
     well_formed: Share | None = None,
     exchange: ExchangeShares | None = None,
     leak: LeakShares | None = None,
-    suspicious: int = 0,
 ) -> Measures:
     """Counts and the pass rate with its interval, and the measures given. Ungraded trials are counted apart: a broken
     machine is not a wrong answer."""
@@ -76,7 +74,6 @@ def from_outcomes(
         interval="exact (Clopper-Pearson)" if single else "clustered by problem",
         wilson=intervals.wilson(correct, trials) if single and trials else None,
         well_formed=well_formed,
-        suspicious=suspicious,
         exchange=exchange,
         leak=leak,
         tokens=tokens,

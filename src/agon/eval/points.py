@@ -7,8 +7,6 @@ An arm whose challenger never reads a draft is evaluated single-pass, as in the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add
 from statistics import fmean
 
 from agon.eval.draw import Evaluator
@@ -58,11 +56,6 @@ def count(bouts: Sequence[Bout]) -> SystemCounts:
         tokens_all=sum(rollout.completion.generated_tokens for bout in bouts for rollout in bout.rollouts),
         exchange=exchange(bouts) if any(bout.challenge for bout in bouts) else None,
     )
-
-
-def merge(parts: Sequence[Mapping[str, SystemCounts]]) -> dict[str, SystemCounts]:
-    """The counts of all processes together."""
-    return {name: reduce(add, (part[name] for part in parts)) for name in parts[0]}
 
 
 def choose(counts: Mapping[str, SystemCounts]) -> tuple[Direction | None, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -19,11 +19,10 @@ from agon.eval.systems import DIRECTIONS, deployed, select
 from agon.eval.target import Questions, Target, find, problems_of
 from agon.interrupt import Interrupt, Interrupted
 from agon.rundir import RunDir
-from agon.rundir.files import PRIVATE, check_no_links, remove_tree
-from agon.rundir.lock import locked
+from agon.rundir.directory import Step
+from agon.rundir.files import PRIVATE, check_no_links, locked, remove_tree
 from agon.rundir.records import write_record
 from agon.rundir.results import EvalResult, PairResult
-from agon.rundir.step_choice import Step
 from agon.types import Policy
 from agon.verify import check_verifier
 from agon.verify.custom import Function
@@ -68,9 +67,7 @@ def evaluate(
         found = find(given, Path(config) if config else None, overrides, url=url, data=data, step=step)
         call = "agon.evaluate({0!r}, reward={1}); or agon eval {0} verifier=FILE.py:{1}"
         check_given([found.config.verifier], given, call)
-        check_verifier(
-            found.config.verifier, None if found.config.cluster.verifiers else found.config.sandbox.settings()
-        )
+        check_verifier(found.config.verifier, found.config.sandbox.settings())
         asked = problems_of(found, data, split, limit)
         if asked.trained_on:
             note(f"warning: {found.name} was trained on {asked.trained_on} of these {len(asked.problems)} problems")
@@ -81,7 +78,6 @@ def evaluate(
         if "reading" in wanted and len(asked.problems) < 2:
             raise InputError("a shuffled draft needs a second problem", fix="evaluate at least two problems")
         evaluation = _evaluation(found, asked, wanted, direction, samples, url, Path(out) if out else None)
-        _check_bases(found, evaluation.systems, url, divergence)
         check_no_links([evaluation.folder, *evaluation.folder.glob("*")])
         made = [folder for folder in (evaluation.folder, *evaluation.folder.parents) if not folder.exists()]
         _make(evaluation.folder)
@@ -140,20 +136,6 @@ def _evaluation(
         settings=target.settings("url" if url else target.config.sampler.engine),
         facts=target.facts,
     )
-
-
-def _check_bases(target: Target, systems: Collection[str], url: str | None, divergence: bool) -> None:
-    """Refuse what needs one base, of a pair that has two."""
-    if not target.config.model.two_bases:
-        return
-    needs = {
-        "--url": url,
-        "--divergence": divergence,
-        **{f"--system {name}": name in systems for name in ("base", "moa")},
-    }
-    if named := next((option for option, given in needs.items() if given), None):
-        fix = "leave it out; of a base alone: agon eval BASE --config CONFIG.yaml"
-        raise InputError(f"{named} needs one base, and A and B of {target.name} have different ones", fix=fix)
 
 
 def _draw_missing(
@@ -224,7 +206,7 @@ def _pair(
         settings=evaluation.settings,
         joint=joint,
         either_right=either,
-        weights=adapter_distance(*map(target.pair.adapter, Policy), one_base=target.pair.info.base_b is None),
+        weights=adapter_distance(*map(target.pair.adapter, Policy)),
         policy_kl=measure_kl(target, evaluation.problems) if divergence else None,
     )
     write_record(evaluation.folder / "pair.json", result)

@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agon.config import BaseOfB, Config, Model, Source, load_config, resolved
+from agon.config import Config, Model, Source, load_config, resolved
 from agon.config.arms import ARMS, resolve
-from agon.config.rival import rivalry_of, row_name
+from agon.config.rival import rival_of, row_name
 from agon.data import load, splits
 from agon.data.generated import is_generated
 from agon.engine.base import base_hash
 from agon.errors import DataError, InputError, RunDirError
-from agon.eval.consent import check_consent
+from agon.eval.consent import check_consent, to_name
 from agon.game.prompts import PROMPTS_HASH
 from agon.game.rules import Game
 from agon.rundir import RunDir, read_bouts
+from agon.rundir.directory import Step
 from agon.rundir.find import check_one_run, name_one, no_run, runs_in, runs_near
 from agon.rundir.pair import PairDir, read_pair
 from agon.rundir.results import EvalSettings, RunFacts
-from agon.rundir.step_choice import Step, pair_at
 from agon.types import Policy, Problem, Version
 
 OWN = ("eval.", "sampler.", "sandbox.", "verifier=")
@@ -67,7 +67,6 @@ class Target:
             base=config.model.name,
             base_hash=self.pair.info.base_hash if self.pair else base_hash(config.model),
             revision=config.model.revision,
-            base_b=self.pair.info.base_b if self.pair else None,
             dtype=config.model.dtype,
             versions=self.pair.info.versions if self.pair else {},
             engine=engine,
@@ -128,7 +127,8 @@ def _run(path: Path, overrides: Sequence[str], url: str | None, data: str | None
     if foreign and config != load_config(path / "config.yaml", [word for word in overrides if word not in foreign]):
         fix = "set eval.*, sampler.* and sandbox.* only, or evaluate on different problems with --data"
         raise InputError(f"{foreign[0]} cannot be set: {path} was trained as it was", fix=fix)
-    check_consent(path, config, overrides, run.manifest.data.hashes, url, data)
+    named = to_name(config, run.manifest.data.hashes, url=url, data=data)
+    check_consent(path, named, overrides, f"agon eval {path}")
     if not (path / "pair").is_dir():
         raise RunDirError(f"{path} has no pair yet", fix=f"train it first: agon train {path} --resume")
     pair = read_pair(path)
@@ -140,7 +140,7 @@ def _at_step(target: Target, step: Step | None) -> Target:
     """The same run with the pair of a step, if one is named."""
     if step is None or target.run is None or target.pair is None:
         return target
-    pair = pair_at(RunDir.open(target.run), step)
+    pair = RunDir.open(target.run).pair_at(step)
     return replace(target, pair=pair, at_step=None if pair.info.step == target.pair.info.step else pair.info.step)
 
 
@@ -149,7 +149,6 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
     raw = resolved(load_config(file, overrides))
     of_pair = {"name": pair.info.base, "revision": pair.info.base_revision, "quantize": pair.info.quantize}
     raw["model"] |= of_pair
-    raw["model"]["b"] = pair.info.base_b.model_dump(include={"name", "revision"}) if pair.info.base_b else {}
     raw["game"]["show_code"], raw["rival"] = pair.info.show_code, {}
     arm = pair.info.arm
     if arm and arm in ARMS and arm != raw["arm"]:
@@ -158,8 +157,8 @@ def _pair(path: Path, file: Path, overrides: Sequence[str]) -> Target:
             raw["eval"]["direction"] = "dev"  # the config's is for its own arm: this one has no second direction
     config = Config.model_validate(raw)
     check_pair(pair, config.model)
-    name = path.resolve().name
-    return Target(name, config, Path("evals") / name, pair, replace(config.rules(), rival=rivalry_of(pair.info.rival)))
+    name, game = path.resolve().name, replace(config.rules(), rival=rival_of(pair.info.rival).rivalry)
+    return Target(name, config, Path("evals") / name, pair, game)
 
 
 def check_pair(pair: PairDir, model: Model) -> None:
@@ -167,21 +166,19 @@ def check_pair(pair: PairDir, model: Model) -> None:
     if pair.info.quantize != model.quantize:
         message = f"{pair.path} was trained with model.quantize {pair.info.quantize}, the config has {model.quantize}"
         raise RunDirError(message, fix="evaluate it with the config it was trained with")
-    for policy, trained in pair.info.bases.items():
-        own = model.of(policy)
-        if trained.name != own.name:
-            message = f"{pair.path} was trained on {trained.name}, the config names {own.name}"
-            raise RunDirError(message, fix="evaluate it with the config it was trained with")
-        held = base_hash(own)
-        if held and trained.hash is None:
-            raise RunDirError(
-                f"{own.name} is a folder here, and {pair.path} holds no hash of its weights: nothing shows that they "
-                "are those it was trained on",
-                fix=f"if it was trained on {own.name} from the Hub, rename the folder; else ask for a pair with a hash",
-            )
-        if held and held != trained.hash:
-            message = f"the weights in {own.name} are not those that {pair.path} was trained on"
-            raise RunDirError(message, fix="restore the base it was trained on")
+    if pair.info.base != model.name:
+        message = f"{pair.path} was trained on {pair.info.base}, the config names {model.name}"
+        raise RunDirError(message, fix="evaluate it with the config it was trained with")
+    held = base_hash(model)
+    if held and pair.info.base_hash is None:
+        raise RunDirError(
+            f"{model.name} is a folder here, and {pair.path} holds no hash of its weights: nothing shows that they "
+            "are those it was trained on",
+            fix=f"if it was trained on {model.name} from the Hub, rename the folder; else ask for a pair with a hash",
+        )
+    if held and held != pair.info.base_hash:
+        message = f"the weights in {model.name} are not those that {pair.path} was trained on"
+        raise RunDirError(message, fix="restore the base it was trained on")
     if pair.info.prompts_hash != PROMPTS_HASH:
         fix = "use the version of Agon that trained it"
         raise RunDirError(f"{pair.path} was trained with different prompts than this version writes", fix=fix)
@@ -189,10 +186,9 @@ def check_pair(pair: PairDir, model: Model) -> None:
 
 def _model(given: str, file: Path, overrides: Sequence[str]) -> Target:
     config = load_config(file, overrides)
-    pinned = {config.model.b.name: config.model.b.revision, config.model.name: config.model.revision}
-    if any(word.startswith("model.revision=") for word in overrides):  # named for this model
-        pinned[given] = config.model.revision
-    model = config.model.model_copy(update={"name": given, "revision": pinned.get(given), "b": BaseOfB()})
+    named = any(word.startswith("model.revision=") for word in overrides)  # for this model
+    revision = config.model.revision if named or given == config.model.name else None
+    model = config.model.model_copy(update={"name": given, "revision": revision})
     name = given.rstrip("/").rsplit("/", 1)[-1].replace(":", "-")
     return Target(name, config.model_copy(update={"model": model}), Path("evals") / name)
 
@@ -212,7 +208,7 @@ class Questions:
 
 def problems_of(target: Target, data: str | None, split: str, limit: int | None) -> Questions:
     """The split of the config, or another set; with a limit, the first of them, in a folder of their own."""
-    found = _split(target, split) if data is None else _foreign(target, data, limit)
+    found = split_of(target.config, split, target.run) if data is None else _foreign(target, data, limit)
     name = split if data is None else Path(data.partition("=")[0]).stem.replace(":", "-")
     kept = found[:limit]
     if not kept:
@@ -222,13 +218,14 @@ def problems_of(target: Target, data: str | None, split: str, limit: int | None)
     return Questions(name, kept, _trained_on(target, kept))
 
 
-def _split(target: Target, split: str) -> tuple[Problem, ...]:
-    found = splits(target.config.data)
-    if target.run is not None:
-        stored = RunDir.open(target.run).manifest.data.hashes.get(split)
+def split_of(config: Config, split: str, run: Path | None) -> tuple[Problem, ...]:
+    """The problems of a split; those of a run must be what they were when it was started."""
+    found = splits(config.data)
+    if run is not None:
+        stored = RunDir.open(run).manifest.data.hashes.get(split)
         if stored not in (None, found.hashes[split]):
             fix = "restore the data that the run was started on, or name a different set with --data"
-            raise DataError(f"{split} is not what it was when {target.name} was trained", fix=fix)
+            raise DataError(f"{split} is not what it was when {run.name} was trained", fix=fix)
     return found.parts[split]
 
 

@@ -7,7 +7,7 @@ would have been, also in arms that pay against a different draft. Bouts without 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 from agon.game.parse import parse, same_answer
@@ -42,13 +42,8 @@ class Exchange:
     """Challenges whose draft had no summary."""
     leaks: int = 0
     """Peeks that still state the answer in prose."""
-    echoes: int | None = None
-    """Wrong drafts whose challenge gives the same wrong answer; null in runs that did not count them."""
-
-    def __add__(self, other: Exchange) -> Exchange:
-        unknown = self.echoes is None or other.echoes is None
-        counts = {f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "echoes"}
-        return Exchange(**counts, echoes=None if unknown else (self.echoes or 0) + (other.echoes or 0))
+    echoes: int = 0
+    """Wrong drafts whose challenge gives the same wrong answer."""
 
     @property
     def kept(self) -> float | None:
@@ -63,7 +58,7 @@ class Exchange:
     @property
     def echoed(self) -> float | None:
         """P(the same wrong answer | wrong draft)."""
-        return self.echoes / self.draft_wrong if self.draft_wrong and self.echoes is not None else None
+        return self.echoes / self.draft_wrong if self.draft_wrong else None
 
 
 def outcome_of(draft_correct: bool, challenge_correct: bool) -> Outcome:

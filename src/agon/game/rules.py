@@ -97,6 +97,9 @@ class Game:
         if not (mine.graded and theirs.graded):
             return None
         lengths = challenge.completion.generated_tokens, rival.completion.generated_tokens
-        tiebreak = self.tiebreak_weight * reward.tiebreak(mine, theirs, *lengths)
-        paid = reward.STACKS[self.stack](mine, theirs, self.format_weight).with_tiebreak(tiebreak)
-        return replace(paid, conversion=self.conversion_weight * paid.conversion)
+        paid = reward.STACKS[self.stack](mine, theirs, self.format_weight)
+        return replace(
+            paid,
+            conversion=self.conversion_weight * paid.conversion,
+            tiebreak=self.tiebreak_weight * reward.tiebreak(mine, theirs, *lengths),
+        )

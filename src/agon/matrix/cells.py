@@ -13,17 +13,15 @@ from typing import Literal
 
 from agon.config import Config, flat, load_config, resolved
 from agon.config.arms import ARMS, ROOT, resolve
-from agon.engine.devices import gpus_per_engine
+from agon.data.split import PARTS
 from agon.errors import CheckpointError, ConfigError, InputError, RunDirError
-from agon.eval.run import evaluate
+from agon.eval.consent import to_name
 from agon.eval.systems import headline
-from agon.plan.footprint import learners_of
 from agon.plan.schedule import Schedule
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import newest
 from agon.rundir.pair import read_pair
 from agon.rundir.results import read_result
-from agon.training.run import train
 
 Stage = Literal["train", "eval"]
 UNTRAINED = {"zero-shot": "base", "moa": "moa"}
@@ -60,51 +58,21 @@ class MatrixCell:
         arm = [f"arm={self.arm}"] if self.trains else []
         return [*self.overrides, *arm, f"train.seed={self.seed}"]
 
-    @property
-    def gpus(self) -> int:
-        """GPUs that a node or a job must have for it: room for its engines at least; 0 on nodes without any."""
-        cluster, sampler = self.config.cluster, self.config.sampler
-        elsewhere = sampler.urls or (cluster.engine != "none" and cluster.samplers)
-        engines = 0 if elsewhere else (sampler.replicas or 1) * gpus_per_engine(sampler)
-        return cluster.gpus and max(cluster.gpus, engines)
-
-    def launcher(self, stage: Stage, gpus: int) -> list[str]:
-        """What starts its learner processes where it sees several GPUs; an evaluation is one process."""
-        if stage == "eval" or gpus < 2:
-            return []
-        return ["--standalone", f"--nproc-per-node={learners_of(self.config, gpus)}", "-m"]
-
-    def run(self, stage: Stage) -> None:
-        """Train it or evaluate it, from where it stands."""
+    def command(self, stage: Stage) -> list[str]:
+        """What trains or evaluates it, from where it stands."""
         if stage == "train":
-            train(self.source, *self.overrides_of_run, out=self.folder.parent, name=self.name, resume=True)
-        elif self.trains:
-            evaluate(self.folder, *self._verifier(), system=self._systems())
-        else:
-            system = UNTRAINED[self.arm]
-            out, base = self.folder / "evals", self.config.model.name
-            evaluate(base, *self.overrides_of_run, config=self.source, out=out, system=system)
-
-    def command(self, stage: Stage, gpus: int = 1) -> list[str]:
-        """The same for people and job files: what to type where so many GPUs are visible."""
-        if stage == "train":
-            launcher = self.launcher(stage, gpus)
             where = ["--out", str(self.folder.parent), "--name", self.name, "--resume"]
-            start = ["torchrun", *launcher] if launcher else []
-            return [*start, "agon", "train", str(self.source), *self.overrides_of_run, *where]
+            return ["agon", "train", str(self.source), *self.overrides_of_run, *where]
         if self.trains:
             systems = ["--system", ",".join(self._systems())] if self._systems() else []
-            return ["agon", "eval", str(self.folder), *self._verifier(), *systems]
+            named = to_name(self.config, PARTS)  # by the config that the user named
+            return ["agon", "eval", str(self.folder), *(f"{key}={value}" for key, value in named.items()), *systems]
         where = ["--config", str(self.source), "--out", str(self.folder / "evals"), "--system", UNTRAINED[self.arm]]
         return ["agon", "eval", self.config.model.name, *self.overrides_of_run, *where]
 
     def _systems(self) -> list[str]:
         """What is measured besides what the arm deploys: GRPO's second pass over its own answer, at a pair's price."""
         return ["a", "self-cascade"] if self.arm == "grpo" else []
-
-    def _verifier(self) -> list[str]:
-        """A verifier that is code must be named again."""
-        return [f"verifier={self.config.verifier}"] if ":" in self.config.verifier else []
 
     def missing(self) -> list[Stage]:
         """What is still to be done, in order."""

@@ -1,117 +1,119 @@
-"""The arms of the demo: what each trains and measures, and how they run side by side, a process each.
+"""The two methods of the demo: what each trains and measures, how they run side by side, and their curves.
 
-A and B start from the adapters of the *halves* world (docs/tabletop.md): each was taught facts that the other was not.
-GRPO starts from A's. Every arm draws the same number of rollouts per problem.
+Both start from the same tiny base and draw the same number of rollouts per problem.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-import subprocess
+import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from agon.errors import RunError
+from agon.eval.systems import deployed_parts
+from agon.formatting import percent
+from agon.interrupt import Interrupt
+from agon.matrix.child import last_words, run_command
+from agon.rundir.directory import read_points
+from agon.rundir.records import Point
 
-STEPS, HELD_OUT = 16, 120
+STEPS, POINTS, HELD_OUT = 36, 4, 200
 SETTINGS = (
-    *("model.name=agon:halves", "model.init.a=agon:halves/a", "model.init.b=agon:halves/b"),
-    *("data.dev.take=32", f"data.held_out.take={HELD_OUT}", "game.group_size=4", "train.problems_per_step=16"),
-    *(f"train.max_steps={STEPS}", "train.learning_rate=2e-3", "train.tokens_per_pass=8192"),
-    *("train.max_completion_tokens=48", "train.max_peek_tokens=48", "eval.max_completion_tokens=48", "save.every=100"),
+    *("data.dev.take=100", f"data.held_out.take={HELD_OUT}", f"train.max_steps={STEPS}", "train.learning_rate=5e-3"),
+    *("train.max_completion_tokens=64", "eval.max_completion_tokens=64", "train.tokens_per_pass=8192"),
+    *(f"eval.points={POINTS}", "eval.against_first=never", "save.every=100"),
 )
-"""What is different from the tabletop recipe: the world, fewer and shorter steps, and a rate at which they show."""
-PAIR = ("cascade", "a", "b", "self-cascade", "self-cascade-b")
+"""What is different from the tabletop recipe: fewer and shorter steps, and a rate at which they show."""
+UP, ERASE = "\x1b[A\r", "\x1b[K"
+"""To the start of the line above; clear the rest of a line."""
+BARS = "▁▂▃▄▅▆▇█"
 POLL = 0.5
 """Seconds between two looks at the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoArm:
-    """An arm of the demo: what it measures after training, and before."""
+    """A method of the demo, and what it measures on held-out problems before and after training."""
 
-    name: str
+    arm: str
+    title: str
     suffix: str
     """Behind the name of the demo's folder; the pair itself has none."""
-    after: Sequence[str]
-    before: Sequence[str] = ()
-    points: int = 0
+    systems: Sequence[str]
 
     def folder(self, root: Path) -> Path:
         """Its run directory."""
         return root.with_name(root.name + self.suffix)
 
-    def work(self, root: Path, seed: int) -> None:
-        """Train, then measure on held-out problems; shows nothing."""
-        from importlib.resources import as_file, files
-
-        from agon.eval.run import evaluate
-        from agon.training.run import train
-
+    def commands(self, root: Path, recipe: Path, seed: int) -> list[list[str]]:
+        """What trains it, then measures it after training and before."""
         path = self.folder(root)
-        words = (*SETTINGS, f"arm={self.name}", f"eval.points={self.points}", f"train.seed={seed}")
-        with as_file(files("agon") / "recipes" / "tabletop.yaml") as recipe:
-            run = train(recipe, *words, out=path.parent, name=path.name, show="nothing")
-        evaluate(run, system=self.after, show="nothing")
-        if self.before:
-            evaluate(run, system=self.before, step=0, show="nothing")
+        words = (*SETTINGS, f"arm={self.arm}", f"train.seed={seed}")
+        train = ["agon", "train", str(recipe), *words, "--out", str(path.parent), "--name", path.name]
+        measure = ["agon", "eval", str(path), "--system", ",".join(self.systems)]
+        return [train, measure, [*measure, "--step", "0"]]
 
-    def progress(self, root: Path) -> str:
+    def progress(self, root: Path) -> Progress:
         """How far it is, from its files."""
         path = self.folder(root)
-        steps = _lines(path / "steps.jsonl")
-        if not steps:
-            return "loading"
-        if steps < STEPS:
-            return f"step {steps}/{STEPS}"
         answers = sum(_lines(file) for file in path.glob("evals/*/*.jsonl"))
-        return f"answer {answers}/{self.answers}"
+        return Progress(self.title, _lines(path / "steps.jsonl"), read_points(path / "points.json"), answers)
 
-    @property
-    def answers(self) -> int:
-        """How many it gives on held-out problems; a cascade is measured in both directions."""
-        return HELD_OUT * sum(2 if system == "cascade" else 1 for system in (*self.after, *self.before))
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a method is, and its curve on dev."""
+
+    title: str
+    steps: int
+    points: Sequence[Point]
+    answers: int
+    """To held-out problems, after training."""
 
 
 ARMS = (
-    DemoArm("agon", "", after=(*PAIR, "base"), before=PAIR, points=1),
-    DemoArm("grpo", "-grpo", after=("a", "self-cascade")),
-    DemoArm("plain-pair", "-plain-pair", after=PAIR),
+    DemoArm("grpo", "GRPO", "-grpo", systems=("a",)),
+    DemoArm("agon", "pair", "", systems=("a", "b", "cascade")),
 )
 
 
-def run_arms(root: Path, seed: int, show: Callable[[str], None]) -> None:
-    """Run every arm to its end, side by side; `show` gets a line of progress now and then."""
-    root.parent.mkdir(parents=True, exist_ok=True)
-    running = {arm: _start(arm, root, seed) for arm in ARMS}
-    try:
-        while any(process.poll() is None for process in running.values()):
-            time.sleep(POLL)
-            show("  ".join(f"{arm.name} {arm.progress(root)}" for arm in ARMS))
-    finally:
-        for process in running.values():
-            process.terminate() if process.poll() is None else None
-    for arm, process in running.items():
-        if process.wait():
-            log = _log(arm, root)
-            fix = f"see {log} and `agon doctor`, then run `agon demo` again: it takes a new name"
-            raise RunError(f"{arm.name} of the demo failed: {_last(log)}", fix=fix)
-
-
-def _start(arm: DemoArm, root: Path, seed: int) -> subprocess.Popen[bytes]:
-    """One process, one thread and one GPU if there are any: three arms share two cores."""
+def run_arms(root: Path, seed: int, show: Callable[[Sequence[Progress]], None]) -> None:
+    """Run both methods to their end, side by side; `show` sees now and then how far they are."""
+    # one thread and one GPU, if there are any: each method has a core
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     environment["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").partition(",")[0]
-    words = [sys.executable, "-m", "agon.cli.demo_arm", arm.name, str(root), str(seed)]
-    with _log(arm, root).open("wb") as log:
-        return subprocess.Popen(words, env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    with as_file(files("agon") / "recipes" / "tabletop.yaml") as recipe:
+        commands = {arm: arm.commands(root, recipe, seed) for arm in ARMS}
+        with asyncio.Runner() as runner, Interrupt() as interrupt:
+            runner.run(interrupt.watching(_side_by_side(commands, root, environment, show)))
 
 
-def _log(arm: DemoArm, root: Path) -> Path:
-    return root.with_name(f"{arm.folder(root).name}.log")
+async def _side_by_side(
+    commands: Mapping[DemoArm, Sequence[Sequence[str]]],
+    root: Path,
+    environment: Mapping[str, str],
+    show: Callable[[Sequence[Progress]], None],
+) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(_run_arm(arm, commands[arm], root, environment)) for arm in commands]
+        while not all(task.done() for task in running):
+            await asyncio.sleep(POLL)
+            show([arm.progress(root) for arm in commands])
+
+
+async def _run_arm(arm: DemoArm, commands: Sequence[Sequence[str]], root: Path, environment: Mapping[str, str]) -> None:
+    """Its commands, one after the other."""
+    log = root.with_name(f"{arm.folder(root).name}.log")
+    for words in commands:
+        if await run_command(words, log, environment):
+            fix = f"see {log} and `agon doctor`, then run `agon demo` again: it takes a new name"
+            raise RunError(f"{arm.title} of the demo failed: {last_words(log)}", fix=fix)
 
 
 def _lines(file: Path) -> int:
@@ -121,6 +123,40 @@ def _lines(file: Path) -> int:
         return 0
 
 
-def _last(log: Path) -> str:
-    lines = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-    return lines[-1] if lines else "no message"
+class Curves:
+    """Both curves on stderr as they rise: redrawn in place on a terminal, a line per new point elsewhere."""
+
+    def __init__(self) -> None:
+        self.live, self.shown = sys.stderr.isatty(), 0
+        self.began = time.monotonic()
+        self._told: set[tuple[str, int]] = set()
+
+    def __call__(self, methods: Sequence[Progress]) -> None:
+        if self.live:
+            width = shutil.get_terminal_size().columns - 1  # a longer line would wrap, and stay
+            lines = [curve_line(method)[:width] for method in methods]
+            lines.append(f"{time.monotonic() - self.began:.0f} s")
+            sys.stderr.write(UP * self.shown + "".join(f"{line}{ERASE}\n" for line in lines))
+            self.shown = len(lines)
+        else:
+            for method in methods:
+                for point in method.points:
+                    if (method.title, point.step) not in self._told:
+                        self._told.add((method.title, point.step))
+                        told = f"{method.title} after {point.step} steps: {percent(rate(point), 1)} right on dev"
+                        sys.stderr.write(f"{time.monotonic() - self.began:4.0f} s  {told}\n")
+        sys.stderr.flush()
+
+
+def curve_line(method: Progress) -> str:
+    """`GRPO  ▂▃▅  24.0% 33.0% 51.0%  step 24 of 40`."""
+    rates = [rate(point) for point in method.points]
+    bars = "".join(BARS[min(int(value * len(BARS)), len(BARS) - 1)] for value in rates)
+    done = f"step {method.steps} of {STEPS}" if method.steps < STEPS else f"{method.answers} held-out answers"
+    return f"{method.title:<5} {bars:<{POINTS + 1}}  {' '.join(percent(value, 1) for value in rates)}  {done}"
+
+
+def rate(point: Point) -> float:
+    """Of a pair, the mean of both directions."""
+    counts = [point.systems[name] for name in deployed_parts(point.systems)]
+    return sum(each.correct for each in counts) / max(1, sum(each.n for each in counts))

@@ -85,7 +85,7 @@ class Shape:
         """Of the text model, which is all that an engine loads."""
         layers = sum(sum(linear.size for linear in layer.linears) + layer.others for layer in self.layers)
         shared = sum(linear.size for linear in self.shared_linears)
-        return layers + shared + self.others + (1 if self.tied else 2) * self.vocabulary * self.hidden
+        return layers + shared + self.others + (1 if self.tied else 2) * self.head
 
     @property
     def parameters(self) -> int:
@@ -98,21 +98,13 @@ class Shape:
         return sum(linear.size for linear in self.linears())
 
     @property
+    def head(self) -> int:
+        """Parameters of the head."""
+        return self.vocabulary * self.hidden
+
+    @property
     def has_linear_attention(self) -> bool:
         return any(layer.kind == "linear" for layer in self.layers)
-
-    @property
-    def largest_head(self) -> int:
-        return max(layer.head_size for layer in self.layers)
-
-    @property
-    def heads(self) -> list[tuple[int, int]]:
-        """Heads of queries and of keys in each layer; those of linear attention are never copied to several GPUs."""
-        keys = [layer.keys // layer.head_size for layer in self.layers]
-        linear = [layer.kind == "linear" for layer in self.layers]
-        return [
-            (own if alone else layer.heads, own) for layer, own, alone in zip(self.layers, keys, linear, strict=True)
-        ]
 
     def linears(self) -> Iterable[Linear]:
         """Every linear map that text passes through, the head not counted."""

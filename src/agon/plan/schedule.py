@@ -46,15 +46,14 @@ def check_step(config: Config, problems: int) -> None:
         )
 
 
-def idle_engines(problems: int, engines: int, nodes: int = 1) -> str | None:
-    """A warning where a node plays fewer problems per step than it has engines; None where there are enough.
+def idle_engines(problems: int, engines: int) -> str | None:
+    """A warning where a step plays fewer problems than there are engines; None where there are enough.
 
     Every engine then draws a few bouts only, and a step takes as long as its longest one.
     """
-    if problems // nodes >= engines:
+    if problems >= engines:
         return None
-    where = f"on each of {nodes} nodes " if nodes > 1 else ""
     return (
-        f"{engines} engines {where}share {problems / nodes:.3g} problems per step and wait for its longest bout; "
-        f"raise train.problems_per_step to {nodes * engines} in a new run, or use fewer GPUs"
+        f"{engines} engines share {problems} problems per step and wait for its longest bout; "
+        f"raise train.problems_per_step to {engines} in a new run, or use fewer GPUs"
     )

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from agon.config.rival import kind_of, rivalry_of
-from agon.doors import door
+from agon.config.rival import rival_of
 from agon.eval.systems import TITLES
 from agon.formatting import count, escape_markdown, interval, kilo, markdown_table, not_graded, share
 from agon.report.collect import HELD_OUT, MeasuredRun
@@ -47,12 +46,7 @@ challenger = AutoModelForCausalLM.from_pretrained(FOLDER, subfolder="CHALLENGER"
 
 The prompts that were measured are those of `agon.game.prompts`.""",
 }
-TWO_BASES = """\
-Each folder, `a` and `b`, is a plain PEFT adapter over a base of its own: `a` over BASE_A, `b` over BASE_B. What one
-writes reaches the other as text, each under its own tokenizer and chat template.
-
-`agon ask FOLDER QUESTION --engine hf` plays both passes with the prompts that were measured."""
-TINY = ("from peft import PeftModel", "from agon.engine.tiny.checkpoint import tiny_base\nfrom peft import PeftModel")
+SHIPPED = ("from peft import PeftModel", "from agon.engine.shipped import folder_of\nfrom peft import PeftModel")
 """`agon:tiny` and its like are not on the Hub; they ship with the package."""
 FOUR_BITS = {
     "import AutoModelForCausalLM\n": "import AutoModelForCausalLM, BitsAndBytesConfig\n",
@@ -76,12 +70,10 @@ def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
     run = replace(run, results={key: one for key, one in run.results.items() if one.run.step in (None, info.step)})
     library = "peft" if form == "peft" else "transformers"
     head = {"library_name": library, "tags": ["agon", "lora", "reasoning"]}
-    bases = [name for name in info.base_names if HUB_ID.fullmatch(name) and not Path(name).exists()]
-    if bases:
-        head = {"base_model": bases if info.base_b else info.base} | head
+    if HUB_ID.fullmatch(info.base) and not Path(info.base).exists():
+        head = {"base_model": info.base} | head
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
-    about = ABOUT.replace("over one base", "over two bases") if info.base_b else ABOUT
-    parts = [f"---\n{front}---", f"# {escape_markdown(run.name)}", about, _facts(run, info)]
+    parts = [f"---\n{front}---", f"# {escape_markdown(run.name)}", ABOUT, _facts(run, info)]
     parts += ["## Results", results(run)]
     parts += ["## Caveats", "\n".join(f"- {line}" for line in caveats(run, info, form))]
     return "\n\n".join([*parts, "## Use", use(info, form)]) + "\n"
@@ -89,34 +81,25 @@ def card(run: MeasuredRun, info: PairInfo, form: str) -> str:
 
 def use(info: PairInfo, form: str) -> str:
     """How to load it, the drafter first."""
-    if info.base_b and form == "peft":
-        return TWO_BASES.replace("BASE_A", repr(info.base)).replace("BASE_B", repr(info.base_b.name))
     direction, text = info.direction or Direction.AB, USE[form]
     if info.quantize == "nf4" and form == "peft":
         for old, new in FOUR_BITS.items():
             text = text.replace(old, new)
     if info.base.startswith(OURS):
-        name = info.base.removeprefix(OURS)
-        text = text.replace(*TINY).replace("BASE", "tiny_base()" if name == "tiny" else f"tiny_base({name!r})")
+        text = text.replace(*SHIPPED).replace("BASE", f"folder_of({info.base!r})")
     names = {"BASE": repr(info.base), "DRAFTER": direction.drafter.value, "CHALLENGER": direction.challenger.value}
     for name, value in names.items():
         text = text.replace(name, value)
     return text
 
 
-def _bases(info: PairInfo) -> list[tuple[str, object]]:
-    """The base, or that of each adapter."""
-    bits = ", in 4 bits (NF4)" if info.quantize == "nf4" else ""
-    named = {p: base.name + (f" at {base.revision}" if base.revision else "") + bits for p, base in info.bases.items()}
-    return [(f"base of {p.name}", name) for p, name in named.items()] if info.base_b else [("base", named[Policy.A])]
-
-
 def _facts(run: MeasuredRun, info: PairInfo) -> str:
     direction, spent = info.direction, run.spending
+    at, bits = f" at {info.base_revision}" if info.base_revision else "", ", in 4 bits (NF4)"
     rows: list[tuple[str, object]] = [
-        *_bases(info),
+        ("base", info.base + at + (bits if info.quantize == "nf4" else "")),
         ("arm", run.arm),
-        ("rival", door("agon.rivals", kind_of(info.rival)).on_card.format(info.rival.partition(":")[2])),
+        ("rival", rival_of(info.rival).on_card),
         ("trained on", run.setting.data),
         ("adapter A", info.versions[Policy.A]),
         ("adapter B", info.versions[Policy.B]),
@@ -172,7 +155,7 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
         yield "It was not evaluated on the held-out problems of its run."
     if info.direction is None:
         yield "No direction was chosen on dev: try both."
-    if rivalry_of(info.rival) == "leaves":
+    if rival_of(info.rival).rivalry == "leaves":
         yield "Adapter B was never trained: use A alone."
     yield from _not_better(run)
     if any(passes_of(result.measured) > 1 for result in run.results.values()):
@@ -182,6 +165,6 @@ def caveats(run: MeasuredRun, info: PairInfo, form: str) -> Iterator[str]:
             yield f"On {escape_markdown(data)}, {TITLES.get(system, system)}: {missing} and are not part of the rate."
     if form == "merged":
         yield "Merged weights were rounded once more than the measured adapters; measure again before you rely on them."
-    if any(name.startswith(OURS) for name in info.base_names):
+    if info.base.startswith(OURS):
         yield "The base is a toy of a million parameters that knows one kind of arithmetic."
     yield "The answer was asked for in `<answer>` tags under the prompts named above; other prompts were not measured."

@@ -79,8 +79,6 @@ class MeasuredRun:
     """Share of the groups of challenges whose advantages the bonus changed; None where none was paid."""
     bonus_weight: float | None = None
     """How much more it paid to be right against a wrong draft, mean over the steps that have one."""
-    suspicious: int = 0
-    """Right programs of training that look as if they cheat."""
     staleness: Sequence[int] = ()
     """Of every step, the updates between the versions that drew it and those that learnt from it."""
     problems_per_step: int = 0
@@ -141,7 +139,7 @@ def read_run(path: Path) -> MeasuredRun:
     pairs = {file.parent.name: _read(file, PairResult, notes) for file in sorted(path.glob("evals/*/pair.json"))}
     return MeasuredRun(
         name=path.resolve().name,
-        setting=Setting(config.model.names, _problems(config.data.train)),
+        setting=Setting(config.model.name, _problems(config.data.train)),
         arm=config.row,
         seed=config.train.seed,
         headline=headline(config.rules()),
@@ -151,7 +149,6 @@ def read_run(path: Path) -> MeasuredRun:
         spending=spent(steps),
         bonus_bites=bonus_bites(steps),
         bonus_weight=bonus_weight(steps),
-        suspicious=sum(record.suspicious for record in steps),
         staleness=[record.staleness for record in steps],
         problems_per_step=config.train.problems_per_step,
         format_weight=config.game.format_weight,

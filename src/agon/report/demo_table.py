@@ -1,7 +1,7 @@
 """The demo's one table, and the sentence that follows from it, whatever the numbers are.
 
-Rows are ways to answer, columns are before training and after each arm. Passes and tokens stand beside the rates: an
-answer in two passes costs twice. Intervals are Student's over problems, paired: every system answers the same ones.
+Rows are ways to answer. Passes and tokens stand beside the rates: an answer in two passes costs twice. Intervals are
+Student's over problems, paired: every system answers the same ones.
 """
 
 from __future__ import annotations
@@ -13,112 +13,92 @@ from statistics import fmean
 
 from agon.eval.intervals import t_interval
 from agon.eval.measures import graded_only
-from agon.formatting import UNKNOWN, count, percent, points, table
-from agon.rundir.health import BONUS
+from agon.formatting import count, percent, points, table
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult, Interval, passes_of, tokens_of
 
-ROWS: dict[str, tuple[str, ...]] = {
-    "base, taught neither half": ("base",),
-    "A alone": ("a",),
-    "B alone": ("b",),
-    "A reads its own draft": ("self-cascade",),
-    "B reads its own draft": ("self-cascade-b",),
-    "A reads B's draft": ("ba",),
-    "B reads A's draft": ("ab",),
-}
-RIVAL, ITSELF, ALONE = ("ab", "ba"), ("self-cascade", "self-cascade-b"), ("a", "b")
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to answer: whose, and over which systems it is the mean."""
+
+    title: str
+    method: str
+    systems: Sequence[str]
+
+
+GRPO = Way("GRPO", "grpo", ("a",))
+ALONE = Way("pair, each alone", "pair", ("a", "b"))
+READING = Way("pair, one reads the other's draft", "pair", ("ab", "ba"))
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResults:
-    """What the arms measured on the same held-out problems: results by column and system."""
+    """What both methods measured on the same held-out problems: results by method and system."""
 
-    columns: Mapping[str, Mapping[str, EvalResult]]
-    """`before`, `agon`, `plain pair` and `GRPO`, in the order of the table."""
+    before: Mapping[str, Mapping[str, EvalResult]]
+    after: Mapping[str, Mapping[str, EvalResult]]
 
     @classmethod
-    def read(cls, pair: Path, apart: Path, grpo: Path) -> DemoResults:
+    def read(cls, grpo: Path, pair: Path) -> DemoResults:
         """From the run directories of the demo."""
-        return cls(
-            {
-                "before": _read(pair / "evals" / "held_out@0") | _only(_read(pair / "evals" / "held_out"), "base"),
-                "agon": _read(pair / "evals" / "held_out"),
-                "plain pair": _read(apart / "evals" / "held_out"),
-                "GRPO": _read(grpo / "evals" / "held_out"),
-            }
+        runs = {"grpo": grpo, "pair": pair}
+        before, after = (
+            {name: _read(run / "evals" / data) for name, run in runs.items()} for data in ("held_out@0", "held_out")
         )
+        return cls(before, after)
 
-    def rate(self, column: str, systems: Sequence[str]) -> float:
-        """The share of right answers, mean over some systems."""
-        return fmean(self.means(column, systems).values())
+    @property
+    def problems(self) -> int:
+        return len(_means(self.after, GRPO))
 
-    def means(self, column: str, systems: Sequence[str]) -> dict[str, float]:
-        """By problem: the mean over some systems."""
-        graded = [graded_only(self.columns[column][name].measured.outcomes) for name in systems]
-        shared = [problem for problem in graded[0] if all(problem in each for each in graded)]
-        return {problem: fmean(fmean(each[problem]) for each in graded) for problem in shared}
+    def rise(self, way: Way) -> Interval:
+        """How many more problems it solves after training than before, paired by problem."""
+        return _difference(_means(self.after, way), _means(self.before, way))
 
-    def difference(self, one: tuple[str, Sequence[str]], two: tuple[str, Sequence[str]]) -> Interval:
-        """How many more problems the first solves, paired by problem."""
-        first, second = self.means(*one), self.means(*two)
-        return t_interval([first[problem] - second[problem] for problem in first if problem in second])
+    def over_grpo(self, way: Way) -> Interval:
+        """The same after training, less GRPO's."""
+        return _difference(_means(self.after, way), _means(self.after, GRPO))
 
 
 def _read(folder: Path) -> dict[str, EvalResult]:
     return {file.stem: read_record(file, EvalResult, fix="") for file in folder.glob("*.json") if file.stem != "pair"}
 
 
-def _only(results: Mapping[str, EvalResult], name: str) -> dict[str, EvalResult]:
-    return {name: results[name]} if name in results else {}
+def _means(results: Mapping[str, Mapping[str, EvalResult]], way: Way) -> dict[str, float]:
+    """By problem: the mean over the way's systems."""
+    graded = [graded_only(results[way.method][name].measured.outcomes) for name in way.systems]
+    shared = [problem for problem in graded[0] if all(problem in each for each in graded)]
+    return {problem: fmean(fmean(each[problem]) for each in graded) for problem in shared}
+
+
+def _difference(first: Mapping[str, float], second: Mapping[str, float]) -> Interval:
+    return t_interval([first[problem] - second[problem] for problem in first if problem in second])
 
 
 def demo_table(results: DemoResults) -> str:
     """The table as text."""
     rows = []
-    for title, (system,) in ROWS.items():
-        cells = [_cell(results.columns[name].get(system), name) for name in results.columns]
-        known = [held[system] for held in results.columns.values() if system in held]
-        tokens = fmean(tokens_of(result.measured) for result in known)
-        rows.append((title, *cells, str(passes_of(known[0].measured)), count(tokens)))
-    return table(("right answers", *results.columns, "passes", "tokens"), rows)
-
-
-def _cell(result: EvalResult | None, column: str) -> str:
-    """A rate; the base is the same in every column and stands in the first."""
-    if result is None or result.measured.pass_rate is None or (result.system == "base" and column != "before"):
-        return UNKNOWN
-    return percent(result.measured.pass_rate.value)
+    for way in (GRPO, ALONE, READING):
+        held = [results.after[way.method][name].measured for name in way.systems]
+        rates = [percent(fmean(_means(each, way).values()), 1) for each in (results.before, results.after)]
+        tokens = fmean(map(tokens_of, held))
+        rows.append((way.title, *rates, points(results.rise(way)), str(passes_of(held[0])), count(tokens)))
+    return table(("right answers", "before", "after", "rise [95%]", "passes", "tokens"), rows)
 
 
 def conclusion(results: DemoResults) -> str:
     """One sentence that follows from the numbers."""
-    pair, grpo = results.rate("agon", RIVAL), results.rate("GRPO", ("self-cascade",))
-    itself, apart = results.rate("agon", ITSELF), results.rate("plain pair", RIVAL)
-    before, learnt = results.rate("before", RIVAL), results.difference(("agon", RIVAL), ("before", RIVAL))
-    reading = results.difference(("agon", RIVAL), ("agon", ITSELF))
-    against = results.difference(("agon", RIVAL), ("GRPO", ("self-cascade",)))
-    first = {1: "gain from", 0: "are not shown to gain from", -1: "lose by"}
-    second = {1: "and beat", 0: "and are not shown to differ from", -1: "and fall behind"}
+    gap = results.over_grpo(READING)
+    beside = {1: "is ahead of", 0: "is not shown to differ from", -1: "is behind"}[sign(gap)]
     return (
-        f"Two policies that were taught different things {first[sign(reading)]} reading each other: over both "
-        f"directions they answer {percent(pair, 1)} right after reading their rival, which was {percent(before, 1)} "
-        f"before any training ({points(learnt)}), and {percent(itself, 1)} after reading themselves "
-        f"({points(reading)}), {second[sign(against)]} GRPO on as many rollouts, which answers "
-        f"{percent(grpo, 1)} in as many passes ({points(against)}); "
-        f"a pair that was trained apart and meets only now answers {percent(apart, 1)}."
+        f"On as many rollouts GRPO {_moved(results.rise(GRPO))} and the pair {_moved(results.rise(READING))}; "
+        f"with two passes for an answer the pair {beside} GRPO with one ({points(gap)})."
     )
 
 
-def bonus_note(share: float) -> str:
-    """What the bonus did, by the share of groups in which it changed an advantage."""
-    if share >= BONUS:
-        return f"The bonus changed what was learnt in {percent(share)} of the groups."
-    return (
-        f"The bonus hardly acts in a demo this small: it changed what was learnt in {percent(share, 1)} of the groups, "
-        "as most problems are solved always or never. So this is about reading a rival's draft, not about the bonus; "
-        "report and diagnose will say so too."
-    )
+def _moved(rise: Interval) -> str:
+    return {1: "rose", 0: "is not shown to have moved", -1: "fell"}[sign(rise)] + f" ({points(rise)})"
 
 
 def sign(difference: Interval) -> int:

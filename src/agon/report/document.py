@@ -25,10 +25,6 @@ STALENESS = """\
 Updates between the weights that drew a step and those that learnt from it (`train.staleness`). A difference between
 runs of different staleness is also one of the age of their samples."""
 
-SUSPICIOUS = """\
-Right programs that read files, end early, print many candidates, hard-code tests, or look outside the program. They
-count as right everywhere else; `agon view` shows them under the mark "suspicious"."""
-
 CAPTIONS = {
     "Pass@1 by method": "Whiskers are the intervals of the main comparison; n and seeds are below each name.",
     "Accuracy against length": "Whiskers are the intervals of the main comparison, which has n, seeds and budget.",
@@ -96,8 +92,6 @@ def _ours(here: Sequence[MeasuredRun]) -> Iterator[str]:
     yield f"### Tokens per right answer\n\n{extra_tables.cost_table(here)}"
     if staleness := extra_tables.staleness_table(here):
         yield f"### Steps played ahead\n\n{STALENESS}\n\n{staleness}"
-    if suspicious := extra_tables.suspicious_table(here):
-        yield f"### Suspicious wins\n\n{SUSPICIOUS}\n\n{suspicious}"
 
 
 def across(runs: Sequence[MeasuredRun]) -> Iterator[str]:

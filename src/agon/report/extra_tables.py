@@ -97,17 +97,6 @@ def cost_table(runs: Sequence[MeasuredRun]) -> str:
     return _table(head, rows, "Nothing has been evaluated")
 
 
-def suspicious_table(runs: Sequence[MeasuredRun]) -> str:
-    """Right programs that look as if they cheat, in evaluations and in training; empty if there are none."""
-    rows: list[list[object]] = [
-        [*where, result.measured.correct, result.measured.suspicious]
-        for where, result in _results(runs)
-        if result.measured.suspicious
-    ]
-    rows += [[run.name, run.seed, "training", "", run.suspicious] for run in runs if run.suspicious]
-    return markdown_table(["run", "seed", "problems, system", "right", "suspicious"], rows) if rows else ""
-
-
 def staleness_table(runs: Sequence[MeasuredRun]) -> str:
     """How old samples were when they were learnt from, in updates; empty where none was."""
     rows: list[list[object]] = [

@@ -1,7 +1,7 @@
 """One HTML page about one run or many: the result first, then health, curves and costs; only what was measured.
 
 It has no script and makes no request; its style is allowed by its hash. It is readable on a phone, in the dark, and on
-paper. `agon watch` serves the same page while a run goes on.
+paper.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTE = (
     "Kept: right drafts that the second pass left right; converted: wrong ones that it made right; echoed: wrong ones "
     "whose answer it gave again."
 )
-FOOT = "Written by Agon from the files of the run alone. `agon explain WORD` explains a word."
+FOOT = "Written by Agon from the files of the run alone."
 TABLE = "results.csv"
 CURVES = 4
 """Runs up to which their curves are drawn in one chart: more lines than colours cannot be told apart."""
@@ -42,12 +42,12 @@ def write_page(stories: Sequence[RunStory], out: Path, links: Sequence[tuple[str
     return out
 
 
-def render_page(stories: Sequence[RunStory], links: Sequence[tuple[str, str]] = (), refresh: int = 0) -> str:
-    """The page as HTML; with `refresh` it loads itself again after so many seconds."""
+def render_page(stories: Sequence[RunStory], links: Sequence[tuple[str, str]] = ()) -> str:
+    """The page as HTML."""
     stories = told_apart(stories)
     name = stories[0].path.resolve().name if len(stories) == 1 else f"{len(stories)} runs"
     body = [*_summary(stories), *(part for story in stories for part in _run(story, len(stories) > 1))]
-    return plain_page(f"{name} · Agon report", name, "\n".join(body), FOOT, links=links, refresh=refresh)
+    return plain_page(f"{name} · Agon report", name, "\n".join(body), FOOT, links=links)
 
 
 def _summary(stories: Sequence[RunStory]) -> Iterator[str]:

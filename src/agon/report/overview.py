@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +11,7 @@ from agon.eval.systems import headline
 from agon.formatting import UNKNOWN, interval, not_graded, percent
 from agon.report.headline import read_headline
 from agon.rundir import RunDir
+from agon.rundir.files import is_locked
 from agon.rundir.find import runs_in
 from agon.rundir.results import Measures, passes_of
 
@@ -56,7 +55,7 @@ def run_line(path: Path) -> RunLine:
     return RunLine(
         path=str(path),
         arm=config.row,
-        base=config.model.names,
+        base=config.model.name,
         state=_state(path, steps, total, measured=measured),
         progress=f"{steps}" if total is None else f"{steps}/{total}",
         score=score if len(points) != 1 else percent(points[0].score),
@@ -74,23 +73,8 @@ def total_steps(run: RunDir) -> int | None:
     return min(whole, config.train.max_steps or whole)
 
 
-def is_running(path: Path) -> bool:
-    """Whether a process holds the run; nothing is written."""
-    try:
-        fd = os.open(path / ".lock", os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
-
-
 def _state(path: Path, steps: int, total: int | None, *, measured: bool) -> State:
-    if is_running(path):
+    if is_locked(path / ".lock"):
         return "running"
     if measured and total is not None and steps >= total:
         return "done"

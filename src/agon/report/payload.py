@@ -14,7 +14,7 @@ from typing import Any
 from agon.game.exchange import outcome
 from agon.game.parse import parse
 from agon.report.rows import BoutSource, LoggedBout
-from agon.types import THINK_CLOSE, Rollout
+from agon.types import PARTS, THINK_CLOSE, Rollout
 from agon_judge.answers import Parsed
 from agon_lens.page import compress, rounded
 
@@ -22,10 +22,9 @@ SCHEMA = 1
 BLOCK = 32
 OUTCOMES = ("converted", "regressed", "kept", "lost", "disagree", "right", "wrong")
 """What became of a draft that was challenged; the last two are of those that were not."""
-MARKS = ("leak", "empty peek", "infra", "truncated", "dead", "suspicious")
+MARKS = ("leak", "empty peek", "infra", "truncated", "dead")
 SIDES = ("draft", "challenge")
-TERMS = ("correctness", "format", "conversion", "margin", "tiebreak")
-LOGGED = ("reward", "advantage", *(f"reward_{term}" for term in TERMS))
+LOGGED = ("reward", "advantage", *(f"reward_{part}" for part in PARTS))
 """Columns of a side that are taken from the row as they are."""
 DERIVED = ("graded", "correct", "reason", "version", "well_formed", "truncated", "prompt_tokens", "tokens")
 """Columns of a side that are taken from the bout."""
@@ -161,8 +160,6 @@ def marks(logged: LoggedBout) -> Iterator[str]:
         yield "infra"
     if any(rollout.completion.finish == "length" for rollout in bout.rollouts):
         yield "truncated"
-    if any(rollout.verdict.suspicious for rollout in bout.rollouts):
-        yield "suspicious"
     if "draft_advantage" in row and all(row.get(f"{side}_advantage") is None for side in SIDES):
         yield "dead"
 

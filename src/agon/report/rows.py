@@ -16,7 +16,7 @@ from agon.rundir import RunDir, read_bouts
 from agon.rundir.bouts import bout_of, files_in
 from agon.rundir.find import no_run, runs_near
 from agon.rundir.health import symptoms
-from agon.rundir.jsonl import parse, whole_lines
+from agon.rundir.log import Log, parse
 from agon.rundir.records import read_record
 from agon.rundir.results import EvalResult
 from agon.types import Bout
@@ -76,7 +76,7 @@ def _facts(run: RunDir) -> tuple[str, ...]:
     found = symptoms(steps, run.points, ended=total is not None and len(steps) >= total, base=config.model.name)
     result = read_headline(run.path, headline(config.rules())) or _dev(run)
     warnings = (f"warning: {one.message}" for one in found)
-    return (str(result), config.row, config.model.names, f"seed {config.train.seed}", *warnings)
+    return (str(result), config.row, config.model.name, f"seed {config.train.seed}", *warnings)
 
 
 def _dev(run: RunDir) -> str:
@@ -95,7 +95,7 @@ def _evaluation(path: Path) -> BoutSource:
     for file in files:
         if not file.is_file():
             raise RunDirError(f"{file} does not exist", fix=FIX)
-    bouts = (bout for file in files for bout in _logged(map(_row, whole_lines(file)), file))
+    bouts = (bout for file in files for bout in _logged(map(_row, Log(file).lines()), file))
     return BoutSource(utf8(f"{path.parent.name}/{path.stem}"), ("evaluation",), bouts, rewarded=False)
 
 

@@ -14,7 +14,22 @@ from agon.errors import RunDirError
 from agon.formatting import utf8
 from agon.game.exchange import leaked
 from agon.rundir.files import atomic_replace, check_plain, disk_errors_as, make_folder
-from agon.types import BASE, Bout, Completion, Policy, Problem, Prompt, Reason, Rollout, Verdict, Version
+from agon.types import (
+    BASE,
+    BONUS_PARTS,
+    OWN_PARTS,
+    PARTS,
+    Bout,
+    Completion,
+    Policy,
+    Problem,
+    Prompt,
+    Reason,
+    Reward,
+    Rollout,
+    Verdict,
+    Version,
+)
 
 FILE = re.compile(r"step_(\d{6,})\.parquet")
 OTHER_FILE = "name a run, or a parquet file in its bouts/ (copy it again if it is damaged)"
@@ -43,13 +58,11 @@ ROLLOUT = {
     "correct": "bool_",
     "well_formed": "bool_",
     "reward": "float64",
-    "reward_correctness": "float64",
-    "reward_format": "float64",
-    "reward_extra": "float64",
+    **dict.fromkeys((f"reward_{part}" for part in OWN_PARTS), "float64"),
     "advantage": "float64",
 }
 SEEN = {"peek": "string", "peek_leak": "bool_", "challenge_prompt": "string"}
-BONUS = dict.fromkeys(("reward_conversion", "reward_margin", "reward_tiebreak"), "float64")
+BONUS = dict.fromkeys((f"reward_{part}" for part in BONUS_PARTS), "float64")
 COLUMNS: dict[str, str] = {
     **HEAD,
     **{f"draft_{name}": kind for name, kind in ROLLOUT.items()},
@@ -57,8 +70,8 @@ COLUMNS: dict[str, str] = {
     **{f"challenge_{name}": kind for name, kind in {**ROLLOUT, **BONUS}.items()},
 }
 """Every column with the name of its pyarrow type, in order."""
-LATER = frozenset({"draft_reward_extra", "challenge_reward_extra"})
-"""Columns that older files do not have: null there."""
+PAID = frozenset(f"{side}_reward_{part}" for side in ("draft", "challenge") for part in PARTS)
+"""Columns of parts of a reward: null in files of a run that did not know the part."""
 
 
 def file_of(folder: Path, step: int) -> Path:
@@ -116,7 +129,7 @@ def read(files: Sequence[Path], columns: Sequence[str] | None = None) -> Any:
 def _missing_columns(path: Path, present: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """The columns that an older file lacks; a file that lacks any other is refused."""
     missing = [name for name in wanted if name not in present]
-    if foreign := [name for name in missing if name not in LATER]:
+    if foreign := [name for name in missing if name not in PAID]:
         message = f"{path} is not a file of bouts: it has no column {', '.join(foreign[:3])}"
         raise RunDirError(message, fix=f"{OTHER_FILE}; the log of a different trainer: agon diagnose {path}")
     return missing
@@ -153,7 +166,7 @@ def row(bout: Bout, **head: Any) -> dict[str, Any]:
         "peek_leak": None if bout.peek is None else leaked(bout),
         "challenge_prompt": text_of(challenge.prompt),
     }
-    return values | seen | _prefixed("challenge_", _rollout(challenge) | _bonus(challenge))
+    return values | seen | _prefixed("challenge_", _rollout(challenge) | _paid(challenge.reward, BONUS_PARTS))
 
 
 def _who(rollout: Rollout) -> str:
@@ -178,16 +191,13 @@ def _rollout(rollout: Rollout) -> dict[str, Any]:
         "correct": verdict.correct,
         "well_formed": verdict.well_formed,
         "reward": reward.total if reward else None,
-        "reward_correctness": reward.correctness if reward else None,
-        "reward_format": reward.format if reward else None,
-        "reward_extra": reward.extra if reward else None,
+        **_paid(reward, OWN_PARTS),
         "advantage": rollout.advantage,
     }
 
 
-def _bonus(challenge: Rollout) -> dict[str, float | None]:
-    reward = challenge.reward
-    return {name: getattr(reward, name.removeprefix("reward_")) if reward else None for name in BONUS}
+def _paid(reward: Reward | None, parts: Sequence[str]) -> dict[str, float | None]:
+    return {f"reward_{part}": getattr(reward, part) if reward else None for part in parts}
 
 
 def bout_of(row: Mapping[str, Any]) -> Bout:

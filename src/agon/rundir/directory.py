@@ -15,16 +15,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from agon.config import Config, resolved
-from agon.config.read import anchored, portable
-from agon.errors import CheckpointError, RunDirError, upgrade
+from agon.config.read import Written, anchored, parse, portable
+from agon.errors import CheckpointError, InputError, RunDirError, upgrade
 from agon.rundir import bouts as bouts_file
 from agon.rundir import checkpoint
+from agon.rundir.adapter import check_adapter, plain_file
 from agon.rundir.files import (
     NAME,
     PRIVATE,
@@ -32,6 +33,7 @@ from agon.rundir.files import (
     check_no_links,
     clean_up,
     disk_errors_as,
+    locked,
     make_folder,
     sync,
     sync_tree,
@@ -42,24 +44,37 @@ from agon.rundir.files import (
     write_new,
 )
 from agon.rundir.find import check_one_run, no_run
-from agon.rundir.lock import locked
+from agon.rundir.log import StepLog
 from agon.rundir.manifest import (
     Change,
     RunManifest,
     SplitFacts,
-    WeightHashes,
+    Start,
     changes,
     config_hash,
     manifest_of,
     may_change,
 )
-from agon.rundir.pair import PairInfo, write_pair
-from agon.rundir.records import Mark, Point, RunState, SavedState, StepRecord, Timing, read_record, write_record
-from agon.rundir.step_log import StepLog
-from agon.types import Bout
+from agon.rundir.pair import PairDir, PairInfo, read_pair, write_pair
+from agon.rundir.records import (
+    Mark,
+    Point,
+    RunState,
+    SavedState,
+    StepRecord,
+    Timing,
+    best_point,
+    first_fault,
+    read_record,
+    write_record,
+)
+from agon.types import Bout, Policy
 
 CONFIG, MANIFEST, ROWS = "config.yaml", "manifest.json", "rows"
 RESTORE = "restore the file from a copy of the run"
+LARGEST = 1 << 20
+"""Bytes of a config."""
+Step = int | Literal["last", "best"]
 
 
 def _not_created(path: Path, error: OSError) -> RunDirError:
@@ -99,7 +114,7 @@ class RunDir:
         name: str,
         config: Config,
         data: SplitFacts | None = None,
-        weights: WeightHashes | None = None,
+        start: Start | None = None,
         rows: Path | None = None,
     ) -> RunDir:
         """Make a new run directory atomically; one that exists is never touched.
@@ -112,7 +127,7 @@ class RunDir:
             make_folder(root)
             with temporary_folder(root / f"{TEMPORARY}{name}-{os.getpid()}", PRIVATE) as temporary:
                 write_new(temporary / CONFIG, _as_yaml(config, root / name))
-                manifest = manifest_of(config, data or SplitFacts(), weights or WeightHashes())
+                manifest = manifest_of(config, data or SplitFacts(), start or Start())
                 write_record(temporary / MANIFEST, manifest)
                 if rows:
                     shutil.copytree(rows, temporary / ROWS)
@@ -141,11 +156,18 @@ class RunDir:
 
     @property
     def config(self) -> Config:
-        """The resolved config of the run, as it was last started or resumed."""
-        path = self.path / CONFIG
+        """The resolved config of the run, as it was last started or resumed: complete, without aliases or tags."""
+        path, written = self.path / CONFIG, Written()
         try:
-            return Config.model_validate(anchored(yaml.safe_load(path.read_text(encoding="utf-8")), self.path))
-        except (ValueError, TypeError, yaml.YAMLError, OSError, RecursionError) as error:
+            if path.stat().st_size > LARGEST:
+                raise ValueError(f"it is larger than {LARGEST} bytes")
+            values = parse(path.read_text(encoding="utf-8"), str(path), written)
+            if written.faults or not isinstance(values, dict):
+                raise ValueError(written.faults[0][1] if written.faults else "it holds no keys")
+            return Config.model_validate(anchored(values, self.path))
+        except ValidationError as error:
+            raise RunDirError(f"cannot read {path}: {first_fault(error)}", fix=RESTORE) from error
+        except (ValueError, TypeError, OSError, RecursionError) as error:
             raise RunDirError(f"cannot read {path}: {error}", fix=RESTORE) from error
 
     @property
@@ -207,10 +229,10 @@ class RunDir:
         changed = [
             key for key in changes(self.manifest, manifest) if not key.startswith(("arm", "config_hash", "changed"))
         ]
-        hard = [key for key in changed if key.startswith(("base_hash", "init_hashes", "data", "seeds"))]
+        hard = [key for key in changed if key.startswith(("base_hash", "init_hashes", "loss", "data", "seeds"))]
         if hard:
             fix = "restore what the run was started with, or start a new run under a different --name"
-            message = f"{self.path} was started on a different base, adapters, data or seeds: {', '.join(hard)} changed"
+            message = f"{self.path} was started on something else: {', '.join(hard)} changed"
             raise RunDirError(message, fix=fix)
         return [f"changed since the start, so the last bits may differ: {', '.join(changed)}"] if changed else []
 
@@ -246,6 +268,33 @@ class RunDir:
         folder = checkpoint.folder_of(self.checkpoints, step)
         return self._saved(folder, checkpoint.read(folder).state)
 
+    def step_number(self, step: Step) -> int:
+        """The number of a step that has a checkpoint; any other is refused with those that have one."""
+        steps, best = checkpoint.steps_in(self.checkpoints), best_point(self.points)
+        if not steps:
+            raise InputError(f"{self.path} has no checkpoint", fix=f"train it first: agon train {self.path} --resume")
+        number = steps[-1] if step == "last" else best and best.step if step == "best" else step
+        if number not in steps:
+            none = "best step: nothing was evaluated on dev (eval.points 0)"
+            what = none if number is None else f"checkpoint of step {number}"
+            raise InputError(f"{self.path} has no {what}", fix=f"choose from: {_named(steps, best)}")
+        return int(number)
+
+    def pair_at(self, step: Step) -> PairDir:
+        """The pair of a step, from its checkpoint; `pair/` says what it was trained on."""
+        number = self.step_number(step)
+        folder = checkpoint.folder_of(self.checkpoints, number)
+        plain_file(folder, checkpoint.MANIFEST)
+        try:
+            saved = self.saved_state(number)
+        except CheckpointError as error:
+            others = _named(checkpoint.steps_in(self.checkpoints), None)
+            fix = f"restore it from a copy of the run, or choose from: {others}"
+            raise CheckpointError(f"{folder}: {error.message}", fix=fix) from error
+        for policy in Policy:
+            check_adapter(folder / policy.value)
+        return PairDir(folder, read_pair(self.path).info.at(number, saved.run.versions, self.points))
+
     def resume(self) -> Resume:
         """Take the directory back to the newest checkpoint that verifies. The caller holds the lock."""
         clean_up(self.path)
@@ -275,6 +324,13 @@ class RunDir:
         for step, path in bouts_file.files_in(self.bouts).items():
             if last is None or step > last:
                 path.unlink()
+
+
+def _named(steps: Sequence[int], best: Point | None) -> str:
+    """Steps for a person: 0, 12 (best), 24 (last)."""
+    names = {best.step: "best"} if best else {}
+    names[steps[-1]] = ", ".join(filter(None, [names.get(steps[-1]), "last"]))
+    return ", ".join(f"{step} ({names[step]})" if step in names else str(step) for step in steps)
 
 
 def _as_yaml(config: Config, folder: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Files that survive a crash: written atomically, and on disk when the function returns.
+"""Files that survive a crash: written atomically, on disk when the function returns, by one process at a time.
 
 Every change that Agon makes to a run directory goes through these few functions, so that a test can kill the process,
 or cut the power, after each single one of them.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import math
@@ -232,3 +233,69 @@ def clean_up(parent: Path) -> list[str]:
             continue
         cleaned.append(path.name)
     return cleaned
+
+
+# -- one writer -------------------------------------------------------------------------------------------------------
+
+_held: set[int] = set()
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold `path` for as long as the block runs; refuse at once when another process holds it.
+
+    The lock is the kernel's (`flock`) and dies with its process, so a `kill -9` never leaves a run that cannot be
+    resumed. The pid in the file is there to be read, not believed.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        fix = f"check that {path.parent} exists and that you may write there"
+        raise RunDirError(f"cannot lock {path.parent}: {error.strerror}", fix=fix) from error
+    try:
+        _take(fd, path)
+        _held.add(fd)
+        yield
+    finally:
+        _held.discard(fd)
+        os.close(fd)
+
+
+def _take(fd: int, path: Path) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        fix = f"wait for process {pid} or stop it (kill {pid}), then resume; or start a run under a different --name"
+        raise RunDirError(f"{path.parent} is in use by process {pid}", fix=fix) from error
+    except OSError as error:
+        reason = "its file system has no locks" if error.errno in {errno.ENOSYS, errno.ENOTSUP} else error.strerror
+        raise RunDirError(f"cannot lock {path.parent}: {reason}", fix="put runs on a local disk or NFS 4") from error
+    with contextlib.suppress(OSError):  # a full disk: the lock holds, only its pid cannot be read
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process holds `path`; nothing is written."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(fd)
+    return False
+
+
+def _release_in_child() -> None:
+    """A forked worker closes its copies: one that outlived a killed trainer would hold the run."""
+    for fd in _held:
+        os.close(fd)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_release_in_child)

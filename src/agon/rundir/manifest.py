@@ -1,21 +1,31 @@
-"""What a run was started on: `manifest.json`. A resumed run must have the same base, data and seeds."""
+"""What a run was started on: `manifest.json`. A resumed run must have the same base, data and seeds.
+
+No machine or person is named in it, so that it can be shared.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import platform
+import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from agon.config import Config, RewardConfig, Rival, flat, resolved
+from agon.config import Config, flat, resolved
 from agon.config.read import with_paths
-from agon.config.rules import SPLITS
-from agon.rundir import provenance
 from agon.rundir.files import to_json
 from agon.rundir.records import Record
 from agon.types import Policy
 
+PACKAGES = (
+    *("agon-rl", "torch", "transformers", "peft", "trl", "accelerate", "vllm", "safetensors"),
+    *("bitsandbytes", "tokenizers", "datasets", "math-verify", "sympy", "pyarrow", "pydantic"),
+)
 MAY_CHANGE = (
     "report_to",
     "save.every",
@@ -24,7 +34,7 @@ MAY_CHANGE = (
     "eval.curve",
     "train.tokens_per_pass",
     "train.gradient_checkpointing",
-    "train.shard",
+    "train.gpus",
     "model.attention",
     "sampler.replicas",
     "sampler.urls",
@@ -35,29 +45,42 @@ MAY_CHANGE = (
     "sampler.options",
     "sampler.canary",
     "sampler.canary_limit",
-    "cluster.engine",
-    "cluster.address",
-    "cluster.samplers",
-    "cluster.gpus",
-    "cluster.verifiers",
-    "rival.url",
     "sandbox.backend",
     "sandbox.memory",
     "sandbox.workers",
-    "sandbox.url",
 )
 """Keys that a resumed run may change: they cost memory, disk or time, and change rounding at most."""
-HASHED_AS_DEFAULTS: dict[str, object] = {
-    "model.attention": "auto",
-    "sampler.max_model_len": None,
-    "sampler.options": {},
-}
-"""Keys that could not always change. They are hashed as their defaults, so that older runs keep their hash."""
 
 
 def may_change(key: str) -> bool:
     """Whether a resumed run may change this dotted key; of a mapping also its entries."""
     return any(key == allowed or key.startswith(f"{allowed}.") for allowed in MAY_CHANGE)
+
+
+class Revision(Record):
+    """A revision of Agon's own source tree."""
+
+    revision: str
+    """The commit."""
+    changed: bool
+    """Whether the tree had changes on top of it."""
+
+
+class Hardware(Record):
+    """What a measured time depends on."""
+
+    system: str
+    """Operating system."""
+    machine: str
+    """Architecture of the CPU."""
+    cpu: str
+    """Model of the CPU."""
+    cores: int | None
+    """Logical cores."""
+    memory_gib: float
+    """Memory of the machine."""
+    gpus: list[str]
+    """Name and memory of each GPU."""
 
 
 class Seeds(Record):
@@ -102,69 +125,57 @@ class RunManifest(Record):
     """Its seeds."""
     base_hash: str | None
     """SHA-256 over the weights of the base, where it is a folder."""
-    base_hash_b: str | None = None
-    """The same of B's base, where `model.b` names one."""
     init_hashes: dict[Policy, str] = {}
     """SHA-256 over the weights of each adapter that a policy started from, where `model.init` names one."""
+    loss: dict[str, Any] = {}
+    """The loss and the optimizer in full: each constant, and the form of each term."""
     data: SplitFacts
     """Its problems."""
     config_hash: str
     """Names the config by all that must not change while the run lives."""
-    git: provenance.Revision | None
+    git: Revision | None
     """Revision of Agon's own source tree; null when it is installed from a package."""
     packages: dict[str, str]
     """Python, and the packages that a result may depend on."""
-    hardware: provenance.Hardware
+    hardware: Hardware
     """System, cores, memory and GPUs; no name of a machine."""
     changed: tuple[Change, ...] = ()
     """What resumed runs changed in the config, in order; `config.yaml` holds the values of the last."""
 
 
 @dataclass(frozen=True, slots=True)
-class WeightHashes:
-    """SHA-256 over the weights that a run starts from, where they are in a folder: of the base (A's, where B has one of
-    its own), of B's base, and of the adapters that `model.init` names."""
+class Start:
+    """What a run starts from, beside its config and data."""
 
     base: str | None = None
-    base_b: str | None = None
+    """SHA-256 over the weights of the base, where it is in a folder."""
     init: Mapping[Policy, str] = field(default_factory=dict)
+    """SHA-256 over the weights of each adapter that `model.init` names."""
+    loss: Mapping[str, Any] = field(default_factory=dict)
+    """The loss and the optimizer in full."""
 
 
-def manifest_of(config: Config, data: SplitFacts, weights: WeightHashes) -> RunManifest:
+def manifest_of(config: Config, data: SplitFacts, start: Start) -> RunManifest:
     """The manifest of a run that starts now, on this machine."""
     return RunManifest(
         arm=config.arm,
         seeds=Seeds(train=config.train.seed, split=config.data.split_seed),
-        base_hash=weights.base,
-        base_hash_b=weights.base_b,
-        init_hashes=dict(weights.init),
+        base_hash=start.base,
+        init_hashes=dict(start.init),
+        loss=to_json(start.loss),
         data=data,
         config_hash=config_hash(config),
-        git=provenance.git_revision(),
-        packages=provenance.packages(),
-        hardware=provenance.hardware(),
+        git=git_revision(),
+        packages=packages(),
+        hardware=hardware(),
     )
 
 
 def config_hash(config: Config) -> str:
     """Names a config by all that must not change while a run lives; of a path its last name, as a run may be moved."""
-    values = with_paths(resolved(config), lambda path: Path(path).name)
-    if config.rival == Rival():
-        del values["rival"]  # runs from before there was a choice keep their hash
-    if not config.model.two_bases:
-        del values["model"]["b"]
-    if config.model.quantize == "none":
-        del values["model"]["quantize"]
-    if config.model.lora.layers is None:
-        del values["model"]["lora"]["layers"]
-    for source in (values["data"][part] for part in SPLITS):
-        for key in ("env", "template"):
-            if source[key] is None:
-                del source[key]
-    if config.reward == RewardConfig():
-        del values["reward"]
-    kept = {key: value for key, value in flat(to_json(values)).items() if not may_change(key)}
-    return hashlib.sha256(json.dumps(kept | HASHED_AS_DEFAULTS, sort_keys=True).encode()).hexdigest()
+    values = flat(to_json(with_paths(resolved(config), lambda path: Path(path).name)))
+    kept = {key: value for key, value in values.items() if not may_change(key)}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def changes(old: Config | Record, new: Config | Record) -> dict[str, tuple[str, str]]:
@@ -173,3 +184,55 @@ def changes(old: Config | Record, new: Config | Record) -> dict[str, tuple[str, 
     before, after = ({key: value for key, value in tree.items() if value != {}} for tree in trees)
     differ = [key for key in sorted(before.keys() | after.keys()) if before.get(key, ...) != after.get(key, ...)]
     return {key: tuple(json.dumps(tree.get(key), sort_keys=True) for tree in (before, after)) for key in differ}  # type: ignore[misc]
+
+
+# -- this machine ---------------------------------------------------------------------------------------------------
+
+
+def packages() -> dict[str, str]:
+    """Python and the packages that a result may depend on; those not installed are left out."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def git_revision() -> Revision | None:
+    """The revision of Agon's own source tree and whether it was changed; None when installed from a package."""
+    package = Path(__file__).resolve().parents[1]
+    top = _output("git", "-C", str(package), "rev-parse", "--show-toplevel")
+    # an environment may stand inside a user's own repository, whose revision says nothing about us
+    if not top or Path(top).resolve() / "src" / "agon" != package:
+        return None
+    changed = _output("git", "-C", top, "status", "--porcelain", "--untracked-files=no")
+    return Revision(revision=_output("git", "-C", top, "rev-parse", "HEAD"), changed=bool(changed))
+
+
+def hardware() -> Hardware:
+    """System, cores, memory and GPUs."""
+    return Hardware(
+        system=platform.system(),
+        machine=platform.machine(),
+        cpu=_cpu_model(),
+        cores=os.cpu_count(),
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        gpus=_output("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines(),
+    )
+
+
+def _cpu_model() -> str:
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text().splitlines() if table.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def _output(*command: str) -> str:
+    """What a command prints; nothing when it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

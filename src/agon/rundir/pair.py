@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,23 +18,10 @@ from agon.errors import RunDirError
 from agon.rundir import files
 from agon.rundir.adapter import SETTINGS, WEIGHTS, check_adapter, plain_file
 from agon.rundir.find import check_one_run, no_run
-from agon.rundir.records import Record, VersionName, read_record, write_record
-from agon.types import Direction, Policy
+from agon.rundir.records import Point, Record, VersionName, read_record, write_record
+from agon.types import Direction, Policy, Version
 
 README, FACTS = "README.md", "agon.json"
-
-
-class BaseFacts(Record):
-    """The base that an adapter was trained on."""
-
-    name: BaseName
-    """The base as the config names it."""
-    revision: str | None = None
-    """Its revision on the Hub."""
-    hash: str | None = None
-    """SHA-256 over its weights, where the base is a folder."""
-    chat_template_hash: str
-    """Names the chat template that the prompts were rendered with."""
 
 
 class PairInfo(Record):
@@ -56,8 +43,6 @@ class PairInfo(Record):
     """Names the wording of every prompt."""
     chat_template_hash: str
     """Names the chat template that the prompts were rendered with."""
-    base_b: BaseFacts | None = None
-    """The base of adapter B where it is a different one; what is said above is then of adapter A's."""
     code: bool = False
     """Whether it was trained to answer with programs: its prompts then ask for one."""
     show_code: bool = False
@@ -65,8 +50,8 @@ class PairInfo(Record):
     arm: str | None = None
     """The arm it was trained with."""
     rival: str = "policy"
-    """Who played B: `policy` learnt, `frozen` is adapter B as it is here; of `league` and `endpoint:MODEL` nothing is
-    here, A answers alone, and adapter B is as it started."""
+    """Who played B: `policy` learnt, `frozen` is adapter B as it is here; of `league` nothing is here, A answers alone,
+    and adapter B is as it started."""
     step: int | None = None
     """Steps of training."""
     dev_score: float | None = None
@@ -76,26 +61,17 @@ class PairInfo(Record):
     files: dict[Policy, dict[str, str]] = {}
     """SHA-256 of each adapter's files."""
 
-    def base_of(self, policy: Policy) -> BaseFacts:
-        """The base that an adapter was trained on."""
-        if policy is Policy.B and self.base_b:
-            return self.base_b
-        return BaseFacts(
-            name=self.base,
-            revision=self.base_revision,
-            hash=self.base_hash,
-            chat_template_hash=self.chat_template_hash,
-        )
-
-    @property
-    def bases(self) -> dict[Policy, BaseFacts]:
-        """The base of each adapter."""
-        return {policy: self.base_of(policy) for policy in Policy}
-
-    @property
-    def base_names(self) -> list[str]:
-        """The base, or A's and B's."""
-        return list(dict.fromkeys(base.name for base in self.bases.values()))
+    def at(self, step: int, versions: Mapping[Policy, Version], points: Sequence[Point]) -> PairInfo:
+        """The same pair after `step` steps; its direction is what dev chose there, or at the last point before it."""
+        newest = max((point for point in points if point.step <= step), key=lambda point: point.step, default=None)
+        changes = {
+            "versions": versions,
+            "step": step,
+            "direction": newest.direction if newest else None,
+            "dev_score": newest.score if newest and newest.step == step else None,
+            "files": {},
+        }
+        return self.model_copy(update=changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,11 +141,9 @@ def readme(info: PairInfo) -> str:
     """A few lines for whoever finds the folder; `agon export` writes the model card."""
     import yaml
 
-    names = info.base_names
-    head = {"base_model": names if info.base_b else info.base, "library_name": "peft"}
+    head = {"base_model": info.base, "library_name": "peft"}
     front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
-    about = _ABOUT.replace("over one frozen base", "over two frozen bases") if info.base_b else _ABOUT
-    return f"---\n{front}---\n\n{about}\n"
+    return f"---\n{front}---\n\n{_ABOUT}\n"
 
 
 _ABOUT = """# A pair trained with Agon

@@ -7,11 +7,11 @@ is not finite is null.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from agon.errors import RunDirError, upgrade
 from agon.game.budget import Entry
@@ -74,16 +74,13 @@ class StepRecord(Record):
     """How much more it pays to be right against a wrong draft than against a right one, in groups with both; 1 is no
     difference, null where no bonus is paid, no group has both, or nothing pulls on right drafts."""
     versions: dict[Policy, VersionName]
-    """Which version of each policy was sampled; of `b`, what a rival is that does not learn, such as
-    `endpoint:MODEL`."""
+    """Which version of each policy was sampled."""
     ledger: dict[str, Entry]
     """Rollouts and tokens by stage and policy, such as `draft/a`."""
     update: dict[Policy, dict[str, float | None]]
     """What the learner reports for each policy: loss, gradient norm, learning rate and more."""
     ungraded: int
     """Rollouts without a verdict, in both streams."""
-    suspicious: int = 0
-    """Right programs that look as if they cheat, in both streams; `detail` of their verdicts says how."""
     staleness: int = 0
     """Updates between the versions that drew the step and those that learnt from it; at most `train.staleness`."""
 
@@ -114,12 +111,6 @@ class Timing(Record):
     attested: int = 0
     """Adapters that engines found equal to the learner's files, to the bit, since the step before."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_slopes(cls, values: Any) -> Any:
-        """Earlier versions also wrote a statistic of the step's samples."""
-        return {key: value for key, value in values.items() if key != "slopes"} if isinstance(values, dict) else values
-
 
 class Joint(Record):
     """Two policies on the same trials: the four counts."""
@@ -143,9 +134,6 @@ class Joint(Record):
             only_second=sum(b and not a for a, b in pairs),
             both_wrong=sum(not a and not b for a, b in pairs),
         )
-
-    def __add__(self, other: Joint) -> Joint:
-        return Joint(**{name: getattr(self, name) + getattr(other, name) for name in Joint.model_fields})
 
     @property
     def error_overlap(self) -> float | None:
@@ -184,12 +172,6 @@ class SystemCounts(Record):
     def pass_rate(self) -> float | None:
         return self.correct / self.n if self.n else None
 
-    def __add__(self, other: SystemCounts) -> SystemCounts:
-        """The counts of two processes together; one that drew nothing knows no exchange."""
-        mine, theirs = dict(self), dict(other)
-        both = {k: v if theirs[k] is None else theirs[k] if v is None else v + theirs[k] for k, v in mine.items()}
-        return SystemCounts.model_validate(both)
-
 
 class Point(Record):
     """One evaluation along the run, on dev: an entry of `points.json`."""
@@ -204,6 +186,11 @@ class Point(Record):
     """By name: `a`, `b`, `ab`, `ba`, `self-refine`; in `first-ab` and `first-ba` the drafter is its first version."""
     held_out: dict[str, SystemCounts] | None = None
     """The same on held-out, without the first versions, for the curve alone; null unless `eval.curve` is `held_out`."""
+
+
+def best_point(points: Sequence[Point]) -> Point | None:
+    """The point with the highest score on dev, the earliest of several; None where nothing was evaluated."""
+    return max(points, key=lambda point: point.score, default=None)
 
 
 class Mark(Record):
@@ -282,9 +269,13 @@ def read_record(path: Path, model: type[R], fix: str) -> R:
         if schema == SCHEMA:
             return model.model_validate_json(json.dumps(raw, allow_nan=False), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise RunDirError(f"cannot read {path}: {where}: {first['msg']}", fix=fix) from error
+        raise RunDirError(f"cannot read {path}: {first_fault(error)}", fix=fix) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunDirError(f"cannot read {path}: {type(error).__name__}: {error}", fix=fix) from error
     raise RunDirError(f"{path} has schema {schema!r}, this Agon reads {SCHEMA}", fix=upgrade())
+
+
+def first_fault(error: ValidationError) -> str:
+    """The first thing that is wrong with a file, without what stands there: that may be long."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc'])) or 'the file'}: {first['msg']}"

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agon.errors import RunDirError
-from agon.rundir.pair import BaseFacts
 from agon.rundir.records import Joint, Record, VersionName, read_record
 from agon.types import Direction, Policy
 
@@ -74,8 +73,6 @@ class EvalSettings(Record):
     """SHA-256 over its weights, where the base is a folder."""
     revision: str | None
     """Its revision on the Hub."""
-    base_b: BaseFacts | None = None
-    """The base of policy B, where it is a different one."""
     dtype: str
     """Precision of the base."""
     versions: dict[Policy, VersionName]
@@ -199,8 +196,6 @@ class Measures(Record):
     """The score interval, with one sample per problem."""
     well_formed: Share | None
     """Answers with the structure that the format term asks for."""
-    suspicious: int = 0
-    """Right programs that look as if they cheat."""
     exchange: ExchangeShares | None = None
     """Null for a single pass."""
     leak: LeakShares | None = None

@@ -26,10 +26,7 @@ from agon.types import Policy
 BARS = "▁▂▃▄▅▆▇█"
 PAINT = {Policy.A: "black on cyan", Policy.B: "white on magenta"}
 """Of a policy's letter alone: numbers keep the terminal's own colours, which can be read on any background."""
-LEGEND = (
-    "pass: share of right answers. live groups: those with two different rewards; the others teach nothing. "
-    "More: agon explain WORD"
-)
+LEGEND = "pass: share of right answers. live groups: those with two different rewards; the others teach nothing."
 NAMES = {"a": "A alone", "b": "B alone", "ab": "A then B", "ba": "B then A"}
 """Systems of an evaluation point, for a person."""
 Past = Callable[[], Iterable[StepRecord]]
@@ -246,8 +243,7 @@ def step_line(record: StepRecord, total: int) -> str:
     if exchange := record.exchange:
         words.append(f"kept {exchange.draft_right - exchange.regressions}/{exchange.draft_right}")
         words.append(f"converted {exchange.conversions}/{exchange.draft_wrong}")
-        if exchange.echoes is not None:
-            words.append(f"echoed {exchange.echoes}/{exchange.draft_wrong}")
+        words.append(f"echoed {exchange.echoes}/{exchange.draft_wrong}")
         words.append(f"empty peeks {exchange.empty_peeks}/{exchange.shown}")
     if record.bonus_groups is not None and record.competitive:
         weight = "" if record.bonus_weight is None else f" weight {record.bonus_weight:.2f}"
@@ -266,11 +262,7 @@ def exchange_lines(record: StepRecord) -> list[str]:
         f"kept          {part(exchange.draft_right - exchange.regressions, exchange.draft_right)}"
         f"  {drafter} right, {challenger} right",
         f"converted     {part(exchange.conversions, exchange.draft_wrong)}  {drafter} wrong, {challenger} right",
-        *(
-            [f"echoed        {part(exchange.echoes, exchange.draft_wrong)}  {drafter} wrong, {challenger} the same"]
-            if exchange.echoes is not None
-            else []
-        ),
+        f"echoed        {part(exchange.echoes, exchange.draft_wrong)}  {drafter} wrong, {challenger} the same",
         f"empty peeks   {part(exchange.empty_peeks, exchange.shown)}  drafts that left no summary",
         f"leaks         {part(exchange.leaks, exchange.shown)}  peeks with the answer, also by chance",
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -17,7 +16,7 @@ from agon.rundir.health import Symptom, symptoms, verifier_failing
 from agon.rundir.records import Point, StepRecord, Timing
 from agon.training.machines import Machines
 from agon.training.step_record import step_record
-from agon.types import Bout, Played, Rollout, Stream
+from agon.types import Played
 
 
 class Display(Protocol):
@@ -38,7 +37,7 @@ class Display(Protocol):
 
 
 class Silent:
-    """Shows nothing: for processes other than the first, and for scripts that want no output."""
+    """Shows nothing, for scripts that want no output."""
 
     def open(self) -> None:
         pass
@@ -92,25 +91,17 @@ class TrainingLog:
         self.run, self.machines, self.display, self.arm, self.game = run, machines, display, arm, game
         self.ahead = ahead
         self.timed = Stopwatch()
-        self._plays: list[Played] = []
         self._warned: set[str] = set()
         self._before = 0
         """Steps that were in the log when this process began."""
 
-    def collect(self, played: Played) -> None:
-        """Gather what all processes played, before the update: from then on the first one needs no other to write."""
-        self._plays = self.machines.learner.gather(without_tokens(played))
-
-    def write(self, update: Update) -> None:
-        """Write the step down; the first process does."""
-        if self.machines.learner.rank != 0:
-            return
-        plays, history = self._plays, self.history
-        record = step_record(plays, update.metrics, self.game)
+    def write(self, played: Played, update: Update) -> None:
+        """Write the step down."""
+        history = self.history
+        record = step_record(played, update.metrics, self.game)
         timing = self._timing(record)
         with self.timed("write"):
-            bouts = [bout for part in plays for bout in part.bouts]
-            self.run.write_bouts(update.step, bouts, self.arm, record.staleness)
+            self.run.write_bouts(update.step, played.bouts, self.arm, record.staleness)
             self.run.steps.append(record)
             self.run.timings.append(timing)
         history.append(record)
@@ -119,7 +110,7 @@ class TrainingLog:
     @cached_property
     def history(self) -> list[StepRecord]:
         """Every record of the run so far, read once; call it first after the log was rewound."""
-        records = self.run.steps.records() if self.machines.learner.rank == 0 else []
+        records = self.run.steps.records()
         self._before = len(records)
         return records
 
@@ -154,21 +145,3 @@ class TrainingLog:
         self.display.health(found)
         if failing := verifier_failing(self.history[self._before :]):
             raise RunError(failing, fix="run `agon doctor`, then `agon train RUN --resume`")
-
-
-def without_tokens(played: Played) -> Played:
-    """A play without token ids and tests, which can be large: what is logged and sent between processes."""
-
-    def strip(rollout: Rollout) -> Rollout:
-        problem, completion = replace(rollout.problem, tests=None), replace(rollout.completion, tokens=None)
-        return replace(rollout, problem=problem, completion=completion)
-
-    def strip_bout(bout: Bout) -> Bout:
-        return replace(bout, draft=strip(bout.draft), challenge=strip(bout.challenge) if bout.challenge else None)
-
-    def strip_stream(stream: Stream) -> Stream:
-        return replace(stream, groups=tuple(tuple(strip(row) for row in group) for group in stream.groups))
-
-    competitive = strip_stream(played.competitive) if played.competitive else None
-    bouts = tuple(strip_bout(bout) for bout in played.bouts)
-    return replace(played, bouts=bouts, standalone=strip_stream(played.standalone), competitive=competitive)

@@ -1,17 +1,12 @@
 """The run: begin or resume, then step by step play, check, update, log, publish, evaluate and save.
 
 Whatever a step depends on comes from names (seeds) or from the checkpoint, so that a run that was killed and resumed
-writes the same files as one that was not. What a process does alone is a phase of `Processes`; what all do together
-(`gather`) follows a phase at once.
+writes the same files as one that was not.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,39 +14,33 @@ from typing import Any, TypeVar
 
 from agon.algorithm import play
 from agon.bridge import Runner
-from agon.config import Config, Model
+from agon.config import Config
 from agon.data import Splits
-from agon.engine.vllm.placement import GpuMemory
-from agon.errors import AgonError, CheckpointError, EngineError, OutOfMemory
+from agon.errors import AgonError, CheckpointError
 from agon.eval.draw import Evaluator
-from agon.eval.points import choose, measure, merge, systems
+from agon.eval.points import choose, measure, systems
 from agon.game.cascade import System
 from agon.game.prompts import PROMPTS_HASH, challenge_prompt
-from agon.interrupt import Interrupted
-from agon.plan.fit import less_memory
+from agon.interrupt import Interrupt
 from agon.plan.schedule import Schedule, idle_engines
 from agon.protocols import Update
 from agon.rundir import RunDir
 from agon.rundir.checkpoint import folder_of
 from agon.rundir.directory import Resume
-from agon.rundir.manifest import may_change
-from agon.rundir.pair import BaseFacts, PairInfo
-from agon.rundir.records import Flight, Point, RunState, SystemCounts
-from agon.rundir.step_choice import best_point, facts_at
+from agon.rundir.pair import PairInfo
+from agon.rundir.records import Flight, Point, RunState, SystemCounts, best_point
 from agon.training.flights import Flights
 from agon.training.log import Display, TrainingLog
 from agon.training.machines import Machines
 from agon.training.publish import Publisher
 from agon.training.rivals import Rival, Seated
 from agon.training.streams import (
-    check_answered,
     check_counted,
     check_verdicts,
     check_versions,
-    masking,
     trained_streams,
 )
-from agon.types import Played, Policy, Problem, Sampling, Stream, Version, seed_for
+from agon.types import Played, Problem, Sampling, Stream, Version, seed_for
 
 T = TypeVar("T")
 FLIGHTS = "flights"
@@ -78,28 +67,20 @@ class Training:
         self.ahead = config.train.staleness
         self.flights = Flights(self.ahead)
         self.log = TrainingLog(run, machines, display, config.arm, config.rules(), self.ahead > 0)
-        self._runner = Runner()
-        self.processes = machines.processes
-        self._interrupt = self.processes.interrupt
-        self._interrupt.then = machines.give_up
-        self.drawing = [rank for rank, draws in enumerate(machines.learner.gather(machines.draws)) if draws]
-        """The processes that draw."""
-        self.publisher = Publisher(machines, run.path / "published", self.processes.phase, self.ahead)
-
-    @property
-    def is_main_process(self) -> bool:
-        """Whether this process writes."""
-        return self.machines.learner.rank == 0
+        self._runner, self._interrupt = Runner(), Interrupt(then=machines.give_up)
+        self.publisher = Publisher(machines, run.path / "published", self.ahead)
 
     def go(self) -> bool:
         """Start or resume, train to the end; False when it was interrupted (everything is saved)."""
-        learner = self.machines.learner
-        with self.run.lock() if self.is_main_process else nullcontext(), self._runner, self._interrupt, self.processes:
+        with self.run.lock(), self._runner, self._interrupt:
             try:
                 self._begin()
                 self._train()
-            except Interrupted:
-                self.display.note(f"interrupted at step {learner.step}")
+            except Exception:
+                if self._interrupt.asked is None:
+                    raise
+                # a signal from the keyboard reaches the engines too: what fails after one is its consequence
+                self.display.note(f"interrupted at step {self.machines.learner.step}")
                 return False
             finally:
                 self.flights.close()
@@ -108,21 +89,15 @@ class Training:
     def _begin(self) -> None:
         """Put every machine where the newest checkpoint says, or at the start."""
         learner = self.machines.learner
-        problems, engines = self.config.train.problems_per_step, self.machines.engines
-        if self.is_main_process and (warning := idle_engines(problems, engines, len(self.drawing))):
+        if warning := idle_engines(self.config.train.problems_per_step, self.machines.engines):
             self.display.note(f"warning: {warning}")
-        with self.processes.phase("rest"):
-            self.machines.rest()
-        with self._learning("resume"):
-            self._rehearse()
-            found = self.run.resume() if self.is_main_process else None
-        resume: Resume = learner.gather(found)[0]
+        self.machines.rest()
+        self._rehearse()
+        resume = self.run.resume()
         for folder, reason in resume.skipped:
             self.display.note(f"skipped checkpoint {folder.name}: {reason}")
-        with self.processes.phase("load"):
-            self._load(resume)
-            self.display.open()
-        self._check_same_weights()
+        self._load(resume)
+        self.display.open()
         with self.log.timed("publish"):
             if resume.folder and self._earlier():
                 self.publisher.restore(self.state.flights, resume.folder / FLIGHTS)
@@ -142,12 +117,6 @@ class Training:
             self.state = resume.state
             self.display.note(f"resumed at step {self.machines.learner.step} of {self.schedule.total}")
 
-    def _check_same_weights(self) -> None:
-        """Stop unless all processes start from the same adapters: nothing would bring them together again."""
-        learner = self.machines.learner
-        if len({tuple(names) for names in learner.gather([learner.hash(policy) for policy in Policy])}) > 1:
-            raise EngineError("processes start from different adapters", fix="give all of them the same files and seed")
-
     def _train(self) -> None:
         """Step after step; whatever ends it, save what was learnt."""
         try:
@@ -159,75 +128,47 @@ class Training:
         self._keep()
 
     def step(self) -> None:
-        """One step of the run, from top to bottom; all processes take it together."""
+        """One step of the run, from top to bottom."""
         learner = self.machines.learner
         played = self._play_step(learner.step)
         streams = self._check(played)
         with self.log.timed("update"):
-            update = learner.update(streams, self._learning)
-        self._publish(self._log(update))
+            update = learner.update(streams, self._interrupt.check)
+        self._publish(self._log(played, update))
         self._evaluate_if_due(learner.step)
         if self.schedule.saves(learner.step):
             self._save(learner.step)
-
-    @contextmanager
-    def _learning(self, name: str) -> Iterator[Callable[[], None]]:
-        """A phase of the learner; where its memory runs out, the error says what this run could do with less."""
-        with self.processes.phase(name) as proceed:
-            try:
-                yield proceed
-            except OutOfMemory as error:
-                raise OutOfMemory(error.message, fix=self._with_less_memory()) from error
-
-    def _with_less_memory(self) -> str:
-        gpu = GpuMemory.here()
-        memory = gpu.total if gpu else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        try:
-            keys = less_memory(self.config, memory)
-        except EngineError:  # a base that no plan knows
-            keys = []
-        began = bool(self.run.steps.records())  # a learner that rehearses has loaded no checkpoint yet
-        again = f"agon train {self.run.path} --resume"
-        if keys and all(may_change(key.partition("=")[0]) for key in keys):
-            return f"{f'resume with: {again}' if began else 'type the same command with: --resume'} {shlex.join(keys)}"
-        larger = f"resume on a larger one with: {again}" if began else "use a larger one"
-        new = f"start a new run with {shlex.join(keys)}" if keys else "start a new run with a smaller base"
-        return f"end other programs on this {'GPU' if gpu else 'machine'}, {larger}, or {new}"
 
     def _rehearse(self) -> None:
         """Run the worst case first: what does not fit in memory fails now, not after hours."""
         with self.log.timed("rehearse"):
             train = self.config.train
             prompts = [challenge_prompt(problem, "") for problem in self.problems]
-            renderers = [*dict.fromkeys(self.machines.renderers.values())]
-            longest = max(len(renderer.render(prompt).ids) for renderer in renderers for prompt in prompts)
+            longest = max(len(self.machines.renderer.render(prompt).ids) for prompt in prompts)
             self.machines.learner.rehearse(longest + train.max_peek_tokens, train.max_completion_tokens)
 
     # -- a step, part by part -----------------------------------------------------------------------------------------
 
     def _play_step(self, step: int) -> Played:
-        """Play this process's problems; with `train.staleness`, begin the next steps too."""
-        with self.processes.phase("play"):
-            with self.log.timed("play"):
-                for number in self._next(step):
-                    flight = self._flight(number)
-                    self.flights.begin(number, partial(self._play, flight))
-                played = self._draw(self.flights.land(step, partial(self._play, self._flight(step))))
-            with self.log.timed("check"):  # before engines sleep
-                for warning in self.machines.attest(self._flight(step).versions.values()):
-                    self.display.note(warning)
-            if not self.ahead:
-                self.machines.rest()
+        """Play the problems of a step; with `train.staleness`, begin the next steps too."""
+        with self.log.timed("play"):
+            for number in self._next(step):
+                flight = self._flight(number)
+                self.flights.begin(number, partial(self._play, flight))
+            played = self._draw(self.flights.land(step, partial(self._play, self._flight(step))))
+        with self.log.timed("check"):  # before engines sleep
+            for warning in self.machines.attest(self._flight(step).versions.values()):
+                self.display.note(warning)
+        if not self.ahead:
+            self.machines.rest()
         return played
 
     def _check(self, played: Played) -> Sequence[Stream]:
         """The streams to learn from, once they are known to be what this step's versions drew and a verifier judged."""
-        with self.log.timed("check"), self.processes.phase("check"):
-            check_answered(played.streams, self.run.path)
+        with self.log.timed("check"):
             check_verdicts(played.streams, self.run.path, self.config.verifier)
             streams = trained_streams(played, self.game)
             check_versions(streams, self._flight(played.step).versions)
-        self.log.collect(played)
         return streams
 
     def _next(self, step: int) -> range:
@@ -250,16 +191,14 @@ class Training:
 
     async def _play(self, flight: Flight) -> Played:
         """One step of the game by the versions of its flight, whatever is published meanwhile."""
-        batch = self.batch(flight.step)
-        game = self.game if batch else replace(self.game, wait_for_all_drafts=False)  # nothing to wait for
-        sampler = self.rival.source(Seated(self.machines.sampler, flight.versions, flight.step))
-        played = await play(batch, flight.step, game, sampler, masking(self.machines.verify))
+        sampler = Seated(self.machines.sampler, flight.versions, flight.step)
+        played = await play(self.batch(flight.step), flight.step, self.game, sampler, self.machines.verify)
         return replace(played, staleness=flight.staleness)
 
     def _draw(self, work: Coroutine[Any, Any, T]) -> T:
         """Run what draws until it is done or the run is to stop."""
         try:
-            return self._runner.run(self.processes.watching(self.machines.attend(work, self.state.versions)))
+            return self._runner.run(self._interrupt.watching(self.machines.attend(work, self.state.versions)))
         finally:
             work.close()  # a signal may have come before it began
             self._show_notes()
@@ -268,16 +207,15 @@ class Training:
         for note in self.machines.notes():
             self.display.note(note)
 
-    def _log(self, update: Update) -> list[Version]:
+    def _log(self, played: Played, update: Update) -> list[Version]:
         """Name the versions that moved, write the step down, check the health of the run; return those versions."""
         done, before = update.step + 1, self.state.versions
-        with self.processes.phase("log") as proceed:
-            self._set(versions=self.publisher.name(before, done))
-            left = tuple(flight for flight in self.state.flights if flight.step >= done)
-            self._set(league=self.rival.kept(self.state, done), flights=left)
-            self.log.write(update)
-            self.log.check_health()
-            proceed()  # a signal from the keyboard reached the engine too: it may be gone, and is not needed
+        self._set(versions=self.publisher.name(before, done))
+        left = tuple(flight for flight in self.state.flights if flight.step >= done)
+        self._set(league=self.rival.kept(self.state, done), flights=left)
+        self.log.write(played, update)
+        self.log.check_health()
+        self._interrupt.check()  # a signal from the keyboard reached the engines too: they may be gone
         return [version for version in self.state.versions.values() if version not in before.values()]
 
     def _publish(self, new: Sequence[Version]) -> None:
@@ -289,16 +227,10 @@ class Training:
     # -- problems -----------------------------------------------------------------------------------------------------
 
     def batch(self, step: int) -> list[Problem]:
-        """This process's problems of a step: a function of the seed alone, so that nothing needs to be saved."""
+        """The problems of a step: a function of the seed alone, so that nothing needs to be saved."""
         epoch, place = divmod(step, self.schedule.steps_per_epoch)
         size = self.config.train.problems_per_step
-        return self._own(self._order(epoch)[place * size : (place + 1) * size])
-
-    def _own(self, problems: Sequence[Problem]) -> list[Problem]:
-        """What this process draws of them: its share, or nothing."""
-        if not self.machines.draws:
-            return []
-        return list(problems[self.drawing.index(self.machines.learner.rank) :: len(self.drawing)])
+        return list(self._order(epoch)[place * size : (place + 1) * size])
 
     @lru_cache(maxsize=2)  # noqa: B019 - one Training per process, and it lives as long as the process
     def _order(self, epoch: int) -> tuple[Problem, ...]:
@@ -316,8 +248,7 @@ class Training:
 
     def _evaluate(self, done: int) -> None:
         """Measure on dev and choose a direction; measure on held-out for the curve alone, if the config says so."""
-        if self.is_main_process:
-            self.display.note(f"evaluating step {done} on {len(self.data.dev)} dev problems")
+        self.display.note(f"evaluating step {done} on {len(self.data.dev)} dev problems")
         counts = self._counts(
             self.data.dev, systems(self.game, self.state.first if self.schedule.meets_first(done) else {})
         )
@@ -326,21 +257,16 @@ class Training:
         direction, score = choose(counts)
         point = Point(step=done, direction=direction, score=score, systems=counts, held_out=held_out)
         self._set(points=(*self.state.points, point))
-        if self.is_main_process:
-            self.run.write_points(self.state.points)
-            self.display.point(point)
+        self.run.write_points(self.state.points)
+        self.display.point(point)
 
     def _counts(self, problems: Sequence[Problem], wanted: Mapping[str, System]) -> dict[str, SystemCounts]:
-        """Every system on these problems, shared out over the processes that draw."""
-        with self.log.timed("eval"), self.processes.phase("evaluate"):
+        """Every system on these problems."""
+        with self.log.timed("eval"):
             evaluator = self._evaluator()
-            work = measure(self._own(problems), wanted, evaluator, self.config.eval.samples)
-            counted = self._draw(self.flights.beside(work))
-        parts, failures = zip(*self.machines.learner.gather((counted, evaluator.failures)), strict=True)
-        counts = merge(parts)
-        with self.processes.phase("count"):
-            if self.is_main_process:
-                check_counted(counts, sum(failures, Counter()), self.run.path, self.config.verifier)
+            work = measure(problems, wanted, evaluator, self.config.eval.samples)
+            counts = self._draw(self.flights.beside(work))
+        check_counted(counts, evaluator.failures, self.run.path, self.config.verifier)
         return counts
 
     def _evaluator(self) -> Evaluator:
@@ -352,17 +278,16 @@ class Training:
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
     def _save(self, done: int) -> None:
-        with self.log.timed("save"), self.processes.phase("save"):
-            if self.is_main_process:
-                self.run.save(done, self._write, self.state)
-                self.run.prune(self.config.save.keep, self.schedule.points)
-                self._deploy()
+        with self.log.timed("save"):
+            self.run.save(done, self._write, self.state)
+            self.run.prune(self.config.save.keep, self.schedule.points)
+            self._deploy()
 
     def _keep(self) -> None:
-        """Save the last whole step if it is not saved yet, without another process: they may be gone."""
+        """Save the last whole step if it is not saved yet."""
         learner = self.machines.learner
         done = learner.step
-        if not (self.is_main_process and learner.consistent and self.log.steps == done):
+        if not (learner.consistent and self.log.steps == done):
             return
         try:
             if self.run.checkpoint(done) is None:
@@ -393,34 +318,25 @@ class Training:
             self.display.note(f"pair/ stays as it was: checkpoint of step {step}: {error.message}")
             return
         folder = folder_of(self.run.checkpoints, step)
-        self.run.write_pair(folder / "a", folder / "b", facts_at(self._pair_info(), step, versions, self.state.points))
+        self.run.write_pair(folder / "a", folder / "b", self._pair_info().at(step, versions, self.state.points))
 
     def _pair_info(self) -> PairInfo:
         """What is known of every pair of this run."""
-        model, templates = self.config.model, {p: one.hash for p, one in self.machines.renderers.items()}
-        hashes = self.run.manifest
+        model = self.config.model
         return PairInfo(
             versions=self.state.versions,
             base=model.name,
             base_revision=model.revision,
-            base_hash=hashes.base_hash,
+            base_hash=self.run.manifest.base_hash,
             quantize=model.quantize,
             prompts_hash=PROMPTS_HASH,
-            chat_template_hash=templates[Policy.A],
-            base_b=_base_b(model, hashes.base_hash_b, templates[Policy.B]),
+            chat_template_hash=self.machines.renderer.hash,
             code=any(problem.is_code for problem in self.problems),
             show_code=self.game.show_code,
             arm=self.config.arm,
-            rival=self.config.rival.name,
+            rival=self.config.rival.kind,
             seed=self.config.train.seed,
         )
 
     def _set(self, **changes: Any) -> None:
         self.state = self.state.model_copy(update=changes)
-
-
-def _base_b(model: Model, weights: str | None, template: str) -> BaseFacts | None:
-    """What is known of B's base, where it is a different one than A's."""
-    if model.b.name is None:
-        return None
-    return BaseFacts(name=model.b.name, revision=model.b.revision, hash=weights, chat_template_hash=template)

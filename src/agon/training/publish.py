@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from agon.protocols import Phase
 from agon.rundir.files import remove_tree
 from agon.rundir.records import Flight
 from agon.training.machines import Machines
@@ -22,8 +21,8 @@ Versions = Mapping[Policy, Version]
 class Publisher:
     """Hands adapters to the sampler and removes the folders that no engine can still be reading."""
 
-    def __init__(self, machines: Machines, folder: Path, phase: Phase, staleness: int = 0) -> None:
-        self.machines, self.folder, self._phase = machines, folder, phase
+    def __init__(self, machines: Machines, folder: Path, staleness: int = 0) -> None:
+        self.machines, self.folder = machines, folder
         self._past = deque[set[Version]](maxlen=1 + staleness)
         """The versions before the current ones, those of steps in flight included."""
 
@@ -40,19 +39,14 @@ class Publisher:
         self, new: Iterable[Version], current: Versions, first: Versions, league: Sequence[Version] = ()
     ) -> None:
         """Publish new versions, each from a folder of its own, and check that the engines hold them."""
-        new, learner = list(new), self.machines.learner
-        with self._phase("export"):
-            for version in new:
-                assert version.policy is not None
-                if learner.rank == 0:
-                    learner.export(version.policy, self.folder / version)
-        with self._phase("publish"):
-            for version in new:
-                self.machines.sampler.publish(version, self.folder / version)
-            self._remove_old(current, {*first.values(), *league})
-            for version in dict.fromkeys((*first.values(), *league)):  # rivals that do not move
-                self.machines.sampler.pin(version, self.folder / version)
-            self.machines.check(current)
+        for version in new:
+            assert version.policy is not None
+            self.machines.learner.export(version.policy, self.folder / version)
+            self.machines.sampler.publish(version, self.folder / version)
+        self._remove_old(current, {*first.values(), *league})
+        for version in dict.fromkeys((*first.values(), *league)):  # rivals that do not move
+            self.machines.sampler.pin(version, self.folder / version)
+        self.machines.check(current)
 
     def copy(self, versions: Iterable[Version], into: Path) -> None:
         """Put earlier versions into a checkpoint: steps in flight are drawn from them again after a resume."""
@@ -64,18 +58,15 @@ class Publisher:
         for flight in sorted(flights, key=lambda flight: flight.step):
             self._past.append(set(flight.versions.values()))
         folders = sorted(checkpoint.iterdir(), key=lambda path: path.name.partition("@")[2])
-        with self._phase("restore"):
-            for folder in folders if self.machines.learner.rank == 0 else []:
-                shutil.copytree(folder, self.folder / folder.name, dirs_exist_ok=True)
-        with self._phase("publish"):
-            for folder in folders:
-                self.machines.sampler.publish(Version(folder.name), self.folder / folder.name)
+        for folder in folders:
+            shutil.copytree(folder, self.folder / folder.name, dirs_exist_ok=True)
+            self.machines.sampler.publish(Version(folder.name), self.folder / folder.name)
 
     def _remove_old(self, current: Versions, rivals: Collection[Version]) -> None:
         """Remove folders of versions that are neither current, nor rivals that stay, nor of steps before."""
         kept = {*current.values(), *rivals}.union(*self._past)
         self._past.append(set(current.values()))
-        if self.machines.learner.rank == 0 and self.folder.is_dir():
+        if self.folder.is_dir():
             for folder in self.folder.iterdir():
                 if folder.name not in kept:
                     remove_tree(folder)

@@ -23,15 +23,28 @@ KINDS = ("preset", "env", "path")
 
 
 @contextmanager
-def staged(rows: Mapping[str, Rows | None]) -> Iterator[tuple[Path | None, list[str]]]:
-    """Files with the rows of each split, and the overrides that name them; no folder if no split has rows."""
+def staged(rows: Mapping[str, Rows | int | None], judged: bool) -> Iterator[tuple[Path | None, list[str]]]:
+    """Files with the rows of each split, and the overrides that name them; no folder if no split has rows.
+
+    A number instead of rows is that many of the training rows. `judged` says that a function of the user decides what
+    is right: rows then need no answer.
+    """
     named = {split: some for split, some in rows.items() if some is not None}
     if not named:
         yield None, []
         return
+    if isinstance(named.get("train", 0), int):
+        given = next(iter(named))
+        raise DataError(f"{given}={named[given]!r} without rows to take them from", fix="give train= rows")
     with tempfile.TemporaryDirectory(prefix="agon-rows-") as scratch:
+        sources: dict[str, dict[str, Any]] = {}
         try:
-            yield Path(scratch), [_write(Path(scratch, f"{split}.jsonl"), split, some) for split, some in named.items()]
+            for split, some in named.items():
+                if isinstance(some, int):
+                    sources[split] = {**sources["train"], "take": some}
+                else:
+                    sources[split] = _write(Path(scratch, f"{split}.jsonl"), split, some, judged)
+            yield Path(scratch), [f"data.{split}={json.dumps(source)}" for split, source in sources.items()]
         except DataError as error:  # who gave rows knows no file of them
             error.message = re.sub(rf"{re.escape(scratch)}/(\w+)\.jsonl", r"\1=", error.message)
             error.args = (error.message,)
@@ -80,8 +93,8 @@ def changed_by(config: Config, overrides: list[str]) -> Config:
     return Config.model_validate(values)
 
 
-def _write(file: Path, split: str, rows: Rows) -> str:
-    """Write one split; return the override that names it, every further column being meta."""
+def _write(file: Path, split: str, rows: Rows, judged: bool) -> dict[str, Any]:
+    """Write one split; return the source that names it, every further column being meta."""
     if isinstance(rows, str | os.PathLike):
         path = os.fspath(rows)
         raise DataError(
@@ -90,20 +103,22 @@ def _write(file: Path, split: str, rows: Rows) -> str:
     columns: dict[str, str] = {}
     with file.open("w", encoding="utf-8") as out:
         for row in rows:
-            columns = columns or _columns(row, split)
+            columns = columns or _columns(row, split, judged)
             out.write(json.dumps(dict(row), ensure_ascii=False, default=str) + "\n")
     if not columns:
         raise DataError(f"{split} has no rows", fix=f"give {split}= a list of dicts or a data set")
-    return f"data.{split}=" + json.dumps({"path": str(file), "columns": columns})
+    return {"path": str(file), "columns": columns}
 
 
-def _columns(row: Mapping[str, Any], split: str) -> dict[str, str]:
+def _columns(row: Mapping[str, Any], split: str, judged: bool) -> dict[str, str]:
     """Which column is which: by the names under which data sets publish them."""
     if not isinstance(row, Mapping):
         raise DataError(
             f"a row of {split} is a {type(row).__name__}", fix="give dicts, or a data set whose rows are dicts"
         )
     mapped = guess_columns(list(row))
+    if judged and mapped.get("answer") == "...":
+        mapped["answer"] = ""
     if "..." in mapped.values():
         raise DataError(
             f"rows of {split} have the columns {', '.join(map(str, row))}: no question with an answer or tests",

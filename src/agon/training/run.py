@@ -6,45 +6,41 @@ import json
 import os
 import re
 import shlex
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from agon.config import Config, Model, anchored_config, load_config
+from agon.config import Config, anchored_config, load_config, overrides_of
 from agon.config.rival import LEARNS
 from agon.data import Splits, splits
 from agon.doors import door
 from agon.engine.backend import backend_of
 from agon.engine.base import base_hash
 from agon.engine.base_config import revision_of
+from agon.engine.probe import cuda_works
 from agon.engine.shipped import init_hashes
-from agon.errors import LEARNER, AgonError, InputError, RunDirError, RunError, naming_extras, need
-from agon.eval.consent import check_consent
+from agon.errors import LEARNER, AgonError, InputError, RunDirError, naming_extras, need
+from agon.eval.consent import check_consent, to_name, words
 from agon.plan.schedule import Schedule, check_step
 from agon.rundir import RunDir
 from agon.rundir.files import remove_tree
 from agon.rundir.find import no_run
-from agon.rundir.manifest import SplitFacts, WeightHashes, manifest_of
-from agon.rundir.own import remember
+from agon.rundir.manifest import SplitFacts, Start, manifest_of
 from agon.training.display import open_display
 from agon.training.log import Display, Silent
 from agon.training.loop import Training
-from agon.training.machines import build, own_share
-from agon.training.processes import PeerError
+from agon.training.machines import build
 from agon.training.rivals import Rival
 from agon.training.rows import Rows, changed_by, check_whole, kept_in, staged
 from agon.training.trackers import check
-from agon.types import Policy
 from agon.verify import check_verifier
-from agon.verify.custom import Function, files_of, find
+from agon.verify.custom import Function, find
 from agon.verify.given import call_with, check_given, judging_by, names_of
 
 Show = Literal["auto", "json", "nothing"]
-PATIENCE = 600.0
-"""Seconds that other processes wait for the first one to make the run directory."""
+ARGUMENTS = ("config", "train", "dev", "held_out", "reward", "weights", "name", "out", "resume", "show")
 RESUME = "agon.train({!r}, resume=True, reward={})"
 
 
@@ -53,28 +49,32 @@ def train(
     config: Config | str | Path,
     *overrides: str,
     train: Rows | None = None,
-    dev: Rows | None = None,
-    held_out: Rows | None = None,
+    dev: Rows | int | None = None,
+    held_out: Rows | int | None = None,
     reward: Function | Sequence[Function] | None = None,
     weights: Sequence[float] = (),
     name: str | None = None,
     out: str | Path = "runs",
     resume: bool = False,
     show: Show = "auto",
+    **keys: Any,
 ) -> RunDir:
     """Train a pair, or resume a run, and return its directory.
 
-    `config` is a YAML file, a `Config`, or with `resume` a run directory; `overrides` are `section.key=value`. A run
-    that is interrupted saves and raises KeyboardInterrupt.
+    `config` is a YAML file, a `Config`, or with `resume` a run directory. Keys of the config are overridden as texts,
+    `"train.max_steps=50"`, or by name, `**{"train.max_steps": 50}`. A run that is interrupted saves and raises
+    KeyboardInterrupt.
 
     `train`, `dev` and `held_out` are rows instead of the config's data: lists of dicts, or data sets; the run keeps
-    them. A split without rows stays the config's only where an override names its source (`data.dev.preset=gsm8k`).
-    `reward` is a function instead of the config's verifier, in TRL's signature or ours: a number of at least
-    `reward.right` is right. Of several, the first judges, and what the others return is added to the reward, each times
-    its weight. A resume and an evaluation need them again.
+    them. A number for `dev` or `held_out` takes so many of the training rows. A split without rows stays the config's
+    only where an override names its source (`data.dev.preset=gsm8k`). `reward` is a function instead of the config's
+    verifier, in TRL's signature or ours: a number of at least `reward.right` is right. Of several, the first judges,
+    and what the others return is added to the reward, each times its weight. A resume and an evaluation need them
+    again.
     """
+    overrides += tuple(overrides_of(keys, "agon.train", ARGUMENTS))
     rows = {"train": train, "dev": dev, "held_out": held_out}
-    with staged(rows) as (folder, sources), judging_by(reward):
+    with staged(rows, judged=reward is not None) as (folder, sources), judging_by(reward):
         if folder and resume:
             raise RunDirError("a run keeps its rows", fix="resume it without train, dev and held_out")
         target = _target(config, overrides, [*sources, *_named(reward, weights)], name, Path(out), resume)
@@ -98,14 +98,15 @@ def _named(reward: Function | Sequence[Function] | None, weights: Sequence[float
 
 
 def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunDir:
+    check_one_process(os.environ)
     backend = backend_of(target.config)
     if backend.trains_here:
         need(*LEARNER)
+        cuda_works()
     check(target.config.report_to)
-    here = own_share(target.config.sandbox.settings(), backend)
     functions = [target.config.verifier, *target.config.reward.terms]
     check_given(functions, str(target.path), RESUME)
-    check_verifier(target.config.verifier, None if target.config.cluster.verifiers else here)
+    check_verifier(target.config.verifier, target.config.sandbox.settings())
     for term in target.config.reward.terms:
         find(term)
     parts = splits(target.config.data)
@@ -114,38 +115,40 @@ def _train(target: _Target, rows: Path | None, resume: bool, show: Show) -> RunD
         target = replace(target, config=target.config.model_copy(update={"data": data}))
     check_step(target.config, len(parts.train))
     schedule = Schedule.of(target.config, len(parts.train))
-    first, new = is_first_process(), not target.path.exists()
-    if first and new and backend.trains_here:
-        target = replace(target, config=_at_revisions(target.config))
-    elif first and not new:
+    new = not target.path.exists()
+    if not new:
         target = replace(target, config=_as_started(target.config, RunDir.open(target.path).config))
-    run, changes = _open(target, parts, resume, rows) if first else (_awaited(target.path), [])
-    if not first:
-        target = replace(target, config=_as_started(target.config, run.config))
-    remember(run.path / "config.yaml", *files_of(functions))
+    elif backend.trains_here:
+        target = replace(target, config=_at_revision(target.config))
+    run, changes = _open(target, parts, resume, rows)
     try:
-        display = _display(show, schedule.total, target.config, run) if first else Silent()
+        display = _display(show, schedule.total, target.config, run)
         for change in changes:
             display.note(change)
         rival: Rival = door("agon.rivals", target.config.rival.kind)(target.config)
-        with closing(display), rival.open(run.path), closing(build(target.config, schedule.total)) as machines:
+        with closing(display), closing(build(target.config, schedule.total)) as machines:
             for note in machines.lost:
                 display.note(note)
             finished = Training(target.config, run, parts, machines, display, rival).go()
     except Exception as error:
-        if isinstance(error, PeerError) and not first:
-            raise SystemExit(RunError.exit_code) from None  # the process that failed reports it, and the first one
-        if first and new:
+        if new:
             _remove(run, error, target.words)
         raise
     if not finished:
-        raise KeyboardInterrupt(*[f"stopped and saved; resume with: agon train {run.path} --resume"] * first)
+        again = words(to_name(target.config, parts.parts, trains=True))
+        raise KeyboardInterrupt(f"stopped and saved; resume with: agon train {run.path} --resume{again}")
     return run
 
 
-def is_first_process() -> bool:
-    """Whether this process writes and prints; torchrun and `accelerate launch` set its rank."""
-    return os.environ.get("RANK", "0") == "0"
+def check_one_process(environ: Mapping[str, str]) -> None:
+    """Refuse to be one of several processes of torchrun or accelerate: each would train a run of its own."""
+    if (launched := environ.get("WORLD_SIZE", "1")) != "1":
+        raise InputError(
+            f"a run is one process, and torchrun or accelerate started {launched}",
+            fix="start it as `agon train ...`; engines use the other GPUs of this machine (sampler.replicas=N) or of "
+            "servers that see the run's folder (sampler.urls), and a service trains a base that is too large for one "
+            "GPU (sampler.engine=tinker)",
+        )
 
 
 def _remove(run: RunDir, error: Exception, words: Sequence[str]) -> None:
@@ -206,14 +209,14 @@ def _config_of(path: Path, overrides: tuple[str, ...]) -> Config:
     run = RunDir.open(path)
     _ = run.config  # complete: nothing else is read for it, as `extends` would
     config = load_config(path / "config.yaml", overrides)
-    check_consent(path, config, overrides, run.manifest.data.hashes, command="agon train {} --resume", trains=True)
+    named = to_name(config, run.manifest.data.hashes, trains=True)
+    check_consent(path, named, overrides, f"agon train {path} --resume")
     return config
 
 
 def default_name(config: Config) -> str:
     """Arm, rival if it does not learn, base and seed: what tells runs of one study apart."""
-    names = [config.model.name, *filter(None, [config.model.b.name])]
-    base = "-".join(name.rstrip("/").rsplit("/", 1)[-1].replace(":", "-").lower() for name in names)
+    base = config.model.name.rstrip("/").rsplit("/", 1)[-1].replace(":", "-").lower()
     arm = config.arm if config.rival.kind == LEARNS else f"{config.arm}-{config.rival.kind}"
     return f"{arm}-{base}-s{config.train.seed}"
 
@@ -221,13 +224,13 @@ def default_name(config: Config) -> str:
 def _open(target: _Target, parts: Splits, resume: bool, rows: Path | None = None) -> tuple[RunDir, list[str]]:
     """The run directory, new or checked; and what has changed since it was started."""
     config, facts = target.config, _facts(parts)
-    weights = _weights(config.model)
+    start = _start(config)
     if not (resume and target.path.exists()):
         _check_free(target, rows)
-        return RunDir.create(target.path.parent, target.path.name, config, facts, weights, rows), []
+        return RunDir.create(target.path.parent, target.path.name, config, facts, start, rows), []
     run = RunDir.open(target.path)
     with run.lock():
-        drift = run.check_manifest(manifest_of(config, facts, weights))
+        drift = run.check_manifest(manifest_of(config, facts, start))
         changed = run.change_config(config)
     return run, [*drift, *(f"changed: {change.key} {change.old} -> {change.new}" for change in changed)]
 
@@ -240,38 +243,24 @@ def _check_free(target: _Target, rows: Path | None) -> None:
         raise RunDirError(f"{target.path} already exists", fix=fix)
 
 
-def _at_revisions(config: Config) -> Config:
-    """The config with the commits that its bases are loaded at now: a run that is resumed loads the same."""
+def _at_revision(config: Config) -> Config:
+    """The config with the commit that its base is loaded at now: a run that is resumed loads the same."""
     model = config.model
-    update: dict[str, object] = {"revision": revision_of(model)}
-    if model.two_bases:
-        update["b"] = model.b.model_copy(update={"revision": revision_of(model.of(Policy.B))})
-    return config.model_copy(update={"model": model.model_copy(update=update)})
+    return config.model_copy(update={"model": model.model_copy(update={"revision": revision_of(model)})})
 
 
 def _as_started(config: Config, started: Config) -> Config:
-    """The config of a resumed run: where it names the same bases and no revisions, those of its start."""
+    """The config of a resumed run: where it names the same base and no revision, that of its start."""
     new, old = config.model, started.model
-    update: dict[str, object] = {}
-    if new.name == old.name and new.revision is None:
-        update["revision"] = old.revision
-    if new.b.name == old.b.name and new.b.revision is None:
-        update["b"] = old.b
-    return config.model_copy(update={"model": new.model_copy(update=update)})
+    if new.name != old.name or new.revision is not None:
+        return config
+    return config.model_copy(update={"model": new.model_copy(update={"revision": old.revision})})
 
 
-def _weights(model: Model) -> WeightHashes:
+def _start(config: Config) -> Start:
     """What the run starts from, by hash."""
-    b = base_hash(model.of(Policy.B)) if model.two_bases else None
-    return WeightHashes(base=base_hash(model), base_b=b, init=init_hashes(model.init))
-
-
-def _awaited(path: Path, patience: float = PATIENCE) -> RunDir:
-    """The directory that the first process makes; it appears atomically, so its config is enough to look for."""
-    deadline = time.monotonic() + patience
-    while not (path / "config.yaml").is_file() and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return RunDir.open(path)
+    model, loss = config.model, backend_of(config).loss()
+    return Start(base=base_hash(model), init=init_hashes(model.init), loss=loss)
 
 
 def _display(show: Show, total: int, config: Config, run: RunDir) -> Display:

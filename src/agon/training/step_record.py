@@ -17,18 +17,17 @@ from agon.rundir.records import StepRecord, StreamStats
 from agon.types import Played, Policy, Rollout
 
 
-def step_record(plays: Sequence[Played], updates: Mapping[Policy, Mapping[str, float]], game: Game) -> StepRecord:
-    """What a step did: both streams, the tokens it spent, and the two updates. `plays` holds one part per process."""
-    bouts = [bout for played in plays for bout in played.bouts]
-    size = game.drafts_per_problem
-    groups = [played.bouts[n : n + size] for played in plays for n in range(0, len(played.bouts), size)]
+def step_record(played: Played, updates: Mapping[Policy, Mapping[str, float]], game: Game) -> StepRecord:
+    """What a step did: both streams, the tokens it spent, and the two updates."""
+    bouts, size = played.bouts, game.drafts_per_problem
+    groups = [bouts[n : n + size] for n in range(0, len(bouts), size)]
     rollouts = [rollout for bout in bouts for rollout in bout.rollouts]
-    competitive = [group for played in plays if played.competitive for group in played.competitive.groups]
+    competitive = played.competitive.groups if played.competitive else ()
     return StepRecord(
-        step=plays[0].step,
-        drafter=plays[0].drafter,
-        challenger=plays[0].challenger,
-        standalone=_stream([group for played in plays for group in played.standalone.groups]),
+        step=played.step,
+        drafter=played.drafter,
+        challenger=played.challenger,
+        standalone=_stream(played.standalone.groups),
         competitive=_stream(competitive) if competitive else None,
         exchange=exchange(bouts) if competitive else None,
         bonus_groups=bonus_groups(competitive) if game.pays_bonus else None,
@@ -37,8 +36,7 @@ def step_record(plays: Sequence[Played], updates: Mapping[Policy, Mapping[str, f
         ledger=Ledger.of(bouts).by_name(),
         update={policy: dict(metrics) for policy, metrics in sorted(updates.items())},
         ungraded=sum(not rollout.verdict.graded for rollout in rollouts),
-        suspicious=sum(rollout.verdict.suspicious for rollout in rollouts),
-        staleness=plays[0].staleness,
+        staleness=played.staleness,
     )
 
 

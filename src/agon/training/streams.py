@@ -8,37 +8,14 @@ from pathlib import Path
 
 from agon.errors import EngineError, VerifierError
 from agon.game.rules import Game
-from agon.protocols import Verify
 from agon.rundir.records import SystemCounts
-from agon.types import Completion, Played, Policy, Problem, Reason, Stream, Verdict, Version
+from agon.types import Played, Policy, Reason, Stream, Version
 from agon.verify.given import is_given
-
-
-def masking(verify: Verify) -> Verify:
-    """Judge completions, but not one that a machine failed to give: its verdict is `infra`, never wrong."""
-
-    async def judge(problem: Problem, completion: Completion) -> Verdict:
-        if completion.failure:
-            return Verdict(False, False, Reason.INFRA, completion.failure)
-        return await verify(problem, completion)
-
-    return judge
 
 
 def trained_streams(played: Played, game: Game) -> list[Stream]:
     """The streams that somebody learns from."""
     return [stream for stream in played.streams if game.learns(stream.policy)]
-
-
-def check_answered(streams: Iterable[Stream], run: Path) -> None:
-    """Stop before the update if the rival failed to answer most requests: the step is played again after a resume."""
-    rows = [row for stream in streams if stream.policy is Policy.B for row in stream.rollouts()]
-    failed = [row.completion.failure for row in rows if row.completion.failure]
-    if 2 * len(failed) > len(rows):
-        raise EngineError(
-            f"the rival gave no answer to {len(failed)} of {len(rows)} requests of this step: {failed[0]}",
-            fix=f"nothing was learnt from it; start the endpoint again, then: agon train {run} --resume",
-        )
 
 
 def check_versions(streams: Iterable[Stream], versions: Mapping[Policy, Version]) -> None:

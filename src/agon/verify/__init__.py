@@ -19,7 +19,7 @@ GRADED = ("environment", "reasoning-gym")
 
 
 def check_verifier(name: str, sandbox: SandboxSettings | None = None) -> None:
-    """Raise what `load_verifier` would raise. Code is checked with a sandbox only: without one it runs elsewhere."""
+    """Raise what `load_verifier` would raise. Code is checked with a sandbox only."""
     if ":" in name or (name == "code" and sandbox):  # math always loads, but starts processes
         load_verifier(name, sandbox=sandbox).close()
 

@@ -68,17 +68,6 @@ def _fix(error: Exception, module: str) -> str:
     return "correct what the module does when it is imported, or name a function in a different one"
 
 
-def file_of(name: str) -> Path | None:
-    """The file of a verifier that is named by one."""
-    module = name.rpartition(":")[0]
-    return Path(module) if module.endswith(".py") else None
-
-
-def files_of(names: Iterable[str]) -> list[Path]:
-    """The files of all functions that are named by one."""
-    return [file for file in map(file_of, names) if file]
-
-
 def _module(name: str) -> ModuleType:
     """A module by its name, or by its file, which may import its neighbours."""
     if not name.endswith(".py"):

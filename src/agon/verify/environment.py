@@ -3,7 +3,7 @@
 An environment is a task of reasoning-gym or a taskset of verifiers (`agon_judge.auditing.environment`). It is given
 the content of the answer block, written as the source's `template` says, and nothing else: a completion without one
 answer is wrong before it is asked. A score of at least `reward.right` is right, less is wrong, since c(y) is binary.
-What the score is beyond 0 or 1 is paid as a further term, as in a duel (`game/turns.py`): R = s + c + bonus. A scorer
+What the score is beyond 0 or 1 is paid as a further term: R = s + c + bonus. A scorer
 that raises, hangs or gives no number has no verdict (`infra`), and neither has a problem that the environment does not
 give again: a worker takes the row by its index and compares the question.
 """

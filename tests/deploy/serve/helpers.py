@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
 from agon.deploy.serve.served_pair import ServedPair
 from agon.deploy.serve.serving import Address, build_gateway, gateway_config
-from agon.types import Policy
 
 __all__ = ["Served", "body", "events", "joined", "served", "write_halves"]
 QUICK = GatewaySettings(deadline=60, stall=10.0, first=30.0, first_wait=20.0, slots=16, queue=16)
@@ -77,15 +76,15 @@ def joined(found: Iterable[dict[str, Any] | None], kind: str) -> str:
 @asynccontextmanager
 async def served(
     pair: ServedPair,
-    stubs: int | Mapping[Policy, Sequence[Stub]] = 1,
+    stubs: int = 1,
     keys: Iterable[str] = (),
     delay: float = 0.0,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    """A gateway over so many stubs, or over those of each base."""
+    """A gateway over so many stubs."""
     async with AsyncExitStack() as stack:
-        of_each = {Policy.A: [Stub(RECORDED, delay) for _ in range(stubs)]} if isinstance(stubs, int) else stubs
-        urls = {policy: [await _stub_url(stub, stack) for stub in own] for policy, own in of_each.items()}
+        running = [Stub(RECORDED, delay) for _ in range(stubs)]
+        urls = [await _stub_url(stub, stack) for stub in running]
         gateway = build_gateway(pair, urls, pair.folder.info.versions, replace(QUICK, **settings))
         port = await stack.enter_async_context(_listening(application(gateway, Keys(keys))))
         async with asyncio.timeout(60):
@@ -93,7 +92,6 @@ async def served(
             while not all(replica.up for replica in gateway.replicas.members):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         client = httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60, trust_env=False)
-        running = [stub for own in of_each.values() for stub in own]
         yield Served(gateway, await stack.enter_async_context(client), running, port)
 
 

@@ -196,7 +196,7 @@ def test_a_gateway_that_is_stopped_before_a_server_is_there_leaves_no_traceback(
     pair: ServedPair, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        gateway = build_gateway(pair, {Policy.A: ["http://127.0.0.1:9"]}, pair.folder.info.versions, GatewaySettings())
+        gateway = build_gateway(pair, ["http://127.0.0.1:9"], pair.folder.info.versions, GatewaySettings())
         server = _Server(gateway_config(application(gateway, Keys([])), Address(port=0)))
         running = asyncio.create_task(_serve(server, gateway, ()))
         await server.listening.wait()

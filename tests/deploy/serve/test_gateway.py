@@ -46,7 +46,7 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     first, second = answer["agon"]["stages"]
     draft = stage_ids(pair, first, first["prompt_tokens"])
     challenge = stage_ids(pair, second, second["prompt_tokens"])
-    drafted, written = (pair.renderer(Policy.A).text(ids) for ids in (draft, challenge))
+    drafted, written = (pair.renderer.text(ids) for ids in (draft, challenge))
     message = answer["choices"][0]["message"]
     content = Answer(Completion(written, second["version"], 1, 1)).text
     assert content
@@ -80,7 +80,7 @@ def test_an_answer_is_what_the_engine_wrote(pair: ServedPair) -> None:
     ],
 )
 def test_content_is_what_a_pair_answers_in_python(pair: ServedPair, written: str) -> None:
-    renderer, version = pair.renderer(Policy.A), pair.folder.info.versions[Policy.A]
+    renderer, version = pair.renderer, pair.folder.info.versions[Policy.A]
     ids = [*renderer.encode(written), min(renderer.stop)]
     expected = Answer(Completion(renderer.text(ids), version, 1, 1)).text or ""
 
@@ -229,7 +229,7 @@ def test_bodies_that_crawl_keep_nobody_from_an_answer(pair: ServedPair) -> None:
 
 
 def test_heads_are_bounded(pair: ServedPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agon_judge.http_front.HEAD_SECONDS", 2.0)
+    monkeypatch.setattr("agon.deploy.serve.http_front.HEAD_SECONDS", 2.0)
 
     async def answer(up: Served, data: bytes) -> bytes:
         reader, writer = await asyncio.open_connection("127.0.0.1", up.port)

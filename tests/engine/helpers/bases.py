@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from agon.engine.published import TEXT
-from agon.engine.tiny.checkpoint import save, token_settings
+from agon.engine.shipped import folder_of
+from tests.engine.helpers.checkpoints import load_tokenizer, save, token_settings
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "qwen3": {"model_type": "qwen3"},
@@ -66,6 +67,16 @@ def random_base(family: str = "qwen3", seed: int = 0, **sizes: Any) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return AutoModelForCausalLM.from_config(config)
+
+
+def random_checkpoint(folder: Path, architecture: str = "qwen3", seed: int = 0, **sizes: Any) -> Path:
+    """A random checkpoint of a family's architecture with the tokenizer of `agon:tiny`."""
+    tokenizer = load_tokenizer(folder_of("agon:tiny"))
+    settings = token_settings(tokenizer)
+    if architecture == "gemma4":
+        settings["vocab_size_per_layer_input"] = settings["vocab_size"]
+    save(folder, random_base(architecture, seed, **settings | sizes), tokenizer)
+    return folder
 
 
 CUT: dict[str, dict[str, Any]] = {

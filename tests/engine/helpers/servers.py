@@ -11,9 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from agon.data.tabletop import problems as tabletop
+from agon.data import tabletop
 from agon.engine.render import Rendered
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.game.cascade import Peeks, System, Turn, follow, turns
 from agon.protocols import Sampler
 from agon.types import BASE, Completion, Message, Policy, Problem, Prompt, Request, Sampling, Version
@@ -36,7 +36,7 @@ def adapters(root: Path, std: float = 0.02) -> dict[Policy, Path]:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     for policy in Policy:
-        base = AutoModelForCausalLM.from_pretrained(tiny_base(), dtype="float32")
+        base = AutoModelForCausalLM.from_pretrained(folder_of("agon:tiny"), dtype="float32")
         model = get_peft_model(base, LoraConfig(r=4, target_modules="all-linear"))
         for name, parameter in model.named_parameters():
             if "lora_B" in name:

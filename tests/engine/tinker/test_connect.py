@@ -78,12 +78,6 @@ def test_a_base_that_the_service_does_not_train_is_bad_input(service: FakeServic
     assert "other/base" in caught.value.fix
 
 
-def test_several_processes_are_refused(service: FakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="one process"):
-        backend_of(config(tmp_path)).learner(STEPS)
-
-
 def test_adapters_on_disk_are_not_for_a_service(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot load adapters from disk"):
         backend_of(config(tmp_path)).sampler(100)

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from agon.config import Model, Train
 from agon.engine.synthetic import random_tokens, rollout, stream
 from agon.engine.tinker.client import TinkerClient
-from agon.engine.tinker.remote_learner import TinkerLearner, learning_rate
+from agon.engine.tinker.remote_learner import TinkerLearner
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging
-from agon.engine.trl.setup import make_scheduler, trl_arguments
 from agon.errors import CheckpointError, EngineError
 from agon.protocols import Learner, Tokens, Update
 from agon.rundir.adapter import check_adapter
@@ -66,7 +64,6 @@ def service(serve: Any) -> FakeService:
 
 def test_it_is_a_learner(service: FakeService) -> None:
     learner: Learner = make()
-    assert (learner.rank, learner.processes, learner.gather(3)) == (0, 1, [3])
     learner.rehearse(10, 10)
     assert learner.memory()["process_peak"] > 0
 
@@ -184,16 +181,3 @@ def test_what_a_service_cannot_score_is_refused(service: FakeService) -> None:
     learner = make()
     with pytest.raises(EngineError, match="the bare base"):
         learner.score(None, [])
-
-
-@pytest.mark.parametrize("schedule", ["linear", "cosine", "constant"])
-@pytest.mark.parametrize("warmup", [0.0, 0.3])
-def test_learning_rates_are_those_of_the_trl_learner(schedule: str, warmup: float, tmp_path: Path) -> None:
-    settings = Train.model_validate({"schedule": schedule, "warmup": warmup, "learning_rate": 1e-3})
-    args = trl_arguments(MODEL.model_copy(update={"dtype": "float32"}), settings, 7, "adamw", str(tmp_path))
-    optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
-    scheduler = make_scheduler(optimizer, args)
-    for step in range(7):
-        assert learning_rate(settings, step, 7) == pytest.approx(scheduler.get_last_lr()[0])
-        optimizer.step()
-        scheduler.step()

@@ -76,6 +76,14 @@ class Watchable(FakeEngine):
         return 0
 
 
+class GoesSilent(FakeEngine):
+    """Says how far it is until it has drawn twice."""
+
+    async def progress(self) -> int:
+        await asyncio.sleep(60 if self.tokens > 3 else 0)
+        return await super().progress()
+
+
 class HangsOnce(FakeEngine):
     """The first of its kind hangs while it starts; it has started a process by then."""
 

@@ -31,7 +31,7 @@ def built(monkeypatch: pytest.MonkeyPatch) -> Built:
     monkeypatch.setattr("agon.engine.vllm.local.LocalEngine", lambda path, **settings: SimpleNamespace(**settings))
     monkeypatch.setattr("agon.engine.vllm.host.in_own_process", made)
 
-    def engines(*beside: GpuMemory, **settings: object) -> list[Any]:
+    def engines(beside: GpuMemory | None = None, **settings: object) -> list[Any]:
         sampler: Any = Vllm.open_sampler(
             SamplerConfig.model_validate(settings), Model(name="x"), "x", 100, beside=beside
         )
@@ -45,13 +45,11 @@ def test_a_config_names_the_engines_of_a_fleet(built: Built, monkeypatch: pytest
     assert [engine.device for engine in built(replicas=2)] == ["5", "6"]
     assert [engine.device for engine in built()] == ["4", "5", "6"], "without a learner, all GPUs"
     assert {engine.memory for engine in built()} == {0.9}
-    beside, fuller = (GpuMemory(free=free * 2**30, total=80 * 2**30) for free in (60, 40))
+    beside = GpuMemory(free=60 * 2**30, total=80 * 2**30)
     [shared] = built(beside)
     assert (shared.device, shared.memory, shared.sleeps) == ("6", 0.9, False), "the learner is on another GPU"
     assert [engine.sleeps for engine in built(beside, replicas=3)] == [True, False, False]
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
-    unequal = [engine.memory for engine in built(beside, fuller, replicas=3)]
-    assert unequal == pytest.approx([58 / 80, 38 / 80, 0.9]), "each takes what the learner of its own GPU leaves"
+    assert [engine.memory for engine in built(beside, replicas=3)] == pytest.approx([58 / 80, 0.9, 0.9])
     urls = ["http://127.0.0.1:8000", "http://127.0.0.1:8001"]
     assert [engine.url for engine in built(urls=urls)] == urls
 
@@ -62,22 +60,19 @@ def test_engines_that_are_split_share_out_the_gpus(built: Built, monkeypatch: py
     assert [engine.device for engine in built(**halves)] == ["0,1", "2,3", "4,5", "6,7"]
     assert [engine.device for engine in built(**halves, replicas=1)] == ["6,7"]
     assert built(**halves)[0].options == halves["options"]
-    free = [GpuMemory(free=gib * 2**30, total=80 * 2**30) for gib in (60, 40, 30, 50)]
-    for learners, devices in ((1, ["6,7"]), (2, ["6,7"]), (4, ["4,5", "6,7"])):
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(learners))
-        engines = built(*free[:learners], **halves)
-        assert [engine.device for engine in engines] == devices, "on as many GPUs as there are learners"
-        assert {(engine.memory, engine.sleeps) for engine in engines} == {(0.9, False)}
-    engines = built(*free, **halves, replicas=4)
-    assert [engine.memory for engine in engines] == pytest.approx([38 / 80, 28 / 80, 0.9, 0.9]), "the fullest counts"
-    assert [engine.sleeps for engine in engines] == [True, True, False, False]
+    beside = GpuMemory(free=60 * 2**30, total=80 * 2**30)
+    [engine] = built(beside, **halves)
+    assert (engine.device, engine.memory, engine.sleeps) == ("6,7", 0.9, False)
+    engines = built(beside, **halves, replicas=4)
+    assert [engine.memory for engine in engines] == pytest.approx([58 / 80, 0.9, 0.9, 0.9])
+    assert [engine.sleeps for engine in engines] == [True, False, False, False]
     monkeypatch.setattr("agon.engine.vllm.door.visible_devices", lambda: ["0", "1"])
-    [engine] = built(free[0], **halves)
+    [engine] = built(beside, **halves)
     assert (engine.device, engine.memory) == ("0,1", pytest.approx(58 / 80)), "one of its GPUs has the learner"
 
 
 def test_engines_of_a_run_that_plays_ahead_do_not_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    def opened(cls: type, settings: SamplerConfig, *args: Any, staleness: int, beside: Any) -> Any:
+    def opened(cls: type, settings: SamplerConfig, *args: Any, staleness: int, beside: Any, gpus: int) -> Any:
         return settings.sleep, staleness
 
     monkeypatch.setattr(Vllm, "open_sampler", classmethod(opened))

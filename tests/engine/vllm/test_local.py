@@ -267,17 +267,16 @@ engine._reaper.close()
 
 def test_an_engine_in_a_process_that_nobody_watches_has_its_own_reaper() -> None:
     environment = {name: value for name, value in os.environ.items() if name != NAME}
-    given = environment | {"RANK": "0", "TORCHELASTIC_RUN_ID": "x"}
-    subprocess.run([sys.executable, "-c", IN_A_PROCESS_OF_RAYS], env=given, check=True)
+    subprocess.run([sys.executable, "-c", IN_A_PROCESS_OF_RAYS], env=environment, check=True)
 
 
 def test_options_of_a_config_reach_the_engine() -> None:
     """They replace what we would choose by the device; what a run depends on cannot be named in a config."""
-    from agon.engine.tiny.checkpoint import tiny_base
+    from agon.engine.shipped import folder_of
     from agon.engine.vllm.door import OPTIONS
 
     settings: dict[str, Any] = {"dtype": "float32", "context": 64, "rank": 4, "max_loras": 2, "memory": 0.4}
-    engine = LocalEngine(str(tiny_base()), **settings, options={"max_num_seqs": 3, "kv_cache_dtype": "fp8"})
+    engine = LocalEngine(str(folder_of("agon:tiny")), **settings, options={"max_num_seqs": 3, "kv_cache_dtype": "fp8"})
     assert engine._arguments["max_num_seqs"] == 3
     assert engine._arguments["kv_cache_dtype"] == "fp8"
     assert not set(OPTIONS) & {*local.FIXED, "model", "dtype", "max_model_len", "max_loras", "max_lora_rank"}

@@ -20,7 +20,7 @@ from agon.engine.fleet import Fleet
 from agon.engine.openai import OpenAISampler
 from agon.engine.protocol import Draw
 from agon.engine.safe_load import load_model
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 from agon.engine.vllm.door import Vllm
 from agon.engine.vllm.host import in_own_process
 from agon.engine.vllm.local import LocalEngine
@@ -39,7 +39,7 @@ CONTEXT, CLOSE, MOVED = 1024, 1e-4, 1e-2
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    with vllm_server(tiny_base(), context=CONTEXT, rank=RANK) as url:
+    with vllm_server(folder_of("agon:tiny"), context=CONTEXT, rank=RANK) as url:
         yield url
 
 
@@ -48,12 +48,12 @@ def pair() -> Any:
     import torch
 
     torch.set_num_threads(1)
-    return build(tiny_base())
+    return build(folder_of("agon:tiny"))
 
 
 @pytest.fixture
 def table(server: str, pair: Any, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server))), pair, tmp_path)
+    made = Bench(VLLMSampler(str(folder_of("agon:tiny")), Fleet(ServerEngine(server))), pair, tmp_path)
     yield made
     made.sampler.close()
 
@@ -86,9 +86,9 @@ def test_any_client_of_the_server_gets_the_completions_of_an_engine_of_this_mach
 ) -> None:
     folders = adapters(tmp_path, std=0.4)
     settings: dict[str, Any] = {"dtype": "float32", "context": CONTEXT, "rank": RANK, "max_loras": 4, "memory": 0.4}
-    engine = in_own_process(partial(LocalEngine, str(tiny_base()), **settings))
-    here = VLLMSampler(str(tiny_base()), Fleet(engine))
-    there = OpenAISampler(f"{server}/v1", str(tiny_base()), escape=escape, renderer=here.renderer)
+    engine = in_own_process(partial(LocalEngine, str(folder_of("agon:tiny")), **settings))
+    here = VLLMSampler(str(folder_of("agon:tiny")), Fleet(engine))
+    there = OpenAISampler(f"{server}/v1", str(folder_of("agon:tiny")), escape=escape, renderer=here.renderer)
     for policy, folder in folders.items():
         load_adapter(server, VERSIONS[policy], folder)
         for sampler in (here, there):
@@ -114,8 +114,10 @@ def test_both_adapters_and_the_base_share_a_batch_and_match_transformers(table: 
 
 
 def test_adapters_in_the_last_layers_alone_match_transformers_beside_the_base(server: str, tmp_path: Path) -> None:
-    pair = build_pair(load_model(str(tiny_base()), "float32"), Lora(rank=RANK, alpha=16, layers=2), Init(), seed=0)
-    table = Bench(VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server))), pair, tmp_path)
+    pair = build_pair(
+        load_model(str(folder_of("agon:tiny")), "float32"), Lora(rank=RANK, alpha=16, layers=2), Init(), seed=0
+    )
+    table = Bench(VLLMSampler(str(folder_of("agon:tiny")), Fleet(ServerEngine(server))), pair, tmp_path)
     for seed, policy in enumerate(Policy):
         table.move(policy, 0.1, seed)
     a, b = (table.publish(policy) for policy in Policy)
@@ -154,7 +156,7 @@ def test_a_server_says_whether_it_holds_the_learners_file(table: Bench) -> None:
 def test_a_resumed_run_never_meets_the_weights_of_the_run_before(server: str, pair: Any, tmp_path: Path) -> None:
     folder, version = tmp_path / "same", Version("a@000001-same")
     for seed in range(3):
-        table = Bench(VLLMSampler(str(tiny_base()), Fleet(ServerEngine(server))), pair, tmp_path)
+        table = Bench(VLLMSampler(str(folder_of("agon:tiny")), Fleet(ServerEngine(server))), pair, tmp_path)
         table.move(Policy.A, 0.02, seed=10 + seed)
         pair.export(Policy.A, folder)
         table.sampler.publish(version, folder)
@@ -174,4 +176,4 @@ def test_an_address_elsewhere_is_refused_before_anything_is_sent(server: str) ->
 
 def sampler_at(url: str) -> Any:
     settings, model = SamplerConfig(engine="vllm", urls=[url]), Model(name="agon:tiny", dtype="float32")
-    return Vllm.open_sampler(settings, model, str(tiny_base()), CONTEXT)
+    return Vllm.open_sampler(settings, model, str(folder_of("agon:tiny")), CONTEXT)

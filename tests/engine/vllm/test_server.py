@@ -392,6 +392,8 @@ def test_other_machines_need_their_network_named() -> None:
     check_address("http://10.1.2.3:8000", "10.0.0.0/8")
     with pytest.raises(ConfigError, match="not a valid URL"):
         check_address("localhost", None)
+    with pytest.raises(ConfigError, match="cannot resolve nowhere"):
+        check_address("http://nowhere.invalid:8000", None)
 
 
 @pytest.mark.parametrize("network", ["banana", "10.0.0.1/8", "10.0.0.0/99"])

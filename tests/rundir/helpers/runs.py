@@ -13,9 +13,8 @@ import yaml
 from agon.config import Config, resolved
 from agon.game.budget import Entry
 from agon.rundir import RunDir, checkpoint, files
-from agon.rundir.manifest import RunManifest, Seeds, SplitFacts, config_hash
+from agon.rundir.manifest import Hardware, RunManifest, Seeds, SplitFacts, config_hash
 from agon.rundir.pair import PairInfo, read_pair
-from agon.rundir.provenance import Hardware
 from agon.rundir.records import RunState, StepRecord, StreamStats, Timing, write_record
 from agon.types import Direction, Policy, Version
 

@@ -12,7 +12,7 @@ from agon.config import Config
 from agon.data import Splits
 from agon.doors import door
 from agon.engine.scripted import ScriptedSampler
-from agon.protocols import Peers, Phase, Tokens, Update, alone
+from agon.protocols import Gap, Tokens, Update, accept_all, nothing_stops
 from agon.rundir import RunDir
 from agon.rundir.health import Symptom
 from agon.rundir.records import Point, StepRecord, Timing
@@ -49,16 +49,19 @@ def problems(n: int) -> list[Problem]:
 class OneNumberLearner:
     """Adds up advantages: a policy moves when its stream is live and stays when it is dead."""
 
-    rank, processes = 0, 1
     consistent = True
 
     def __init__(self, total: int) -> None:
         self.total, self.step = total, 0
         self.weights = {Policy.A: 0.0, Policy.B: 1.0}
 
-    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
-        with phase("update") as proceed:
-            proceed()
+    def update(
+        self,
+        streams: Sequence[Stream],
+        check: Callable[[], None] = nothing_stops,
+        accept: Callable[[Sequence[Gap]], None] = accept_all,
+    ) -> Update:
+        check()
         for stream in streams:
             live = [row.advantage for row in stream.rollouts() if row.advantage is not None]
             self.weights[stream.policy] += sum(map(abs, live))
@@ -93,15 +96,6 @@ class OneNumberLearner:
         self.step = state["step"]
         self.weights = {Policy(policy): weight for policy, weight in state["weights"].items()}
 
-    def gather(self, value: Any) -> list[Any]:
-        return [value]
-
-    def store(self) -> None:
-        pass
-
-    def join(self, peers: Peers) -> None:
-        pass
-
     def memory(self) -> Mapping[str, int]:
         return {}
 
@@ -113,10 +107,6 @@ class Plain:
 
     def render(self, prompt: Any) -> Any:
         return type("Rendered", (), {"ids": tuple(prompt.messages[-1].text.split())})
-
-
-BOTH: Any = dict.fromkeys(Policy, Plain())
-"""The renderer of both policies."""
 
 
 class Verifier:
@@ -181,7 +171,7 @@ def training(
     total = (len(train) // settings.train.problems_per_step) * settings.train.epochs
     total = min(total, settings.train.max_steps or total)
     learner, sampler = OneNumberLearner(total), ScriptedSampler(answer)
-    machines = machines or Machines(learner, sampler, verify or Verifier(), BOTH)  # type: ignore[arg-type]
+    machines = machines or Machines(learner, sampler, verify or Verifier(), Plain())  # type: ignore[arg-type]
     splits = Splits(tuple(train), tuple(problems(16)[12:]), tuple(problems(20)[16:]), pools={})
     rival = door("agon.rivals", settings.rival.kind)(settings)
     return Training(settings, run, splits, machines, Notes(), rival)

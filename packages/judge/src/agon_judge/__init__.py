@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from agon_judge.answers import one_answer
     from agon_judge.auditing.environment import Environment, Row, Score
-    from agon_judge.auditing.run import Audit, audit
+    from agon_judge.auditing.report import Audit
+    from agon_judge.auditing.run import audit
     from agon_judge.code.extract import one_program
     from agon_judge.code.judge import CodeJudge
     from agon_judge.errors import InputError, JudgeError, SandboxDown
@@ -64,7 +65,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Audit": "auditing.run",
+    "Audit": "auditing.report",
     "CodeJudge": "code.judge",
     "Environment": "auditing.environment",
     "Judge": "judge",

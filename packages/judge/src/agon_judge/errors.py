@@ -7,16 +7,18 @@ JudgeError         exit 1: a judge that cannot work; carries `fix`, the sentence
 
 from __future__ import annotations
 
+import re
+
 
 class JudgeError(Exception):
-    """The command prints two lines, what happened and `fix`; a traceback in Python ends with both."""
+    """The command prints two lines, what happened and `fix`; a traceback ends with both, as Python would be typed."""
 
     exit_code = 1
 
     def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message)
         self.message, self.fix = message, fix
-        self.__notes__ = [f"fix: {fix}"] if fix else []
+        self.__notes__ = [f"fix: {in_python(fix)}"] if fix else []
 
 
 class InputError(JudgeError):
@@ -25,6 +27,11 @@ class InputError(JudgeError):
 
 class SandboxDown(JudgeError):
     pass
+
+
+def in_python(advice: str) -> str:
+    """Options of a command as arguments: `--gold COLUMN` is `gold=COLUMN`, a switch is `form=True`."""
+    return re.sub(r"--(\w+)(?: ([A-Z]+\b|'.*'))?", lambda option: f"{option[1]}={option[2] or True}", advice)
 
 
 def install(*extras: str) -> str:

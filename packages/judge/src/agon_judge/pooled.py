@@ -10,8 +10,7 @@ from typing import Any
 
 from agon_judge.judge import Judge
 from agon_judge.verdict import Verdict
-from agon_judge.workers.messages import Limits, Outcome
-from agon_judge.workers.pool import WorkerPool
+from agon_judge.workers.pool import Limits, Outcome, WorkerPool
 from agon_judge.workers.system import available_cores
 
 Question = tuple[str | None, ...]

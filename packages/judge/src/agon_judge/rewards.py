@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Sequence
 from functools import cache
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 from agon_judge.answers import one_answer, parse
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _opening = threading.Lock()
 _TESTS = re.compile(r'\s*(?:\[\s*\[\s*"|\{\s*")')
 """How tests begin as JSON, and no answer in mathematics."""
+_HASHES = re.compile(r"^####[ \t]*(\S.*)$", re.MULTILINE)
+"""An answer as GSM8K states it."""
 GOLDS = ("answer", "solution", "ground_truth", "gold", "target", "label", "final_answer")
 """Columns in which data sets keep the gold, in the order in which they are looked for."""
 
@@ -149,12 +152,15 @@ def _paid(verdicts: Sequence[Verdict], log_extra: Any) -> list[float | None]:
 
 
 def _answer(text: str) -> str | Verdict:
-    """The answer in a completion. A text without markup is its own answer, if it is a line of at most 200 letters."""
+    """The answer in a completion; of a text without markup, what follows ####, else a line of at most 200 letters."""
     answer = one_answer(text, boxed_answers=True)
     if isinstance(answer, str) or answer.reason is not Reason.NO_ANSWER:
         return answer
     parsed = parse(text)
-    plain = parsed.summary.strip()
+    stated = {" ".join(line.split()) for line in _HASHES.findall(parsed.summary)}
+    if len(stated) > 1:
+        return Verdict(Reason.AMBIGUOUS, f"{len(stated)} different answers")
+    plain = stated.pop() if stated else parsed.summary.strip()
     if parsed.closed and plain and "\n" not in plain and len(plain) <= 200 and "<answer" not in text:
         return plain
     return answer
@@ -181,7 +187,12 @@ def _golds(columns: dict[str, Any], count: int) -> list[str]:
 
 
 def gold_text(gold: Any) -> str:
-    """A gold as text; of a worked solution, what stands behind the last #### (GSM8K) or in the box (MATH)."""
+    """A gold as text; of a worked solution, what stands behind the last #### (GSM8K) or in the box (MATH).
+
+    NaN is what a table has for a hole: it is empty, and so is what is neither text nor a number.
+    """
+    if gold != gold or not isinstance(gold, str | Number):
+        return ""
     text = str(gold).rpartition("####")[2].strip()
     boxed = one_answer(text, boxed_answers=True) if "\\boxed" in text else None
     return boxed if isinstance(boxed, str) else text

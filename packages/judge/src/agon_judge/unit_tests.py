@@ -2,7 +2,7 @@
 
     [["1 2", "3"], ["40 2", "42"]]      pairs of input and output
     {"inputs": ["1 2"], "outputs": ["3"]}
-    {"cases": [["1 2", "3"]], "public": 1, "time_limit": 2.0, "memory_limit": 268435456, "tolerance": 1e-6}
+    {"cases": [["1 2", "3"]], "time_limit": 2.0, "memory_limit": 268435456, "tolerance": 1e-6}
     '[["1 2", "3"]]'                    either as JSON text: all that a CSV file can hold
 
 Tests that cannot judge a program are a ValueError with the reason.
@@ -22,12 +22,10 @@ MAX_OUTPUT = 1_000_000
 class UnitTests:
     """What judges a program: inputs with the outputs that they must give, run in this order, and limits per test.
 
-    The first `public` tests are those that the question shows. None leaves a limit to the judge, and compares numbers
-    as text.
+    None leaves a limit to the judge, and compares numbers as text.
     """
 
     cases: tuple[tuple[str, str], ...] = ()
-    public: int = 0
     time_limit: float | None = None
     """Seconds."""
     memory_limit: int | None = None
@@ -66,7 +64,6 @@ def unit_tests(value: object) -> UnitTests:
     return checked(
         UnitTests(
             tuple(map(_case, _list(row.get("cases")))),
-            _count(row, "public") or 0,
             _number(row, "time_limit"),
             _count(row, "memory_limit"),
             _number(row, "tolerance"),
@@ -78,8 +75,6 @@ def checked(tests: UnitTests) -> UnitTests:
     """The tests themselves, if they can judge a program."""
     if flaw := unusable(tests.cases):
         raise ValueError(f"tests: {flaw}")
-    if tests.public > len(tests.cases):
-        raise ValueError(f"tests: {tests.public} are public, but there are {len(tests.cases)}")
     if tests.tolerance is not None and tests.tolerance >= 1:
         raise ValueError("tests: tolerance is 1 or more: almost any number would pass")
     return tests

@@ -26,8 +26,6 @@ class Reason(StrEnum):
     INFRA = "infra"
 
 
-SUSPICIOUS = "suspicious: "
-"""How the detail of a right verdict begins when the answer looks as if it had not been earned."""
 UNGRADED = frozenset({Reason.BAD_GOLD, Reason.INFRA})
 """Reasons that say nothing about the answer: such a row is masked, never scored as wrong."""
 
@@ -50,11 +48,6 @@ class Verdict:
     def graded(self) -> bool:
         """False when the gold or the machine is at fault rather than the answer."""
         return self.reason not in UNGRADED
-
-    @property
-    def suspicious(self) -> bool:
-        """A right answer that somebody should look at; `detail` says why."""
-        return self.correct and self.detail.startswith(SUSPICIOUS)
 
 
 def printable(text: str) -> str:

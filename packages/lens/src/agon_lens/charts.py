@@ -1,4 +1,4 @@
-"""Line charts as SVG text, for pages without scripts: colours come from the page, so that they fit light and dark."""
+"""Charts as SVG text, for pages without scripts: colours come from the page, so that they fit light and dark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ class Chart:
         xs = [x for points in drawn.values() for x, _ in points]
         ys = [y for points in drawn.values() for _, y in points]
         low, high = _range(min(ys), max(ys))
-        labels = {value: self._label(value) for value in (low, (low + high) / 2, high)}
+        marked = (low, (low + high) / 2, high) if low == 0 or high == 0 else (low, 0.0, high)
+        labels = {value: self._label(value) for value in marked}
         frame = _Frame(min(xs), max(xs), low, high, max(LEFT, GAP + LETTER * max(map(len, labels.values()))))
         lines = [_line(number, points, frame) for number, points in enumerate(drawn.values())]
         named = (f'<li class="s{n}">{html.escape(name)}</li>' for n, name in enumerate(drawn))
@@ -69,23 +70,14 @@ def side_by_side(charts: Iterable[Chart]) -> str:
     return (f'<div class="charts">{drawn}</div>' if drawn else "") + lines
 
 
-def share_bars(title: str, shares: Mapping[str, float]) -> str:
-    """Shares as horizontal bars with their names and numbers; empty when there are none."""
-    if not shares:
-        return ""
-    height, rows = 26, []
-    for number, (name, share) in enumerate(shares.items()):
-        top = number * height
-        cut = name if len(name) <= 30 else f"{name[:29]}…"
-        rows.append(f'<text class="x" x="0" y="{top + 10}">{html.escape(cut)}</text>')
-        rows.append(f'<rect class="bar" x="0" y="{top + 14}" width="{max(1.0, share * (WIDTH - 60)):.1f}" height="7"/>')
-        rows.append(
-            f'<text class="y" x="{WIDTH - 2}" y="{top + 21}">{significant(100 * share, 2)}%</text>',
-        )
-    label = html.escape(f"{title}: {', '.join(f'{name} {share:.0%}' for name, share in shares.items())}")
+def share_bar(share: float, beside: Sequence[float], width: int = 90) -> str:
+    """A share as a bar from 0, to the left where it is negative, on the scale of those that stand beside it."""
+    low, high = min(0.0, *beside), max(0.0, *beside)
+    zero, end = ((value - low) / ((high - low) or 1.0) * width for value in (0.0, share))
+    bar = f'<rect class="bar" fill="#6366f1" x="{min(zero, end):.1f}" width="{abs(end - zero):.1f}" y="2" height="8"/>'
+    axis = f'<line class="whisker" stroke="currentColor" x1="{zero:.1f}" x2="{zero:.1f}" y1="0" y2="12"/>'
     return (
-        f'<figure><figcaption>{html.escape(title)}</figcaption><svg viewBox="0 0 {WIDTH} {height * len(shares)}" '
-        f'role="img" aria-label="{label}">{"".join(rows)}</svg></figure>'
+        f'<svg class="share" width="{width}" height="12" viewBox="0 0 {width} 12" aria-hidden="true">{bar}{axis}</svg>'
     )
 
 

@@ -1,7 +1,8 @@
-"""Files whose lines are not rows: verifiers and prime-rl, inspect, lm-eval. Each line becomes rows with plain columns.
+"""Files whose lines are not rows: verifiers and prime-rl, inspect, lm-eval, Agon. Each line becomes rows.
 
 A row has `problem`, `prompt`, `completion`, its rewards by name and, where the file says them, `step`, `seat`, `gold`,
-`truncated`, `advantage` and `tokens`. A rollout that failed has no reward: a failure is not a wrong answer.
+`truncated`, `advantage` and `tokens`. A rollout that failed has no reward: a failure is not a wrong answer. Nothing is
+checked here: a line of other types raises, and `Place` says where.
 """
 
 from __future__ import annotations
@@ -12,13 +13,18 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-Line = Mapping[str, Any]
+LogLine = Mapping[str, Any]
+"""A line or row of a log: a value by column."""
 LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 """Values of inspect's scorers that are not numbers: correct, incorrect, partial, no answer."""
 STAMP = re.compile(r"_\d{4}-\d{2}-\d{2}T[\d.-]+$")
 """What lm-eval adds to the name of a file: when it was written."""
 CUT = {"length", "max_tokens", "model_length"}
 """Why a completion ended when it was truncated."""
+AGON = {"problem_id", "rival", "draft_reward_correctness", "challenge_reward_correctness"}
+"""Columns by which a line is one of Agon's own bouts."""
+LONG = ("_text", "_detail", "_prompt", "peek", "question")
+"""Endings of the columns of a bout that hold texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +33,14 @@ class Format:
 
     name: str
     keys: frozenset[str]
-    rows: Callable[[Line, str], Iterator[dict[str, Any]]]
+    rows: Callable[[LogLine, str], Iterator[dict[str, Any]]]
     """The rows of a line; the second argument is the name of its file."""
     columns: Mapping[str, Any]
     note: str = ""
     """What a reader should know about the numbers."""
 
 
-def format_of(line: Line) -> Format | None:
+def format_of(line: LogLine) -> Format | None:
     """What wrote a line; None for rows that are read as they are."""
     return next((known for known in FORMATS if known.keys <= line.keys()), None)
 
@@ -42,27 +48,27 @@ def format_of(line: Line) -> Format | None:
 # -- verifiers v1 and prime-rl: an episode per line, with one trace for every agent ------------------------------------
 
 
-def _episode(line: Line, file: str) -> Iterator[dict[str, Any]]:
+def _episode(line: LogLine, file: str) -> Iterator[dict[str, Any]]:
     run, task = line.get("run") or {}, line.get("task") or {}
     group, step = (line.get("group") or {}).get("id"), (run.get("work") or {}).get("step")
-    for trace in line["traces"]:
-        yield {**_trace_row(trace), "step": step, "problem": group or _task_name(task)}
+    for trace in line["traces"]:  # an evaluation has no steps
+        yield {**({} if step is None else {"step": step}), **_trace_row(trace), "problem": group or _task_name(task)}
 
 
-def _trace(line: Line, file: str) -> Iterator[dict[str, Any]]:
-    yield {**_trace_row(line), "step": None, "problem": _task_name(line.get("task") or {})}
+def _trace(line: LogLine, file: str) -> Iterator[dict[str, Any]]:
+    yield {**_trace_row(line), "problem": _task_name(line.get("task") or {})}
 
 
-def _task_name(task: Line) -> Any:
+def _task_name(task: LogLine) -> Any:
     """Its key; tasks that nobody dispatched have none."""
     return task.get("key") or (task.get("data") or {}).get("prompt")
 
 
-def _trace_row(trace: Line) -> dict[str, Any]:
+def _trace_row(trace: LogLine) -> dict[str, Any]:
     """A trace is a graph of messages: the path to the last sampled one is shown."""
     nodes = trace.get("nodes") or []
     at = next((k for k in range(len(nodes) - 1, -1, -1) if nodes[k].get("sampled")), len(nodes) - 1)
-    path = list[Line]()
+    path = list[LogLine]()
     while at is not None and 0 <= at < len(nodes) and len(path) < len(nodes):
         path.insert(0, nodes[at])
         at = nodes[at].get("parent")
@@ -88,7 +94,7 @@ def _trace_row(trace: Line) -> dict[str, Any]:
 # -- verifiers v0: a rollout per line ----------------------------------------------------------------------------------
 
 
-def _result(line: Line, file: str) -> Iterator[dict[str, Any]]:
+def _result(line: LogLine, file: str) -> Iterator[dict[str, Any]]:
     usage = line.get("token_usage") or {}
     yield {
         **(line.get("metrics") or {}),
@@ -105,7 +111,7 @@ def _result(line: Line, file: str) -> Iterator[dict[str, Any]]:
 # -- inspect: a sample per file of an archive, once for every epoch ----------------------------------------------------
 
 
-def _sample(line: Line, file: str) -> Iterator[dict[str, Any]]:
+def _sample(line: LogLine, file: str) -> Iterator[dict[str, Any]]:
     attached, messages = line.get("attachments") or {}, line.get("messages") or []
     messages = [{**each, "content": _attached(each.get("content"), attached)} for each in messages]
     first = next((k for k, each in enumerate(messages) if each.get("source") == "generate"), len(messages))
@@ -124,7 +130,7 @@ def _sample(line: Line, file: str) -> Iterator[dict[str, Any]]:
     }
 
 
-def _scores(scores: Line) -> Iterator[tuple[str, float | None]]:
+def _scores(scores: LogLine) -> Iterator[tuple[str, float | None]]:
     for name, score in scores.items():
         value = score.get("value")
         parts = {f"score.{name}.{key}": part for key, part in value.items()} if isinstance(value, dict) else None
@@ -134,7 +140,7 @@ def _scores(scores: Line) -> Iterator[tuple[str, float | None]]:
                 yield column, number
 
 
-def _attached(content: Any, attached: Line) -> Any:
+def _attached(content: Any, attached: LogLine) -> Any:
     """Long texts are kept once in a sample, and named where they are used."""
     if isinstance(content, str) and content.startswith("attachment://"):
         return attached.get(content.removeprefix("attachment://"), content)
@@ -144,7 +150,7 @@ def _attached(content: Any, attached: Line) -> Any:
 # -- lm-eval: a document per line, once for every filter ---------------------------------------------------------------
 
 
-def _document(line: Line, file: str) -> Iterator[dict[str, Any]]:
+def _document(line: LogLine, file: str) -> Iterator[dict[str, Any]]:
     asked, resps = line.get("arguments") or {}, line.get("resps") or []
     first: Any = next(iter(asked.values()), None) if isinstance(asked, dict) else None
     drawn = resps[0] if len(resps) == 1 and isinstance(resps[0], list) else resps
@@ -162,9 +168,18 @@ def _document(line: Line, file: str) -> Iterator[dict[str, Any]]:
     }
 
 
+# -- Agon: a bout per line ---------------------------------------------------------------------------------------------
+
+
+def _bout(line: LogLine, file: str) -> Iterator[dict[str, Any]]:
+    """A bout without its texts."""
+    yield {name: value for name, value in line.items() if not name.endswith(LONG)}
+
+
 TEXTS = {"prompt": "prompt", "completion": "completion", "gold": "gold"}
 TRACE = TEXTS | {"total": "reward", "truncated": "truncated", "advantage": "advantage"}
 FORMATS = (
+    Format("Agon", frozenset(AGON), _bout, {}),
     Format("verifiers", frozenset({"traces", "task"}), _episode, TRACE | {"group": ("step", "problem", "seat")}),
     Format("verifiers", frozenset({"nodes", "rewards"}), _trace, TRACE | {"group": ("step", "problem", "seat")}),
     Format(

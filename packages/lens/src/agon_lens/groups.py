@@ -34,18 +34,6 @@ class RewardRow:
 Group = tuple[RewardRow, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What Agon's challenges made of the drafts that they read: counts, and the bonus's weight on wrong drafts."""
-
-    draft_right: int
-    draft_wrong: int
-    kept: int
-    converted: int
-    echoed: int
-    bonus_weight: float | None
-
-
 @dataclass(frozen=True)
 class GroupLog:
     """Groups of rows that were normalised together, and the names of their terms."""
@@ -53,14 +41,11 @@ class GroupLog:
     name: str
     terms: tuple[str, ...]
     groups: tuple[Group, ...]
-    correctness: str = ""
-    bonus: tuple[str, ...] = ()
-    """In a log of Agon's challenges: which term is correctness, and which are paid for the rival's outcome."""
-    reading: Reading | None = None
-    """In a log of Agon's challenges: what they made of the drafts."""
     steps: tuple[float | None, ...] = ()
     """The step of every group, where the log has steps."""
-    numbers: tuple[tuple[int, ...], ...] = ()
+    stepless: int = 0
+    """Rows without a step in a log whose groups are within steps."""
+    numbers: tuple[Sequence[int], ...] = ()
     """The number of every row's line in the log, by which its texts are found again."""
     characters: tuple[int, ...] = ()
     """About how much text each group holds."""

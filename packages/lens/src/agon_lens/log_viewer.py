@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from agon_lens.columns import Columns
+from agon_lens.columns import Columns, named_columns
 from agon_lens.dead import group_causes
-from agon_lens.diagnosis import Diagnosis, diagnose
-from agon_lens.findings import Rank, change_first, findings
+from agon_lens.diagnosis import Diagnosis, diagnose_log
+from agon_lens.findings import Rank
 from agon_lens.formatting import plural, utf8
-from agon_lens.groups import Group, GroupLog, Scale, column, normalise, totals, varies
-from agon_lens.lines import Progress
-from agon_lens.logs import GroupTexts, Paths, RolloutLog, StepRange, read_rollouts
+from agon_lens.groups import Group, GroupLog, Scale, normalise, totals
+from agon_lens.lines import Progress, Source
+from agon_lens.logs import GroupTexts, RolloutLog, StepRange, read_rollouts
 from agon_lens.page import TEXT_SCRIPTS, asset, compress, fill_page, rounded, write_page_file
 
 LOG_SCRIPTS = (*TEXT_SCRIPTS, "groups.js", "group.js", "log.js")
@@ -26,23 +27,26 @@ LIVE = "live"
 
 
 def view(
-    paths: Paths,
-    out: str | Path,
+    source: Source,
+    out: str | Path = "rollouts.html",
     columns: Columns | None = None,
     *,
-    steps: StepRange | None = None,
+    steps: StepRange | str | None = None,
     scale: Scale | None = None,
     progress: Progress | None = None,
+    **names: Any,
 ) -> Path:
-    """Write the page of a log, or of some of its steps, atomically; a file that is not a page of ours is never
-    replaced."""
-    write_page_file(Path(out), render_log(read_rollouts(paths, columns, steps, progress), scale))
+    """Write the page of a log, or of some of its steps ("0:99"), atomically; a file that is not a page of ours is never
+    replaced. Columns are named as in `diagnose`."""
+    columns = named_columns(columns, names)
+    chosen = StepRange.parse(steps) if isinstance(steps, str) else steps
+    write_page_file(Path(out), render_log(read_rollouts(source, columns, chosen, progress), scale))
     return Path(out)
 
 
 def render_log(rollouts: RolloutLog, scale: Scale | None = None) -> str:
     """The page as HTML."""
-    index = compress(log_index(rollouts, diagnose(rollouts.log, scale)))
+    index = compress(log_index(rollouts, diagnose_log(rollouts.log, scale)))
     texts = rollouts.texts
     blocks = [compress(list(map(_block, texts[at : at + BLOCK]))) for at in range(0, len(texts), BLOCK)]
     title, style = f"{utf8(rollouts.log.name)} · agon-lens", asset("page.css") + asset("log.css")
@@ -62,7 +66,6 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
         "name": utf8(log.name),
         "facts": _facts(found, logged),
         "findings": _findings(found, rollouts.shown),
-        "remedy": utf8(change_first(findings(found))),
         "terms": [utf8(name) for name in log.terms],
         "block_size": BLOCK,
         "best": _best(groups, kinds),
@@ -70,7 +73,7 @@ def log_index(rollouts: RolloutLog, found: Diagnosis) -> dict[str, object]:
             "step": [log.steps[k] for k in rollouts.shown],
             "size": [len(group) for group in groups],
             "kind": kinds,
-            "only": [_deciding(group, log) if found.several_terms_vary else None for group in groups],
+            "only": _deciding(found, rollouts.shown),
             "title": [utf8(title) for title in rollouts.titles()],
             "gold": [utf8(texts.gold[:200]) for texts in rollouts.texts],
         },
@@ -93,18 +96,18 @@ def _findings(found: Diagnosis, shown: Sequence[int]) -> list[dict[str, object]]
             "fix": utf8(finding.fix),
             "page": finding.page,
             "cost": finding.rank is not Rank.NOTE,
+            "first": finding is found.change_first,
             "example": next((places[number] for number in finding.groups if number in places), None),
         }
-        for finding in findings(found)
+        for finding in found.findings
     ]
 
 
 def _facts(found: Diagnosis, logged: bool) -> list[str]:
     low, high = found.group_sizes
     size = f"{low}" if low == high else f"{low} to {high}"
-    norm = "mean and standard deviation" if found.scale == "group" else "mean"
-    advantages = "as logged" if logged else f"computed from the group's {norm}: the log has none"
-    return [f"{plural(found.groups, 'group')} of {size}", f"advantages {advantages}", *map(utf8, found.notes)]
+    advantages = "as logged" if logged else "computed: the log has none"
+    return [f"{plural(found.groups, 'group')} of {size}", *map(utf8, found.notes), f"advantages {advantages}"]
 
 
 def _advantages(group: Group, scale: Scale, log: GroupLog) -> list[float | None]:
@@ -116,11 +119,11 @@ def _advantages(group: Group, scale: Scale, log: GroupLog) -> list[float | None]
     return [None if row.total is None else next(implied, None) for row in group]
 
 
-def _deciding(group: Group, log: GroupLog) -> int | None:
-    """The one term that varies among the graded rows of a group; None where none or several do."""
-    graded = tuple(row for row in group if row.total is not None)
-    varying = [k for k in range(len(log.terms)) if varies(column(graded, k), log.resolution)]
-    return varying[0] if len(varying) == 1 else None
+def _deciding(found: Diagnosis, shown: Sequence[int]) -> list[int | None]:
+    """The one term that alone decides a group, for every group on the page."""
+    alone = {number: k for k, term in enumerate(found.terms) for number in term.decides_in}
+    several = sum(bool(term.varies_in) for term in found.terms) > 1
+    return [alone.get(number) if several else None for number in shown]
 
 
 def _best(groups: Sequence[Group], kinds: Sequence[str]) -> int:

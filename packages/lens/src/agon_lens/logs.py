@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
 from agon_lens.agon_bouts import streams
-from agon_lens.columns import Columns, group_log, guessed, recognise
-from agon_lens.errors import LensError
+from agon_lens.columns import Columns, guessed, recognise
+from agon_lens.errors import LensError, Place
+from agon_lens.files import is_agons
+from agon_lens.formats import LogLine
 from agon_lens.groups import GroupLog
-from agon_lens.lines import AGON, LogLine, LogLines, Progress, Survey, is_agons, step_of
+from agon_lens.lines import LogLines, Progress, Source, step_of
+from agon_lens.rows import group_log
 from agon_lens.texts import Turns, plain_text, turns
 
 TITLE = 160
 """Characters of a prompt that name it in a list."""
 CHARACTERS = 100_000_000
 """Characters of a log that one page can hold."""
-
-
-Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +49,20 @@ class StepRange:
         return step >= self.first and (self.last is None or step <= self.last)
 
 
-def read(paths: Paths | LogLines, columns: Columns | None = None, progress: Progress | None = None) -> list[GroupLog]:
-    """The logs in files, folders or a run directory, as one: a single log, or one per stream of an Agon run.
+def read(source: Source | LogLines, columns: Columns | None = None, progress: Progress | None = None) -> list[GroupLog]:
+    """The logs in `source` (files, folders, a run directory, rows, a DataFrame), as one: a single log, or one for each
+    stream of an Agon run.
 
-    Files are read twice and never held in memory, so a log may be larger than it; `progress(read, total)` is called
-    with bytes.
+    Files are read twice, and of their texts nothing stays in memory: a row takes about 350 bytes of it, however long
+    its texts are. `progress(read, total)` is called with bytes.
     """
-    lines = paths if isinstance(paths, LogLines) else LogLines(as_paths(paths), progress)
-    if columns is None and {*lines.survey.names} >= AGON:
+    lines = source if isinstance(source, LogLines) else LogLines(source, progress)
+    if columns is None and lines.are_bouts:
         return [replace(log, notes=tuple(lines.notes)) for log in streams(list(lines))]
     known = recognise(lines.survey, columns or Columns())
-    log = group_log(_name(lines.paths), lines, known)
+    log = group_log(lines.name, lines.placed(), known)
     notes = (*lines.notes, *guessed(lines.survey, known, columns or Columns()), *log.notes)
     return [replace(log, notes=notes)]
-
-
-def as_paths(paths: Paths) -> list[Path]:
-    """One path or several, as a list."""
-    return [Path(paths)] if isinstance(paths, str | Path) else list(map(Path, paths))
-
-
-def _name(paths: Sequence[Path]) -> str:
-    """What a log of several files is called."""
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +95,34 @@ class RolloutLog:
 
 
 def read_rollouts(
-    paths: Paths,
+    source: Source,
     columns: Columns | None = None,
     steps: StepRange | None = None,
     progress: Progress | None = None,
 ) -> RolloutLog:
-    """Read files and folders as one log, or some of its steps, with the texts of as many groups as a page can hold."""
-    given = as_paths(paths)
-    if columns is None and (bouts := next(filter(is_agons, given), None)):
+    """One log, or some of its steps, with the texts of as many groups as a page can hold."""
+    lines = LogLines(source, progress)
+    if columns is None and (bouts := next(filter(is_agons, lines.paths), None)):
         raise LensError(f"{bouts} holds bouts of Agon, which have a viewer of their own", fix=f"agon view {bouts}")
-    lines = LogLines(given, progress)
-    known = recognise(lines.survey, columns or Columns())
-    if steps:
-        _check_steps(lines.survey, steps, given[0])
+    known, (low, high) = recognise(lines.survey, columns or Columns()), lines.survey.steps or (0, 0)
+    if steps and lines.survey.steps is None:
+        raise LensError(f"{lines.name} has no column of steps", fix="leave --steps out")
 
-    def kept() -> Iterator[LogLine]:
-        return (line for line in lines if steps is None or ((step := step_of(line)) is not None and step in steps))
+    def kept() -> Iterator[tuple[Place, LogLine]]:
+        placed = lines.placed()
+        return (each for each in placed if steps is None or ((step := step_of(each[1])) is not None and step in steps))
 
-    log = group_log(_name(given), kept(), known)
+    log = group_log(lines.name, kept(), known)
     if not log.groups:
-        low, high = lines.survey.steps or (0, 0)
         fix = f"choose among the steps of the log: --steps {low:g}:{high:g}"
-        raise LensError(f"{given[0]} has no rows of these steps", fix=fix)
-    shown = _fitting(log.characters)
+        raise LensError(f"{lines.name} has no rows of these steps", fix=fix)
+    every = 1
+    while sum(log.characters[::every]) > CHARACTERS and every < len(log.characters):
+        every += 1
+    shown = tuple(range(0, len(log.groups), every))
     texts = read_texts(kept(), log, shown, known)
     notes = [*lines.notes, *guessed(lines.survey, known, columns or Columns()), *log.notes]
-    if len(shown) < len(log.groups):
+    if every > 1:
         size = sum(log.characters) / 1e6
         notes.append(
             f"{size:,.0f} million characters are too many for one page: {len(shown):,} of {len(log.groups):,} groups "
@@ -141,41 +132,25 @@ def read_rollouts(
 
 
 def read_texts(
-    lines: Iterable[LogLine], log: GroupLog, wanted: Sequence[int], columns: Columns
+    placed: Iterable[tuple[Place, LogLine]], log: GroupLog, wanted: Sequence[int], columns: Columns
 ) -> tuple[GroupTexts, ...]:
-    """The texts of some groups of a log, from its lines."""
+    """The texts of some groups of a log, from its rows."""
     places = {number: (group, k) for group in wanted for k, number in enumerate(log.numbers[group])}
-    last = max(places, default=-1)
-    found = {group: [""] * len(log.numbers[group]) for group in wanted}
+    found: dict[int, list[str | Turns]] = {group: [""] * len(log.numbers[group]) for group in wanted}
     heads = dict[int, tuple[str, str, str]]()
-
-    def value(line: LogLine, name: str | None) -> str:
-        return plain_text(line.get(name)) if name else ""
-
-    for number, line in enumerate(lines):
+    last = max(places, default=-1)
+    for number, (place, line) in enumerate(placed):
         if number in places:
             group, k = places[number]
-            cells: list[Any] = found[group]
-            cells[k] = turns(line.get(columns.completion)) if columns.completion else ""
-            if k == 0:
-                name, prompt, gold = (value(line, each) for each in (columns.group[-1], columns.prompt, columns.gold))
-                heads[group] = (name, prompt, gold)
+            with place:
+                found[group][k] = turns(line.get(columns.completion)) if columns.completion else ""
+                if k == 0:
+                    named = (columns.group[-1], columns.prompt, columns.gold)
+                    name, prompt, gold = (plain_text(line.get(each)) if each else "" for each in named)
+                    heads[group] = (name, prompt, gold)
         if number >= last:
             break
     return tuple(GroupTexts(*heads[group], tuple(found[group])) for group in wanted)
-
-
-def _check_steps(survey: Survey, steps: StepRange, path: Path) -> None:
-    if survey.steps is None:
-        raise LensError(f"{path} has no column of steps", fix="leave --steps out")
-
-
-def _fitting(characters: Sequence[int]) -> tuple[int, ...]:
-    """All groups, or every so manieth, so that their texts fit on one page."""
-    every = 1
-    while sum(characters[::every]) > CHARACTERS and every < len(characters):
-        every += 1
-    return tuple(range(0, len(characters), every))
 
 
 def _shared(first: str, last: str) -> int:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from agon_lens.columns import is_recognised, key_of
+from agon_lens.columns import is_recognised
 from agon_lens.errors import LensError
 from agon_lens.lines import LogLines, Survey
+from agon_lens.rows import key_of
 from agon_lens.texts import plain_text
 
 PROBLEM = (

@@ -6,15 +6,15 @@
     echo                 a multiple of an earlier term, up to what the opponent decides: a weight, not a direction
     signal               none of these: it changes advantages in a direction of its own
 
-The kind is what the log shows: a policy that always copies its opponent's outcome makes its own correctness look
+The kind is what the log shows: if a policy always copies its opponent, its own correctness is misclassified as
 action-independent.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Literal
 
@@ -34,41 +34,44 @@ FAR = 1000
 MIN_REPEATS = 8
 """How often an outcome must repeat under the same opponent before its constancy counts as evidence."""
 
+TELLING = 16
+"""Groups that are looked at before a term is compared with another in the whole log."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(slots=True)
 class Term:
-    """One reward term: its kind, and how much of the learning signal it carries."""
+    """One reward term. Up to `max` its fields are the columns of the printed table; groups are numbers of the log's."""
 
     name: str
-    kind: Kind
-    varying_groups: float
-    saturated: float
-    floored: float
-    variance_share: float
-    advantage_change: float
-    sign_flips: float
-    changed_groups: float
-    sole_signal: int
-    range: tuple[float, float]
-    """Its least and greatest value in the log."""
-    mean: float
-    amplified: int
-    """Groups that it alone keeps alive by a difference that is small for the log: dividing by the standard deviation
-    makes it as large as any."""
-    sole_groups: tuple[int, ...] = ()
-    """The groups that it alone keeps alive, by their number in the log."""
-    shown_in: tuple[int, ...] = ()
-    """Groups that show its kind: those in which it varies, or all where it never does."""
-    changed_in: tuple[int, ...] = ()
-    """Groups in which it changes an advantage."""
-    outliers: tuple[int, ...] = ()
-    """Groups with a value that is far beyond all usual ones."""
+    kind: Kind = "signal"
+    varies: float = 0.0
+    """Share of groups in which it takes more than one value."""
+    share: float = 0.0
+    """Share of the squared advantages; the shares of all terms add up to 1."""
+    change: float = 0.0
+    """Mean change of an advantage, in absolute value, when this term alone is dropped."""
+    flips: float = 0.0
+    """Share of advantages that change sign when it is dropped."""
+    mean: float = 0.0
+    min: float = 0.0
+    max: float = 0.0
     usual: float = 0.0
     """The median size of its values that are not 0."""
-    saturated_in: tuple[int, ...] = ()
-    floored_in: tuple[int, ...] = ()
+    changed: float = 0.0
+    """Share of live groups in which it changes an advantage."""
+    amplified: int = 0
+    """Groups that it alone keeps alive by a difference that is small for the log: dividing by the standard deviation
+    makes it as large as any."""
     echo_of: str | None = None
     slope: float | None = None
+    varies_in: list[int] = field(default_factory=list)
+    changes_in: list[int] = field(default_factory=list)
+    decides_in: list[int] = field(default_factory=list)
+    """Groups that it alone keeps alive."""
+    outliers_in: list[int] = field(default_factory=list)
+    least_in: list[int] = field(default_factory=list)
+    """Groups in which every row has the log's least value of it."""
+    most_in: list[int] = field(default_factory=list)
 
     @property
     def inert(self) -> bool:
@@ -78,186 +81,146 @@ class Term:
 
 def terms(log: GroupLog, scale: Scale) -> tuple[Term, ...]:
     """Every term of a log, in the order of its columns."""
-    found = [_term(log, scale, index) for index in range(len(log.terms))]
-    inert = list[int]()
-    for index in reversed(range(len(found))):  # of terms that repeat each other, the first is the one that is learnt
-        if found[index].kind == "rescaling":
-            if _change_together(log, [*inert, index], scale):
-                found[index] = replace(found[index], kind="signal")
-            else:
-                inert.append(index)
+    found = [_levels(log, index) for index in range(len(log.terms))]
+    _measure(log, scale, found)
+    parts = [rows for group in log.graded for rows in _by_opponent(group)]
+    telling = [rows for rows in parts if varies(totals(rows), log.resolution)][:TELLING]
+    samples = [_centred(telling, index) for index in range(len(log.terms))]
+    largest = [max(range(len(each)), key=lambda k: abs(each[k]), default=0) for each in samples]
+    for index, term in enumerate(found):
+        if not term.varies_in:
+            term.kind = "group-constant"
+        elif _only_opponent(log, index):
+            term.kind = "action-independent"
+        elif not term.changes_in:
+            term.kind = "rescaling"
+        for other in range(index if term.kind == "signal" else 0):
+            if _parallel(samples[index], samples[other], largest[other], log.resolution):
+                term.slope = _slope(_centred(parts, index), _centred(parts, other), log.resolution)
+                if term.slope is not None:
+                    term.kind, term.echo_of = "echo", log.terms[other]
+                    break
+    _keep_one_of_equals(log, scale, found)
     return tuple(found)
 
 
-def _change_together(log: GroupLog, indices: Sequence[int], scale: Scale) -> bool:
-    """Whether an advantage changes when these terms are dropped."""
-    return any(_change(group, indices, scale, log.resolution).changed for group in log.graded)
-
-
-def _term(log: GroupLog, scale: Scale, index: int) -> Term:
-    groups, resolution, numbers = log.graded, log.resolution, log.graded_numbers
-    changes = [_change(group, [index], scale, resolution) for group in groups]
-    varying = [varies(column(group, index), resolution) for group in groups]
-    saturated, floored = (_constant_at(end, log, index) for end in (max, min))
-    usual = median([abs(row.terms[index]) for group in groups for row in group if row.terms[index]] or [0.0])
-    sole = [number for number, change in zip(numbers, changes, strict=True) if change.sole]
-    live = [change for change in changes if change.live or change.live_without]
-    pairs = [pair for change in live for pair in change.pairs]
-    echo = _echo(log, index)
-    kind = _kind(log, index, changes, echo)
-    return Term(
-        name=log.terms[index],
-        kind=kind,
-        varying_groups=_share(varying),
-        saturated=len(saturated) / (len(groups) or 1),
-        floored=len(floored) / (len(groups) or 1),
-        variance_share=_variance_share(groups, index),
-        advantage_change=fmean([abs(with_ - without) for with_, without in pairs]) if pairs else 0.0,
-        sign_flips=_share(with_ * without < -(UNCHANGED**2) for with_, without in pairs),
-        changed_groups=_share(change.changed for change in live),
-        sole_signal=len(sole),
-        sole_groups=tuple(sole),
-        shown_in=tuple(number for number, here in zip(numbers, varying, strict=True) if here or not any(varying)),
-        changed_in=tuple(number for number, change in zip(numbers, changes, strict=True) if change.changed),
-        outliers=tuple(
-            number for number, group in zip(numbers, groups, strict=True) if _is_outlier(group, index, usual)
-        ),
-        usual=usual,
-        saturated_in=saturated,
-        floored_in=floored,
-        range=_range(groups, index),
-        mean=fmean([row.terms[index] for group in groups for row in group] or [0.0]),
-        amplified=_amplified(groups, changes) if scale == "group" else 0,
-        echo_of=log.terms[echo[0]] if echo and kind == "echo" else None,
-        slope=echo[1] if echo and kind == "echo" else None,
+def _levels(log: GroupLog, index: int) -> Term:
+    """A term with what its values are, apart from what they do."""
+    values = [row.terms[index] for group in log.graded for row in group]
+    term = Term(
+        log.terms[index], mean=fmean(values or [0.0]), min=min(values, default=0.0), max=max(values, default=0.0)
     )
+    term.usual = median([abs(value) for value in values if value] or [0.0])
+    return term
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """The advantages of one group with and without some of its terms."""
+def _measure(log: GroupLog, scale: Scale, found: Sequence[Term]) -> None:
+    """Drop each term from each group in turn, and see what becomes of the advantages."""
+    resolution, every = log.resolution, [total for group in log.graded for total in totals(group)]
+    small = SMALL * (max(every, default=0.0) - min(every, default=0.0)) if scale == "group" else 0.0
+    live_rows = live_groups = squares = 0.0
+    added = [[0.0, 0.0] for _ in found]  # rows and groups that live without the term only
+    for number, group in zip(log.graded_numbers, log.graded, strict=True):
+        paid, columns = totals(group), list(zip(*(row.terms for row in group), strict=True))
+        live, advantages, mean = varies(paid, resolution), normalise(paid, scale, resolution), fmean(paid)
+        centred = [value - mean for value in paid]
+        square = sum(value * value for value in centred)
+        weight = (len(group) - 1) / square if live and scale == "group" else float(live)
+        live_rows, live_groups, squares = live_rows + live * len(group), live_groups + live, squares + weight * square
+        varying = [k for k, values in enumerate(columns) if varies(values, resolution)]
+        for k, values in enumerate(columns):
+            term = found[k]
+            if term.usual and max(map(abs, values)) > FAR * term.usual:
+                term.outliers_in.append(number)
+            if term.max - term.min > resolution:
+                if min(values) >= term.max - resolution:
+                    term.most_in.append(number)
+                if max(values) <= term.min + resolution:
+                    term.least_in.append(number)
+        for k in varying:
+            term, values = found[k], columns[k]
+            term.varies_in.append(number)
+            term.share += weight * sum(a * b for a, b in zip(values, centred, strict=True))
+            rest = [total - value for total, value in zip(paid, values, strict=True)]
+            pairs = list(zip(advantages, normalise(rest, scale, resolution), strict=True))
+            live_without = varies(rest, resolution)
+            if live_without and not live:
+                added[k][0] += len(group)
+                added[k][1] += 1
+            if live or live_without:
+                term.change += sum(abs(a - b) for a, b in pairs)
+                term.flips += sum(a * b < -(UNCHANGED**2) for a, b in pairs)
+            if any(abs(a - b) > UNCHANGED for a, b in pairs):
+                term.changes_in.append(number)
+            if live and not live_without and len(varying) == 1:
+                term.decides_in.append(number)
+                term.amplified += max(paid) - min(paid) < small
+    for term, (rows, groups) in zip(found, added, strict=True):
+        term.varies = len(term.varies_in) / (len(log.graded) or 1)
+        term.share /= squares or 1.0
+        term.change /= (live_rows + rows) or 1.0
+        term.flips /= (live_rows + rows) or 1.0
+        term.changed = len(term.changes_in) / ((live_groups + groups) or 1.0)
 
-    live: bool
-    live_without: bool
-    sole: bool
-    """Whether these terms keep the group alive, and no other varies in it."""
-    pairs: tuple[tuple[float, float], ...]
 
-    @property
-    def changed(self) -> bool:
-        return any(abs(with_ - without) > UNCHANGED for with_, without in self.pairs)
-
-
-def _change(group: Group, indices: Sequence[int], scale: Scale, resolution: float) -> _Change:
-    paid = totals(group)
-    rest = [total - sum(row.terms[k] for k in indices) for total, row in zip(paid, group, strict=True)]
-    pairs = zip(normalise(paid, scale, resolution), normalise(rest, scale, resolution), strict=True)
-    live, without = varies(paid, resolution), varies(rest, resolution)
-    others = any(varies(column(group, k), resolution) for k in range(len(group[0].terms)) if k not in indices)
-    return _Change(live, without, live and not without and not others, tuple(pairs))
-
-
-def _kind(log: GroupLog, index: int, changes: list[_Change], echo: tuple[int, float] | None) -> Kind:
-    groups = log.graded
-    if not any(varies(column(group, index), log.resolution) for group in groups):
-        return "group-constant"
-    if _only_opponent(groups, index, log.resolution):
-        return "action-independent"
-    if not any(change.changed for change in changes):
-        return "rescaling"
-    return "echo" if echo else "signal"
-
-
-def _only_opponent(groups: list[Group], index: int, resolution: float) -> bool:
+def _only_opponent(log: GroupLog, index: int) -> bool:
     """Whether the opponent's outcome fixes the term in every group, with enough repeats as evidence."""
     repeats = 0
-    for group in groups:
-        if not varies(column(group, index), resolution):
+    for group in log.graded:
+        if not varies(column(group, index), log.resolution):
             continue
         for rows in _by_opponent(group):
-            if None in {row.opponent for row in rows} or varies(column(rows, index), resolution):
+            if rows[0].opponent is None or varies(column(rows, index), log.resolution):
                 return False
             repeats += len(rows) - 1
     return repeats >= MIN_REPEATS
 
 
-def _by_opponent(group: Group) -> Iterator[Group]:
+def _by_opponent(group: Group) -> list[Group]:
     """The rows of a group by the opponent's outcome (all of them together, if the log has none)."""
     outcomes = defaultdict[Hashable, list[RewardRow]](list)
     for row in group:
         outcomes[row.opponent].append(row)
-    yield from map(tuple, outcomes.values())
+    return [tuple(rows) for rows in outcomes.values()]
 
 
-def _echo(log: GroupLog, index: int) -> tuple[int, float] | None:
-    """The earlier term that this one is a multiple of once the opponent's outcome is fixed, with the factor."""
-    for other in range(index):
-        slope = _slope(log.graded, index, other, log.resolution)
-        if slope is not None:
-            return other, slope
-    return None
+def _centred(parts: Sequence[Group], index: int) -> list[float]:
+    """The values of a term in rows, less the mean of each part."""
+    columns = (column(rows, index) for rows in parts)
+    return [value - mean for values in columns for mean in [fmean(values)] for value in values]
 
 
-def _slope(groups: list[Group], index: int, other: int, resolution: float) -> float | None:
-    """The factor that turns term `other` into term `index` under every outcome; None if there is none."""
-    pairs = [pair for group in groups for rows in _by_opponent(group) for pair in _centred(rows, index, other)]
-    square = sum(theirs * theirs for _, theirs in pairs)
-    if square <= resolution**2:
-        return None
-    slope = sum(mine * theirs for mine, theirs in pairs) / square
-    off = max(abs(mine - slope * theirs) for mine, theirs in pairs)
-    informative = sum(abs(theirs) > resolution for _, theirs in pairs)
-    return slope if abs(slope) > resolution and off <= 10 * resolution and informative >= MIN_REPEATS else None
+def _parallel(mine: Sequence[float], theirs: Sequence[float], at: int, resolution: float) -> bool:
+    """Whether the first rows allow one to be a multiple of the other: few pairs of many columns get any further."""
+    slope = mine[at] / theirs[at] if theirs and theirs[at] else 0.0
+    return all(abs(a - slope * b) <= 30 * resolution for a, b in zip(mine, theirs, strict=True))
 
 
-def _centred(rows: Group, index: int, other: int) -> list[tuple[float, float]]:
-    mine, theirs = column(rows, index), column(rows, other)
-    mean_mine, mean_theirs = fmean(mine), fmean(theirs)
-    return [(a - mean_mine, b - mean_theirs) for a, b in zip(mine, theirs, strict=True)]
+def _slope(mine: Sequence[float], theirs: Sequence[float], resolution: float) -> float | None:
+    """The factor that turns one into the other in every row; None if there is none, or too few rows show it."""
+    square = sum(b * b for b in theirs)
+    slope = sum(a * b for a, b in zip(mine, theirs, strict=True)) / square if square > resolution**2 else 0.0
+    off = max((abs(a - slope * b) for a, b in zip(mine, theirs, strict=True)), default=0.0)
+    known = sum(abs(b) > resolution for b in theirs) >= MIN_REPEATS
+    return slope if known and abs(slope) > resolution and off <= 10 * resolution else None
 
 
-def _variance_share(groups: list[Group], index: int) -> float:
-    """cov(term, total) / var(total) within groups: the shares of all terms add up to 1."""
-    covariance = variance = 0.0
-    for group in groups:
-        paid, mine = totals(group), column(group, index)
-        mean_paid, mean_mine = fmean(paid), fmean(mine)
-        covariance += sum((p - mean_paid) * (m - mean_mine) for p, m in zip(paid, mine, strict=True))
-        variance += sum((p - mean_paid) ** 2 for p in paid)
-    return covariance / variance if variance else 0.0
+def _keep_one_of_equals(log: GroupLog, scale: Scale, found: Sequence[Term]) -> None:
+    """Of terms that repeat each other none changes anything alone; the first of them is the one that is learnt."""
+    rest = [totals(group) for group in log.graded]
+    for index in reversed(range(len(found))):
+        if found[index].kind == "rescaling":
+            left = [
+                [value - row.terms[index] for value, row in zip(values, group, strict=True)]
+                for values, group in zip(rest, log.graded, strict=True)
+            ]
+            if any(_differ(totals(group), values, scale, log) for group, values in zip(log.graded, left, strict=True)):
+                found[index].kind = "signal"
+            else:
+                rest = left
 
 
-def _is_outlier(group: Group, index: int, usual: float) -> bool:
-    return bool(usual) and max(map(abs, column(group, index))) > FAR * usual
-
-
-def _constant_at(extreme: Callable[[Iterable[float]], float], log: GroupLog, index: int) -> tuple[int, ...]:
-    """The groups in which every row has the log's largest (or smallest) value of a term."""
-    values = [row.terms[index] for group in log.graded for row in group]
-    if not values or not varies(values, log.resolution):
-        return ()
-    end = extreme(values)
-    return tuple(
-        number
-        for number, group in zip(log.graded_numbers, log.graded, strict=True)
-        if all(abs(value - end) <= log.resolution for value in column(group, index))
-    )
-
-
-def _amplified(groups: list[Group], changes: list[_Change]) -> int:
-    """Groups that live by this term alone, though their totals are close together."""
-    everything = [total for group in groups for total in totals(group)]
-    small = SMALL * (max(everything, default=0.0) - min(everything, default=0.0))
-    alone = [group for group, change in zip(groups, changes, strict=True) if change.sole]
-    return sum(max(totals(group)) - min(totals(group)) < small for group in alone)
-
-
-def _range(groups: list[Group], index: int) -> tuple[float, float]:
-    values = [row.terms[index] for group in groups for row in group]
-    return min(values, default=0.0), max(values, default=0.0)
-
-
-def _share(flags: Iterable[bool]) -> float:
-    """The share of True."""
-    known = list(flags)
-    return sum(known) / len(known) if known else 0.0
+def _differ(paid: Sequence[float], rest: Sequence[float], scale: Scale, log: GroupLog) -> bool:
+    """Whether two rewards of a group give different advantages."""
+    one, other = (normalise(values, scale, log.resolution) for values in (paid, rest))
+    return any(abs(a - b) > UNCHANGED for a, b in zip(one, other, strict=True))

@@ -9,6 +9,9 @@ from statistics import fmean
 
 from agon_lens.groups import Group, GroupLog, totals, varies
 
+MANY_STEPS = 6
+"""Steps from which on a log has a beginning and an end."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepTrend:

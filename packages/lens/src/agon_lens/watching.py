@@ -13,17 +13,18 @@ import os
 import re
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from agon_lens.columns import GOLD, Columns, group_log, is_recognised
-from agon_lens.diagnosis import diagnose
+from agon_lens.columns import GOLD, Columns, is_recognised
+from agon_lens.diagnosis import diagnose_log
 from agon_lens.errors import LensError
-from agon_lens.findings import Rank, change_first, findings
+from agon_lens.findings import Rank
 from agon_lens.formatting import plural
+from agon_lens.lines import in_memory
+from agon_lens.rows import group_log
 
 WINDOW = 2048
 """Rows of which the findings speak: the last ones."""
@@ -70,34 +71,23 @@ def _is_function(func: Any) -> bool:
 
 def _names(funcs: Sequence[Any]) -> list[str]:
     """A column for each function: its name, one that is read as a reward, and that no other function has."""
-    plain = [_name(func) for func in funcs]
-    owned = [
-        _name(func, owner=True) if plain.count(name) > 1 else name for func, name in zip(funcs, plain, strict=True)
-    ]
     names = list[str]()
-    for name in owned:
+    for func in funcs:
+        name = _name(func)
         if is_recognised(name):  # as the prompt, a count, a total ...
             name += "_reward" if "reward" not in name else "_1"
-        number, known = 1, name
-        while name in names:
-            number += 1
-            name = f"{known}_{number}"
-        names.append(name)
+        numbered = (f"{name}_{number}" for number in count(2))
+        names.append(name if name not in names else next(each for each in numbered if each not in names))
     return names
 
 
-def _name(func: Any, owner: bool = False) -> str:
-    """The name of a function, or of what a partial calls, or of the class of an object; with `owner`, also the class
-    of the object whose method it is."""
+def _name(func: Any) -> str:
+    """The name of a function, or of what a partial calls, or of the class of an object."""
     while isinstance(func, functools.partial):
         func = func.func
     name = getattr(func, "__name__", type(func).__name__)
-    instance = getattr(func, "__self__", None)
-    kind = getattr(instance, "__name__", type(instance).__name__)  # of a class method it is the class itself
-    if instance is not None and name == "__call__":
-        name = kind
-    elif instance is not None and owner:
-        name = f"{kind}_{name}"
+    if name == "__call__":
+        name = type(func.__self__).__name__
     return re.sub(r"\W+", "_", name).strip("_") or "reward"
 
 
@@ -123,8 +113,7 @@ class Recorder:
         """Rows that were logged, and the CPU time that this took, findings included."""
         self._paid: dict[str, list[float | None]] = {}
         self._batch: dict[str, Any] = {}
-        self._recent: deque[dict[str, Any]] = deque(maxlen=WINDOW)
-        self._said_at, self._batches, self._broken = 0, 0, False
+        self._said_at, self._batches, self._step, self._broken = 0, 0, 0, False
         self._began, self._opened = time.time(), False
 
     def wrap(self, func: Any, name: str, weight: float) -> Any:
@@ -193,15 +182,14 @@ class Recorder:
             return
         rank, ranks = process()
         text = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows)
-        if self._recent and step == 1 < self._recent[-1]["step"]:  # the same functions, in a second run
-            self._recent.clear()
+        if step == 1 < self._step:  # the same functions, in a second run
             self._opened, self._said_at, self._began = False, 0, time.time()
+        self._step = step
         if not self._opened:
             self._open(rank, ranks, step)
         with self._file(rank).open("ab", buffering=0) as file:  # one call of the system: two processes never mix lines
             file.write(text.encode("utf-8", "replace"))
         self.rows += len(rows)
-        self._recent.extend(rows)
         if self.every and rank == 0 and step - self._said_at >= self.every:
             self._said_at = step
             try:
@@ -228,29 +216,28 @@ class Recorder:
                     self.show(f"agon-lens: put the log of an earlier run aside, as {aside}")
 
     def _say(self, step: int, ranks: int) -> None:
-        """Print what the last rows show."""
-        recent, files = _whole_steps(self._recent, len(self._recent) == WINDOW), 1
-        if ranks > 1:  # groups may be split between processes, and only earlier steps are complete in all of them
-            logs = [path for path in self.folder.glob("rewards-*.jsonl") if 0 <= _rank_of(path) < ranks]
-            parts = [part for path in sorted(logs, key=_rank_of) if (part := _last_rows(path))]
-            begin, files = max((part[0]["step"] for part in parts), default=0), len(parts)
-            recent = [row for part in parts for row in part if begin <= row["step"] < step]
+        """Print what the last rows show. Groups may be split between processes, and only earlier steps are complete in
+        all of them."""
+        logs = [path for path in self.folder.glob("rewards-*.jsonl") if 0 <= _rank_of(path) < ranks]
+        parts = [part for path in sorted(logs, key=_rank_of) if (part := _last_rows(path))]
+        begin, end = max((part[0]["step"] for part in parts), default=0), step - (ranks > 1)
+        recent = [row for part in parts for row in part if begin <= row["step"] <= end]
         if not recent:
             return
         names = tuple(self.names)
         cut = "truncated" if self.longest else None
         columns = Columns(group=("step", "prompt"), terms=names, completion="completion", truncated=cut)
-        log = group_log("the last rows", recent, columns)
-        found = findings(diagnose(log))
-        costly = [finding for finding in found if finding.rank is not Rank.NOTE]
+        log = group_log("the last rows", in_memory(recent), columns)
+        found = diagnose_log(log)
+        costly = [finding for finding in found.findings if finding.rank is not Rank.NOTE]
         first, last = min(row["step"] for row in recent), max(row["step"] for row in recent)
         number = f"{plural(len(costly), 'finding')} on lost signal" if costly else "nothing looks wrong"
-        head = f"agon-lens, {f'step {first}' if first == last else f'steps {first} to {last}'}: {number}"
-        lines = [head, *(f"  - {finding.sentence}" for finding in costly[:SHOWN])]
-        if remedy := change_first(found):
-            lines.append(f"  Change first: {remedy}")
-        if files < ranks:
-            lines.append(f"  (only {files} of {ranks} processes log to this folder: groups may lack rows)")
+        lines = [f"agon-lens, {f'step {first}' if first == last else f'steps {first} to {last}'}: {number}"]
+        lines += [f"  - {finding.sentence}" for finding in costly[:SHOWN]]
+        if found.change_first:
+            lines.append(f"  Change first: {found.change_first.fix}")
+        if len(parts) < ranks:
+            lines.append(f"  (only {len(parts)} of {ranks} processes log to this folder: groups may lack rows)")
         self.show("\n".join([*lines, f"  (groups and rewards: agon-lens watch {self.folder})"]))
 
 
@@ -260,18 +247,14 @@ def _rank_of(path: Path) -> int:
 
 
 def _last_rows(path: Path) -> list[dict[str, Any]]:
-    """The last rows of a log that another process may be writing."""
+    """The last rows of a log that another process may be writing, without a first step of which some may be missing."""
     with path.open("rb") as file:
         start = max(0, path.stat().st_size - TAIL)
         file.seek(start)
         lines = [line for line in file.readlines()[1 if start else 0 :] if line.endswith(b"\n")]
-    return _whole_steps([json.loads(line) for line in lines[-WINDOW:]], start > 0 or len(lines) > WINDOW)
-
-
-def _whole_steps(rows: Sequence[dict[str, Any]], cut: bool) -> list[dict[str, Any]]:
-    """The rows without the first step, of which some may be missing, if there is another."""
-    first, last = (rows[0]["step"], rows[-1]["step"]) if rows else (0, 0)
-    return [row for row in rows if not cut or first == last or row["step"] != first]
+    rows = [json.loads(line) for line in lines[-WINDOW:]]
+    whole = (not start and len(lines) <= WINDOW) or not rows or rows[0]["step"] == rows[-1]["step"]
+    return rows if whole else [row for row in rows if row["step"] != rows[0]["step"]]
 
 
 def _named(args: tuple[Any, ...], given: dict[str, Any]) -> dict[str, Any]:

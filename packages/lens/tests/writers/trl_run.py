@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from agon.engine.tiny.checkpoint import tiny_base
+from agon.engine.shipped import folder_of
 
 
 def digits(completions: list[Any], **more: Any) -> list[float]:
@@ -52,7 +52,7 @@ def train(
         "disable_tqdm": True,
     }
     trainer = GRPOTrainer(
-        str(tiny_base()),
+        str(folder_of("agon:tiny")),
         reward_funcs=funcs or [digits, brief],
         args=GRPOConfig(**usual | settings),
         train_dataset=Dataset.from_list(chat),

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agon.deploy.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.http_front import Bodies, Unacceptable, asked_by_our_name, bearer_key, headers, weak
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.refusals import Refused, overloaded, unavailable
-from agon_judge.http_front import Bodies, Unacceptable, asked_by_our_name, bearer_key, headers, weak
 
 OPEN = ("/health", "/ready")
 """Routes that answer without a key, for load balancers; they say nothing but whether."""

@@ -153,9 +153,9 @@ class Answering:
         """One turn of the cascade."""
         policy = turn.seat.policy
         assert policy is not None, "a pair answers with its adapters"
-        rendered = await self._render(turn, policy)
+        rendered = await self._render(turn)
         final = not self.cascade or turn.stage != "draft"
-        renderer = self.pair.renderer(policy)
+        renderer = self.pair.renderer
         shown = ReasoningText(rendered.opened, renderer.markers, answers=not final)
         name = "draft" if turn.stage == "draft" else "challenge"
         stage = Stage(name, policy, rendered, turn.peek, shown, IncrementalText(renderer))
@@ -168,12 +168,12 @@ class Answering:
         await self._show(stage.end(completion))
         return completion
 
-    async def _render(self, turn: Turn, policy: Policy) -> Rendered:
+    async def _render(self, turn: Turn) -> Rendered:
         """Ids of a prompt; a long one is encoded beside the event loop."""
         size = sum(len(message.text) for message in (*self.asked.history, *turn.prompt.messages))
         if size > LONG:
-            return await asyncio.to_thread(self.pair.render, self.asked.history, turn.prompt, policy)
-        return self.pair.render(self.asked.history, turn.prompt, policy)
+            return await asyncio.to_thread(self.pair.render, self.asked.history, turn.prompt)
+        return self.pair.render(self.asked.history, turn.prompt)
 
     async def _within_share(self, stage: Stage, turn: Turn) -> Finish:
         """A draft that takes too long is cut, as one that reaches its cap is; the challenger then answers alone."""
@@ -194,7 +194,7 @@ class Answering:
             stage.tries += 1
             try:
                 urgent, wait = len(self.stages) > 1, self.first_wait if not self.stages[0].ids else None
-                wanted = Wanted(lambda replica: stage.policy in replica.names, urgent, avoid)
+                wanted = Wanted(urgent=urgent, avoid=avoid)
                 async with self.replicas.use(wanted, wait=wait) as avoid:
                     return await self._try(stage, turn, avoid, urgent)
             except (WorkerDown, StageSilent):
@@ -240,7 +240,7 @@ class Answering:
 
     def _ended(self, stage: Stage) -> Finish | None:
         """Whether the ids in hand are the whole stage: a server may die between the last one and saying so."""
-        if stage.ids and stage.ids[-1] in self.pair.renderer(stage.policy).stop:
+        if stage.ids and stage.ids[-1] in self.pair.renderer.stop:
             return "stop"
         return "length" if len(stage.ids) >= self._sampling(stage).max_tokens else None
 

@@ -91,7 +91,7 @@ def facts(work: Answering, more: Fields) -> Fields:
 def draft_text(work: Answering) -> Fields:
     """What `return_draft` adds: the whole draft, and what the challenger read of it."""
     draft = work.stages[0]
-    return {"draft": work.pair.renderer(draft.policy).text(draft.ids), "peek": work.peeks.own}
+    return {"draft": work.pair.renderer.text(draft.ids), "peek": work.peeks.own}
 
 
 def _stage(stage: Stage, work: Answering) -> Fields:

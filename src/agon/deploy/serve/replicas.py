@@ -23,7 +23,7 @@ log = logging.getLogger("agon.deploy.serve")
 
 
 class Replica(Worker):
-    """One server. `names` is what it calls the adapters of its base; `probe` is a prompt to try them with."""
+    """One server. `names` is what it calls the adapters; `probe` is a prompt to try them with."""
 
     unit = "events"
 
@@ -77,7 +77,7 @@ class Replica(Worker):
 
 
 class Replicas(Pool[Replica]):
-    """The servers of both policies, which have the same ones unless their bases differ."""
+    """The servers."""
 
     def __init__(self, members: Sequence[Replica], changed: Callable[[Replica], None] = lambda replica: None) -> None:
         super().__init__(members, pauses=PAUSES, tolerance=FAILURES)
@@ -85,8 +85,8 @@ class Replicas(Pool[Replica]):
 
     @property
     def up(self) -> bool:
-        """Whether each policy has a server."""
-        return self._each_policy(lambda replica: replica.up)
+        """Whether there is a server."""
+        return any(replica.up for replica in self.members)
 
     @property
     def waiting(self) -> int:
@@ -99,12 +99,12 @@ class Replicas(Pool[Replica]):
 
     @property
     def context(self) -> int:
-        """The length of a sequence that every server takes which is up; 0 while a policy has none."""
+        """The length of a sequence that every server takes which is up; 0 while there is none."""
         return min(replica.context for replica in self.members if replica.up) if self.up else 0
 
     async def joined(self) -> None:
-        """Wait until each policy has had a server."""
-        await self.until(lambda: self._each_policy(lambda replica: replica.life > 0))
+        """Wait until there has been a server."""
+        await self.until(lambda: any(replica.life > 0 for replica in self.members))
 
     async def close(self) -> None:
         await self.stop()
@@ -120,9 +120,6 @@ class Replicas(Pool[Replica]):
             log.info("replica is not ready", extra=facts)
         elif event != "down":
             log.warning("replica failed", extra=facts)
-
-    def _each_policy(self, holds: Callable[[Replica], bool]) -> bool:
-        return all(any(holds(replica) for replica in self.members if policy in replica.names) for policy in Policy)
 
 
 async def _nothing(ids: tuple[int, ...]) -> None: ...

@@ -32,7 +32,7 @@ class JsonFormatter(logging.Formatter):
 SENTENCES = {
     "starting vllm": "starting vLLM with {base} and both adapters; this takes one to four minutes ...",
     "waiting": "... {seconds} s",
-    "ready": "ready at {url} after {seconds} s: ask it with `agon ask --url {url}`, stop it with Ctrl-C",
+    "ready": "ready at {url} after {seconds} s; stop it with Ctrl-C",
     "vllm ended": "vLLM ended with exit code {exit_code}; it is started again in {restart_in:g} s",
     "replica is not ready": "waiting for {url}: {reason}",
     "replica is up": "{url} is up",

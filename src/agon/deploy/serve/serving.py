@@ -24,6 +24,7 @@ from agon.deploy.serve.admission import Keys, Traffic
 from agon.deploy.serve.chat_answer import Gateway
 from agon.deploy.serve.gateway import application
 from agon.deploy.serve.gateway_settings import GatewaySettings
+from agon.deploy.serve.http_front import LOCAL, server_config
 from agon.deploy.serve.meters import Meters
 from agon.deploy.serve.replicas import Replica, Replicas
 from agon.deploy.serve.served_pair import ServedPair
@@ -31,7 +32,6 @@ from agon.deploy.serve.upstream import Upstream
 from agon.deploy.serve.vllm_command import VllmProcess
 from agon.errors import InputError
 from agon.types import Policy
-from agon_judge.http_front import LOCAL, server_config
 
 NEW_KEY = "export AGON_SERVE_KEYS=$(openssl rand -hex 16)"
 PROGRESS = 30.0
@@ -54,29 +54,24 @@ class Address:
 
 def build_gateway(
     pair: ServedPair,
-    urls: Mapping[Policy, list[str]],
+    urls: Sequence[str],
     names: Mapping[Policy, str],
     settings: GatewaySettings,
     key: str = "",
 ) -> Gateway:
-    """A gateway over the servers of each policy, by their URLs; of policies that share a base, the first one's.
-
-    `key` is what the servers ask for.
-    """
-    meters, members = Meters(), list[Replica]()
-    for sharing in pair.sharing:
-        renderer, own = pair.renderer(sharing[0]), {policy: names[policy] for policy in sharing}
-        for url in urls[sharing[0]]:
-            upstream = Upstream(
-                url,
-                stop=renderer.stop,
-                vocabulary=renderer.vocabulary,
-                first=settings.first,
-                stall=settings.stall,
-                key=key,
-            )
-            probe = tuple(renderer.encode("1 + 1 ="))
-            members.append(Replica(len(members), upstream, own, slots=settings.slots, probe=probe))
+    """A gateway over servers with both adapters; `key` is what they ask for."""
+    meters, members, renderer = Meters(), list[Replica](), pair.renderer
+    for url in urls:
+        upstream = Upstream(
+            url,
+            stop=renderer.stop,
+            vocabulary=renderer.vocabulary,
+            first=settings.first,
+            stall=settings.stall,
+            key=key,
+        )
+        probe = tuple(renderer.encode("1 + 1 ="))
+        members.append(Replica(len(members), upstream, names, slots=settings.slots, probe=probe))
     replicas = Replicas(members, meters.replica)
     return Gateway(pair, replicas, settings, meters, Traffic(replicas.slots + settings.queue))
 
@@ -177,9 +172,8 @@ async def _tell(gateway: Gateway, server: _Server, starting: int) -> None:
     """When servers are started, how long that takes, and once questions can be asked."""
     await server.listening.wait()
     began = time.monotonic()
-    bases = " and ".join(gateway.pair.folder.info.base_names)
     if starting:
-        log.info("starting vllm", extra={"servers": starting, "base": bases})
+        log.info("starting vllm", extra={"servers": starting, "base": gateway.pair.folder.info.base})
     while True:
         try:
             await asyncio.wait_for(gateway.replicas.joined(), PROGRESS)  # PoolStopped ends this task: nothing is ready

@@ -17,7 +17,7 @@ import sys
 import threading
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -31,8 +31,6 @@ from agon.types import Policy
 
 PAUSES = (1.0, 2.0, 5.0, 15.0)
 """Seconds before a server that ended is started again."""
-HALF = "0.45"
-"""Of a GPU's memory, for each of two bases."""
 GRACE = 20.0
 """Seconds that a server gets to end by itself."""
 OUTPUT = 20
@@ -56,32 +54,19 @@ class VllmSettings:
     """Arguments that are passed on."""
 
 
-def vllm_ports(pair: ServedPair, first: int) -> dict[Policy, int]:
-    """The port of each base's server, by its first policy: one after the other."""
-    return {sharing[0]: first + number for number, sharing in enumerate(pair.sharing)}
-
-
-def vllm_commands(pair: ServedPair, settings: VllmSettings) -> dict[Policy, list[str]]:
-    """The commands that serve a pair on this machine, by the first policy of each base."""
-    ports = vllm_ports(pair, settings.port)
-    return {sharing[0]: _command(pair, sharing, replace(settings, port=ports[sharing[0]])) for sharing in pair.sharing}
-
-
-def _command(pair: ServedPair, policies: list[Policy], settings: VllmSettings) -> list[str]:
-    """The command that serves policies of one base; works without Agon, except on a CPU and for composites."""
-    info, own, base = pair.folder.info, pair.settings, pair.bases[policies[0]]
+def vllm_command(pair: ServedPair, settings: VllmSettings) -> list[str]:
+    """The command that serves a pair on this machine; works without Agon, except on a CPU and for composites."""
+    info, own, base = pair.folder.info, pair.settings, pair.base
     needed = PROMPT_ROOM + own.max_peek_tokens + own.sampling.max_tokens
     context = settings.context or min(needed, longest(text_config(base.path)))
     dtype = settings.dtype or own.dtype
     if dtype == "float32" and not on_cpu():
         raise InputError(NO_FLOAT32, fix="add --dtype bfloat16")
-    rank, loras = next(rank for rank in RANKS if rank >= base.model.lora.rank), str(len(policies))
-    modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in policies]
+    rank = next(rank for rank in RANKS if rank >= base.model.lora.rank)
+    modules = [f"{info.versions[policy]}={pair.folder.adapter(policy).resolve()}" for policy in Policy]
     command = ["vllm", "serve", base.path, "--host", "127.0.0.1", "--port", str(settings.port)]
     command += ["--dtype", dtype, "--max-model-len", str(context)]
-    command += ["--generation-config", "vllm", "--enable-lora", "--max-loras", loras, "--max-lora-rank", str(rank)]
-    if len(policies) < len(Policy):
-        command += ["--gpu-memory-utilization", HALF]
+    command += ["--generation-config", "vllm", "--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
     command += ["--lora-modules", *modules]
     command += ["--scheduling-policy", "priority", "--max-num-queued-reqs", str(settings.queue)]
     command += ["--enable-prompt-tokens-details", "--no-enable-log-requests", "--disable-uvicorn-access-log"]

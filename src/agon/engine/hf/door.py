@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agon.config import Model, SamplerConfig
-from agon.engine.backend import OF_B, OF_ENGINES, ON_CLUSTER, Backend
+from agon.engine.backend import OF_ENGINES, Backend
 from agon.engine.dtypes import learner_dtype
 from agon.engine.versions import KEPT
 from agon.protocols import Sampler
@@ -13,8 +13,7 @@ class Hf(Backend):
     """transformers and TRL in one process."""
 
     name = "hf"
-    batches_by_arrival = True
-    unused = {**OF_ENGINES, **ON_CLUSTER, **OF_B}
+    unused = OF_ENGINES
 
     @classmethod
     def open_sampler(

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from agon.config import Config
 from agon.config.rules import Rule
-from agon.engine.backend import OF_B, OF_ENGINES, ON_CLUSTER, Backend
-from agon.engine.base import base_files, base_path
+from agon.engine.backend import OF_ENGINES, Backend
+from agon.engine.base import base_files
+from agon.engine.base_config import base_path
 from agon.engine.render import Renderer
 from agon.errors import ConfigError
 from agon.protocols import Learner, Sampler
-from agon.types import Policy, seed_for
+from agon.types import seed_for
 
 if TYPE_CHECKING:
     from agon.engine.tinker.capabilities import Capabilities
@@ -47,9 +47,9 @@ RULES = (
         "must be none with engine tinker: the service holds the base; leave it out",
     ),
     Rule(
-        ("train.shard",),
-        lambda shard: shard == "none",
-        "must be none with engine tinker: the service holds the base; leave it out",
+        ("train.gpus",),
+        lambda gpus: gpus == 1,
+        "must be 1 with engine tinker: the service computes gradients",
     ),
     Rule(
         ("model.lora.targets",),
@@ -73,7 +73,7 @@ class Tinker(Backend):
 
     name = "tinker"
     rules = RULES
-    unused = {key: owner for key, owner in OF_ENGINES.items() if key != "sampler.urls"} | ON_CLUSTER | OF_B
+    unused = {key: owner for key, owner in OF_ENGINES.items() if key != "sampler.urls"}
     trains_here = opens_here = False
 
     def __init__(self, config: Config) -> None:
@@ -89,9 +89,7 @@ class Tinker(Backend):
         from agon.engine.tinker.remote_learner import TinkerLearner
 
         config, base = self.config, base_path(self.config.model)
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            raise ConfigError("sampler.engine tinker trains from one process", fix="start agon without torchrun")
-        renderer = self.renderers()[Policy.A]
+        renderer = self.renderer()
         self._client = client = TinkerClient(next(iter(config.sampler.urls), None))
         if base not in (bases := client.bases()):
             raise ConfigError(f"the service does not train {base}", fix=f"set model.name to one of: {', '.join(bases)}")
@@ -116,17 +114,21 @@ class Tinker(Backend):
                 "sampler.engine tinker cannot load adapters from disk",
                 fix="add sampler.engine=vllm (or hf for a tiny model on a CPU) and sampler.urls=[]",
             )
-        return TinkerSampler(self._client, base_path(self.config.model), self.renderers()[Policy.A], context)
+        return TinkerSampler(self._client, base_path(self.config.model), self.renderer(), context)
 
-    def renderers(self) -> dict[Policy, Renderer]:
+    def renderer(self) -> Renderer:
         self._renderer = self._renderer or Renderer.load(base_files(self.config.model, weights=False))
-        return dict.fromkeys(Policy, self._renderer)
+        return self._renderer
 
     @property
     def lost(self) -> Sequence[str]:
         from agon.engine.tinker.capabilities import lost
 
         return lost(self.config, self.capabilities) if self.capabilities else ()
+
+    def loss(self) -> Mapping[str, Any]:
+        train = self.config.train
+        return {"of the service": "importance_sampling", "loss": train.loss, "clip_norm": train.clip_norm}
 
     def contacts(self) -> dict[str, str]:
         urls = self.config.sampler.urls

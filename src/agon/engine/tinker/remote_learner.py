@@ -10,18 +10,18 @@ import json
 import math
 import random
 import resource
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from agon.config import Model, Train
+from agon.engine.learner.constants import learning_rate
 from agon.engine.synthetic import random_tokens
 from agon.engine.tinker.archive import same_weights, write_adapter
 from agon.engine.tinker.client import AdamStep, AdapterClient, TinkerClient, WeightedRow
 from agon.engine.tinker.saved import SavedWeights
 from agon.engine.tinker.token_weights import Averaging, PassMetrics, PolicyRows, rows_by_policy
 from agon.errors import CheckpointError, EngineError
-from agon.protocols import Peers, Phase, Tokens, Update, alone
+from agon.protocols import Gap, Tokens, Update, accept_all, nothing_stops
 from agon.types import Policy, Stream, seed_for
 
 STATE_FOLDER, STEP = "trainer_state", "step.json"
@@ -35,8 +35,6 @@ NOISE_ROWS, NOISE_TOKENS = 4, 24
 
 class TinkerLearner:
     """Implements `agon.protocols.Learner`. One process: the service is what is parallel."""
-
-    rank, processes = 0, 1
 
     def __init__(
         self,
@@ -67,13 +65,18 @@ class TinkerLearner:
             self._adapters = made
         return self._adapters
 
-    def update(self, streams: Sequence[Stream], phase: Phase = alone) -> Update:
+    def update(
+        self,
+        streams: Sequence[Stream],
+        check: Callable[[], None] = nothing_stops,
+        accept: Callable[[Sequence[Gap]], None] = accept_all,
+    ) -> Update:
         """One optimizer step for both policies."""
-        with phase("update") as proceed:
-            batches = rows_by_policy(streams, self._train, self._averaging)
-            metrics = {policy: self._accumulate(policy, batch) for policy, batch in batches.items()}
-            proceed()
-            self._move(batches, metrics)
+        batches = rows_by_policy(streams, self._train, self._averaging)
+        metrics = {policy: self._accumulate(policy, batch) for policy, batch in batches.items()}
+        accept([gap for policy in metrics if (gap := _gap(policy, metrics[policy]))])
+        check()
+        self._move(batches, metrics)
         return Update(self.step - 1, metrics)
 
     def _accumulate(self, policy: Policy, batch: PolicyRows) -> dict[str, float]:
@@ -157,15 +160,6 @@ class TinkerLearner:
     def rehearse(self, prompt_tokens: int, completion_tokens: int) -> None:
         """Nothing to rehearse: the memory is the service's."""
 
-    def gather(self, value: Any) -> list[Any]:
-        return [value]
-
-    def store(self) -> None:
-        """One process meets nobody."""
-
-    def join(self, peers: Peers) -> None:
-        """There are none."""
-
     def memory(self) -> Mapping[str, int]:
         """Peak bytes of this process; what the service uses is not known."""
         return {"process_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
@@ -182,14 +176,10 @@ class TinkerLearner:
         return f"{policy.value}-{self.step:06d}-{self._copies}"
 
 
-def learning_rate(train: Train, step: int, total: int) -> float:
-    """The rate of a step: transformers' schedules, with the first step of a warmup at 0."""
-    warmup = math.ceil(total * train.warmup)
-    if step < warmup:
-        return train.learning_rate * step / max(1, warmup)
-    done = (step - warmup) / max(1, total - warmup)
-    factors = {"constant": 1.0, "linear": 1 - done, "cosine": 0.5 * (1 + math.cos(math.pi * done))}
-    return train.learning_rate * max(0.0, factors[train.schedule])
+def _gap(policy: Policy, metrics: Mapping[str, float]) -> Gap | None:
+    """How far the service's learner is from its sampler."""
+    mean = metrics.get("logp_diff_mean")
+    return None if mean is None else Gap(policy, "the service", mean, int(metrics["tokens"]))
 
 
 def add_noise(adapter: AdapterClient, size: float, vocabulary: int, seed: int) -> None:

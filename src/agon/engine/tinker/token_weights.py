@@ -76,7 +76,7 @@ def _tokens(tokens: object) -> Tokens:
     if tokens.sampled is not None:
         raise EngineError(
             "a completion of several turns cannot be trained on Tinker: its tool results would be learnt too",
-            fix="train it with agon.engine.trl.learner.TRLLearner",
+            fix="train it with agon.engine.learner.learner.PairLearner",
         )
     return tokens
 

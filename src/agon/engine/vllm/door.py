@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from agon.config import Config, Model, SamplerConfig
 from agon.config.rules import Rule
-from agon.engine.backend import OF_B, ON_CLUSTER, Backend
+from agon.engine.backend import Backend
 from agon.engine.base_config import read_base_config
 from agon.engine.devices import (
     SPLIT,
@@ -18,7 +16,6 @@ from agon.engine.devices import (
     engine_devices,
     gpus_per_engine,
     heads_in,
-    learners_here,
     visible_devices,
 )
 from agon.engine.dtypes import check_gpus
@@ -106,17 +103,15 @@ RULES = (
 
 
 class Vllm(Backend):
-    """vLLM draws, TRL learns. The first process of a machine draws for all, from all engines of the machine."""
+    """vLLM draws, TRL learns."""
 
     name = "vllm"
     rules = RULES
-    unused = {**ON_CLUSTER, **OF_B}
-    all_draw = False
     fits_gpus = True
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
-        self._beside: Sequence[GpuMemory] = ()
+        self._beside: GpuMemory | None = None
 
     @classmethod
     def open_sampler(
@@ -127,9 +122,10 @@ class Vllm(Backend):
         context: int,
         *,
         staleness: int = 0,
-        beside: Sequence[GpuMemory] = (),
+        beside: GpuMemory | None = None,
+        gpus: int = 1,
     ) -> Sampler:
-        """`beside`: what the learners on the first GPUs of this machine leave free."""
+        """`beside`: what a learner leaves free on each of the first `gpus` GPUs of this machine."""
         from agon.engine.fleet import Fleet
         from agon.engine.vllm.host import in_own_process
         from agon.engine.vllm.sampler import VLLMSampler
@@ -141,11 +137,10 @@ class Vllm(Backend):
         check_gpus(model.dtype, draws=True)
         check_loader(settings)
         devices, each = visible_devices(), gpus_per_engine(settings)
-        usual = min(learners_here(), len(devices)) if beside else len(devices)  # GPUs; without a learner, all
-        chosen = engine_devices(settings.replicas or max(usual // each, 1), devices, each)
-        learning = dict(zip(devices, beside, strict=False))  # learners have the first GPUs
-        shared = [[learning[device] for device in group if device in learning] for group in chosen]
-        places = [placement_of(settings, min(free, key=lambda gpu: gpu.share, default=None)) for free in shared]
+        usual = 1 if beside else len(devices) // each  # engines; without a learner, one on every GPU
+        chosen = engine_devices(settings.replicas or max(usual, 1), devices, each)
+        learning = set(devices[:gpus])
+        places = [placement_of(settings, beside if learning & set(group) else None) for group in chosen]
         engines = [
             in_own_process(
                 partial(local_engine, settings, model, path, context, place, staleness), ",".join(group) or None
@@ -161,15 +156,8 @@ class Vllm(Backend):
         if (each := gpus_per_engine(self.config.sampler)) > 1:
             check_split(each, heads_in(read_base_config(self.config.model)), self.config.model.name)
         learner = super().learner(steps)
-        # what each learner leaves free on its GPU, buffers for collectives taken; ranks of one machine are consecutive
-        free = learner.gather(GpuMemory.here())[learner.rank :][: learners_here()]
-        self._beside = [*filter(None, free)]
+        self._beside = GpuMemory.here()
         return learner
-
-    def draws(self) -> bool:
-        """The first process of all draws from servers, the first of a machine from its engines; launchers set both
-        variables."""
-        return os.environ.get("RANK" if self.config.sampler.urls else "LOCAL_RANK", "0") == "0"
 
     def sampler(self, context: int) -> Sampler:
         """Where steps are played ahead, no engine sleeps."""
@@ -177,15 +165,20 @@ class Vllm(Backend):
         if staleness:
             settings = settings.model_copy(update={"sleep": False})
         return self.open_sampler(
-            settings, self.config.model, self.base, context, staleness=staleness, beside=self._beside
+            settings,
+            self.config.model,
+            self.base,
+            context,
+            staleness=staleness,
+            beside=self._beside,
+            gpus=self.config.train.gpus,
         )
 
     def canary(self, sampler: Sampler, learner: Learner) -> Canary | None:
         from agon.engine.vllm.canary import Canary
         from agon.engine.vllm.sampler import VLLMSampler
 
-        if not isinstance(sampler, VLLMSampler):  # drawn by another process
-            return None
+        assert isinstance(sampler, VLLMSampler)
         settings = self.config.sampler
         return Canary(
             sampler,

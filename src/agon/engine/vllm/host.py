@@ -1,53 +1,41 @@
-"""An engine in a process of its own, on this machine (`spawn.py`) or on some node of a cluster (`cluster/actor.py`).
+"""An engine in a process of its own on this machine (`spawn.py`).
 
 That process holds a whole vLLM with its front end, whose work for every token would otherwise take turns with the
-learner in one interpreter. Finished rows come back. What is lost with a process or a node is a failure of the engine
-like any other: the fleet draws it elsewhere, and starts a new process.
+learner in one interpreter. Finished rows come back. What is lost with a process is a failure of the engine like any
+other: the fleet draws it elsewhere, and starts a new process.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-import tempfile
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from agon.cluster.actor import Actor, ActorLost
 from agon.engine.protocol import Draw, DrawResult, Engine, EngineDown
-from agon.engine.vllm.spawn import ProcessActor
+from agon.engine.vllm.spawn import ActorLost, ProcessActor
 from agon.engine.watch import INTERVAL
 from agon.errors import AgonError
 from agon.types import Version
 
-ROOM = 1800.0
-"""Seconds to wait for a node with room: one may be on its way."""
 START = 1800.0
 """Seconds that an engine may take to load and to compile."""
 STOP, PROGRESS = 30.0, 5.0
 """Seconds that a process may take to stop its engine, and to say how far it is."""
 
-Files = Mapping[str, bytes]
-"""The files of an adapter by name."""
-
 
 class EngineHost:
-    """What the process holds: its engine, and a folder for adapters that come as bytes."""
+    """What the process holds: its engine."""
 
     def __init__(self, make: Callable[[], Engine]) -> None:
         self._make = make
         self._engine: Engine | None = None
-        self._copies: Path | None = None
         self._folders: dict[Version, Path] = {}
         self._seen: dict[str, Sequence[int]] = {}
-
-    async def placed(self) -> None:
-        """Answers as soon as the process runs."""
 
     async def start(self) -> int:
         """Start the engine; return the tokens that fit in one sequence."""
@@ -55,24 +43,13 @@ class EngineHost:
         await self._engine.start()
         return self._engine.context
 
-    async def load(self, version: Version, files: Files | Path) -> None:
-        """Load an adapter from a folder of this machine, or from bytes."""
-        self._folders[version] = files if isinstance(files, Path) else self._written(version, files)
-        await self.engine.load(version, self._folders[version])
-
-    def _written(self, version: Version, files: Files) -> Path:
-        self._copies = self._copies or Path(tempfile.mkdtemp(prefix="agon-adapters-"))
-        folder = self._copies / version
-        folder.mkdir(exist_ok=True)
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-        return folder
+    async def load(self, version: Version, folder: Path) -> None:
+        self._folders[version] = folder
+        await self.engine.load(version, folder)
 
     async def unload(self, version: Version) -> None:
         await self.engine.unload(version)
         self._folders.pop(version, None)
-        if self._copies:
-            shutil.rmtree(self._copies / version, ignore_errors=True)
 
     async def attest(self, version: Version, digest: str) -> list[str] | None:
         return await self.engine.attest(version, self._folders[version], digest)
@@ -102,8 +79,6 @@ class EngineHost:
     async def stop(self) -> None:
         if self._engine is not None:
             await self._engine.stop()
-        if self._copies:
-            shutil.rmtree(self._copies, ignore_errors=True)
 
     @property
     def engine(self) -> Engine:
@@ -112,60 +87,31 @@ class EngineHost:
         return self._engine
 
 
-class Keeping(Protocol):
-    """As much of `agon.cluster.connection.Connection` as adapters need."""
-
-    def keep(self, value: object) -> object: ...
-
-
-class AdapterStore:
-    """Adapters in the object store of a cluster: read and put once, sent to each node once."""
-
-    def __init__(self, cluster: Keeping) -> None:
-        self._cluster, self._kept = cluster, dict[Version, object]()
-
-    def get(self, version: Version, folder: Path) -> object:
-        if version not in self._kept:
-            files = {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()}
-            self._kept[version] = self._cluster.keep(files)
-        return self._kept[version]
-
-    def drop(self, version: Version) -> None:
-        self._kept.pop(version, None)
-
-
 class HostedEngine:
-    """Implements `agon.engine.protocol.Engine` over a process that `place` starts, with an `EngineHost` in it.
+    """Implements `agon.engine.protocol.Engine` over a process that `place` starts, with an `EngineHost` in it."""
 
-    `adapters` is for nodes that do not see the learner's files.
-    """
+    logs = "its log output above"
 
-    def __init__(self, place: Callable[[], Actor | ProcessActor], adapters: AdapterStore | None = None) -> None:
+    def __init__(self, place: Callable[[], ProcessActor]) -> None:
         self.context = 0
-        self.logs = "its log output above"
-        if adapters is not None:
-            self.logs = "Ray's logs on its node (session_latest/logs in Ray's temporary folder)"
-        self._place, self._adapters = place, adapters
-        self._actor: Actor | ProcessActor | None = None
+        self._place = place
+        self._actor: ProcessActor | None = None
         self._tokens = 0
 
     async def start(self) -> None:
-        """Start a new process; on a cluster, wait for a node with room."""
+        """Start a new process."""
         self._tokens = 0
         self._actor = self._place()
         try:
-            await self._ask("placed", limit=ROOM)
             self.context = await self._ask("start", limit=START)
         except BaseException:
             await self.stop()
             raise
 
     async def load(self, version: Version, folder: Path) -> None:
-        await self._ask("load", version, self._adapters.get(version, folder) if self._adapters else folder)
+        await self._ask("load", version, folder)
 
     async def unload(self, version: Version) -> None:
-        if self._adapters:
-            self._adapters.drop(version)
         await self._ask("unload", version)
 
     async def attest(self, version: Version, folder: Path, digest: str) -> list[str] | None:
@@ -176,7 +122,7 @@ class HostedEngine:
     async def draw(self, draw: Draw, stop: frozenset[int]) -> DrawResult:
         """Draw there. Only who watches is told of tokens before the last."""
         watched = uuid.uuid4().hex if draw.watch else None
-        drawing = self.actor.ask_together("draw", (replace(draw, watch=None), stop, watched))
+        drawing = self.actor.ask("draw", (replace(draw, watch=None), stop, watched))
         if draw.watch is None:
             drawn: DrawResult = await drawing
             return drawn
@@ -212,7 +158,7 @@ class HostedEngine:
                 await asyncio.to_thread(actor.kill)
 
     @property
-    def actor(self) -> Actor | ProcessActor:
+    def actor(self) -> ProcessActor:
         if self._actor is None:
             raise EngineDown("the engine is not running")
         return self._actor

@@ -96,7 +96,7 @@ class LocalEngine:
 
     async def start(self) -> None:
         """Start the engine in a thread: vLLM waits for its processes without a deadline."""
-        if NAME not in os.environ:  # an actor of Ray; a process of `spawn.py` is watched by the run that started it
+        if NAME not in os.environ:  # a process of `spawn.py` is watched by the run that started it
             self._reaper = OrphanReaper()
             prepare(os.environ, self._reaper)
         self._llm = await asyncio.to_thread(self._started)

@@ -52,7 +52,7 @@ class Placement:
 
 
 def placement_of(settings: SamplerConfig, beside: GpuMemory | None) -> Placement:
-    """What a config asks for, beside a learner (of several, the one with the fullest GPU), or with None alone."""
+    """What a config asks for, beside a learner, or with None alone."""
     sleeps = settings.sleep is True or (settings.sleep == "auto" and beside is not None)
     share = ALONE if beside is None else beside.share if sleeps else BESIDE
     return Placement(settings.gpu_memory_utilization or share, sleeps)

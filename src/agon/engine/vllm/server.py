@@ -14,13 +14,14 @@ or without the development mode, it cannot say what its adapters hold (`attest`)
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
-from agon.cluster.address import outsider
 from agon.engine.http_client import DENIED, KEY, NEUTRAL, TEMPORARY, HTTPClient, Reply
 from agon.engine.protocol import Draw, DrawResult, EngineDown, finish_of, in_any
 from agon.engine.replies import Attested, Models, ScoredTokens, parse
@@ -213,9 +214,23 @@ def check_address(url: str, network: str | None) -> None:
         raise ConfigError(f"sampler.urls: {url} is not a valid URL", fix="write it like http://localhost:8000")
     if "@" in url:
         raise ConfigError("sampler.urls holds a password, which the run would store", fix=f"put a key in {KEY} instead")
-    if outside := outsider(host, network, "sampler.urls"):
+    if outside := outsider(host, network):
         raise ConfigError(
             f"sampler.urls: {host} is {outside}, which is neither this machine nor in sampler.network: "
             "a server that loads adapters at run time reads any file it is asked to read",
             fix="run it on localhost, or name its network: sampler.network=10.0.0.0/8",
         )
+
+
+def outsider(host: str, network: str | None) -> str | None:
+    """The first address of a host that is neither this machine's nor in the network."""
+    try:
+        addresses = sorted({str(entry[4][0]) for entry in socket.getaddrinfo(host, None)})
+    except OSError as error:
+        raise ConfigError(f"sampler.urls: cannot resolve {host} ({error})", fix="check the spelling") from error
+    try:
+        allowed = ipaddress.ip_network(network) if network else None
+    except ValueError as error:
+        raise ConfigError(f"sampler.network: {error}", fix="write it like 10.0.0.0/8") from error
+    inside = (ip.is_loopback or (allowed and ip in allowed) for ip in map(ipaddress.ip_address, addresses))
+    return next((address for address, held in zip(addresses, inside, strict=True) if not held), None)

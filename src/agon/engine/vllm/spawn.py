@@ -17,28 +17,13 @@ import subprocess
 import sys
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from agon.cluster.actor import ActorLost, opened
-from agon.cluster.shell import Shell
 from agon.engine.vllm.orphans import OrphanReaper
+from agon.errors import AgonError
+from agon.pool import WorkerDown
 
-TORCHRUN = (
-    "RANK",
-    "LOCAL_RANK",
-    "GROUP_RANK",
-    "ROLE_RANK",
-    "ROLE_NAME",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_WORLD_SIZE",
-    "ROLE_WORLD_SIZE",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
-)
-"""What torchrun sets for its processes, besides what begins with TORCHELASTIC_: with TORCHELASTIC_USE_AGENT_STORE, for
-example, a process group inside the engine would wait for torchrun's store."""
 CHILD = "import sys; sys.path[:] = {path!r}; from agon.engine.vllm.spawn import serve; serve({number})"
 LENGTH = struct.Struct("!Q")
 BUFFER = 1 << 24
@@ -48,16 +33,32 @@ EXIT = 5.0
 
 
 def prepare(environment: MutableMapping[str, str], reaper: OrphanReaper, devices: str | None = None) -> None:
-    """Make an environment one for an engine: with its GPUs, or all, and outside the process group of torchrun."""
-    for name in [name for name in environment if name in TORCHRUN or name.startswith("TORCHELASTIC_")]:
-        del environment[name]
+    """Make an environment one for an engine: with its GPUs, or all."""
     environment.update(reaper.variables)
     if devices is not None:
         environment["CUDA_VISIBLE_DEVICES"] = devices
 
 
+class ActorLost(WorkerDown):
+    """The process is gone, or its object failed by itself: worth a try with another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRefused:
+    """An answer: one of our own errors. The request is at fault, and would fail elsewhere too."""
+
+    error: AgonError
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An answer: anything else went wrong. This process is at fault; another may do it."""
+
+    reason: str
+
+
 class ProcessActor:
-    """What `agon.cluster.actor.Actor` is for nodes; belongs to the event loop on which it is made.
+    """The caller's side; belongs to the event loop on which it is made.
 
     Calls of one turn of the loop are sent together, so that an engine begins with the whole batch. A call that is
     cancelled here is cancelled there.
@@ -87,15 +88,17 @@ class ProcessActor:
         self._answers[number] = answer
         self._post(number, verb, args)
         try:
-            return opened(await answer)
+            found = await answer
         except asyncio.CancelledError:
             self._post(number, None)
             raise
         finally:
             del self._answers[number]
-
-    async def ask_together(self, verb: str, item: Any) -> Any:
-        return await self.ask(verb, item)
+        if isinstance(found, CallRefused):
+            raise found.error
+        if isinstance(found, Failed):
+            raise ActorLost(found.reason)
+        return found
 
     def processes(self) -> list[int]:
         """The ids of the process and of all that it started."""
@@ -164,11 +167,22 @@ def serve(number: int) -> None:
 async def _serve(there: socket.socket) -> None:
     reader, writer = await asyncio.open_connection(sock=there, limit=BUFFER)
     make, given = await read(reader)
-    shell, running = Shell(make, *given), dict[int, asyncio.Task[None]]()
+    made, running = None, dict[int, asyncio.Task[None]]()
+
+    async def ask(verb: str, args: tuple[Any, ...]) -> Any:
+        nonlocal made
+        try:
+            if made is None:  # here and not above: an error of a constructor is an answer too
+                made = make(*given)
+            return await getattr(made, verb)(*args)
+        except AgonError as error:
+            return CallRefused(error)
+        except Exception as error:
+            return Failed(str(error) or repr(error))
 
     async def answer(number: int, verb: str, args: tuple[Any, ...]) -> None:
         try:
-            write(writer, (number, await shell.ask(verb, *args)))
+            write(writer, (number, await ask(verb, args)))
         finally:
             del running[number]
 

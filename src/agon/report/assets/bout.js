@@ -59,10 +59,10 @@ class BoutView extends TextView {
     const word = store.reasons[store.value(i, side, "reason")].replace("_", " ");
     return h("span", { class: `badge ${right ? "right" : graded ? "wrong" : ""}` }, `${right ? "✓" : graded ? "✗" : "?"} ${word}`);
   }
-  // Which test failed, or what is suspicious about a program that passed: what a reader looks for first.
+  // Which test failed: what a reader looks for first.
   finding(i, side, detail) {
-    const right = this.store.value(i, side, "correct"), wanted = right ? "suspicious: " : "test ";
-    return detail.startsWith(wanted) ? h("p", { class: `finding ${right ? "suspicious" : "failed"}` }, detail) : null;
+    const failed = !this.store.value(i, side, "correct") && detail.startsWith("test ");
+    return failed ? h("p", { class: "finding failed" }, detail) : null;
   }
   trace(i, side, trace) {
     const { store } = this, truncated = store.value(i, side, "truncated");
@@ -90,7 +90,7 @@ class BoutView extends TextView {
   }
   reward(i, side, detail) {
     const { store } = this, total = store.value(i, side, "reward"), advantage = store.value(i, side, "advantage");
-    const names = ["correctness", "format", "conversion", "margin", "tiebreak"].filter((name) => `${side}_reward_${name}` in store.columns);
+    const prefix = `${side}_reward_`, names = Object.keys(store.columns).filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
     const parts = names.map((name) => [name, store.value(i, side, `reward_${name}`)]).filter(([name, x]) => x !== null && (x !== 0 || name === "correctness" || name === "format"));
     const sum = total === null ? [h("span", { class: "nil" }, this.store.rewarded ? "no reward: not graded" : "no reward: an evaluation")]
       : [...parts.flatMap(([name, x], k) => [k ? "+" : null, h("span", { class: x ? "" : "nil" }, number(x), " ", h("small", {}, name))]), "=", h("span", { class: "total" }, number(total))];

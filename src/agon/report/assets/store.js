@@ -1,7 +1,7 @@
 // The bouts: columns for filters and the list; texts in blocks that are inflated when a bout is opened.
 
 const OUTCOMES = ["converted", "regressed", "kept", "lost", "disagree", "right", "wrong"];
-const MARKS = ["leak", "empty peek", "infra", "truncated", "dead", "suspicious"];
+const MARKS = ["leak", "empty peek", "infra", "truncated", "dead"];
 
 class Store {
   static async open() {

@@ -1,15 +1,13 @@
 """Who plays policy B: one file for each kind of rival, behind the door `agon.rivals`.
 
-A rival says who draws for B in a step, who learns, and which versions stay live for it. `play` asks a sampler for
-policy B and does not know who answers.
+A rival says which version plays B in a step, who learns, and which versions stay live for it. `play` asks a sampler
+for policy B and does not know which version answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 from agon.config import Config
@@ -18,8 +16,6 @@ from agon.game.rules import Rivalry
 from agon.protocols import CompletionSource
 from agon.rundir.records import RunState
 from agon.types import Completion, Policy, Request, Version
-
-Draw = Callable[[Request], Awaitable[Completion]]
 
 ONLY_A_LEARNS = (
     Rule(
@@ -40,7 +36,6 @@ ONLY_A_LEARNS = (
         "write game.show_draft true, or choose the arm agon",
     ),
 )
-OF_ENDPOINT = dict.fromkeys(("rival.url", "rival.model"), "rival.kind endpoint")
 OF_LEAGUE = {"rival.every": "rival.kind league"}
 NO_PAIR = Rule(
     ("eval.direction", "rival.kind"),
@@ -55,12 +50,10 @@ class Rival:
     kind: ClassVar[str] = "policy"
     rivalry: ClassVar[Rivalry] = "learns"
     rules: ClassVar[tuple[Rule, ...]] = ()
-    unused: ClassVar[Mapping[str, str]] = {**OF_ENDPOINT, **OF_LEAGUE}
+    unused: ClassVar[Mapping[str, str]] = OF_LEAGUE
     """Keys that must keep their default here, as they would do nothing; and whose they are."""
-    answers_late: ClassVar[bool] = False
-    """Whether its completions arrive when they like, so that they must not decide what is drawn in one batch."""
     on_card: ClassVar[str] = "B, trained against A"
-    """What a model card says of it; `{}` is the part of its name after a colon."""
+    """What a model card says of it."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -77,15 +70,6 @@ class Rival:
     def kept(self, state: RunState, done: int) -> tuple[Version, ...]:
         """Versions that stay live as rivals after `done` steps."""
         return ()
-
-    @contextmanager
-    def open(self, run: Path) -> Iterator[None]:
-        """What it needs while a run trains."""
-        yield
-
-    def source(self, engine: CompletionSource) -> CompletionSource:
-        """Who draws: the engine, for both policies."""
-        return engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from agon.game.rules import Rivalry
 from agon.rundir.records import RunState
-from agon.training.rivals import NO_PAIR, OF_ENDPOINT, ONLY_A_LEARNS, Rival
+from agon.training.rivals import NO_PAIR, ONLY_A_LEARNS, Rival
 from agon.types import Policy, Version, seed_for
 
 
@@ -17,7 +17,7 @@ class League(Rival):
     kind = "league"
     rivalry: ClassVar[Rivalry] = "leaves"
     rules = (*ONLY_A_LEARNS, NO_PAIR)
-    unused: ClassVar[Mapping[str, str]] = OF_ENDPOINT
+    unused: ClassVar[Mapping[str, str]] = {}
     on_card = "earlier versions of A; B was not trained: A answers alone"
 
     @property

@@ -41,6 +41,8 @@ TEMPLATES = (
 
 SPELLED = {what: f"gold in a different spelling of its {what}" for what in ("number", "LaTeX", "words")}
 """Kinds of rewritings."""
+UNFINISHED = "arithmetic that is left to do"
+"""The kind of `41+1` for 42: its value is right, and the work of the last step is not done."""
 TOLERANCE, EXACT = Fraction(1, 20), Fraction(1, 10**6)
 """How far from the gold a number may be paid by design, as a share of it: SciBench has 5%."""
 LONG = 60_000
@@ -163,6 +165,10 @@ def probes(index: int, question: str, gold: str | None, golds: Sequence[str], te
         if "```" not in template:  # a program that is changed a little may do the same
             yield from wrong("near miss", near_misses(gold))
         yield from wrong("the question", restated(question, gold))
+        value = number(gold)
+        if value is not None and value.denominator == 1 and "/" not in gold:
+            text = f"{value.numerator - 1}+1"
+            yield Probe(index, UNFINISHED, "any", wrap(template, text), text)
         if others:
             yield from _several(index, gold, others, template)
     yield from wrong("another row's gold", others[:6])
@@ -220,6 +226,7 @@ def near_misses(gold: str) -> Iterator[str]:
         yield from (_decimal(value + 1), _decimal(value - 1), _decimal(-value), _decimal(value * 10))
         yield f"{plain}1" if "." in plain else f"{plain}7"
         yield f"1{plain.lstrip('-')}"
+        yield plain[::-1] if plain[:1] != "-" else f"-{plain[:0:-1]}"
         if value.denominator == 1:
             yield f"{plain}.4"
             if len(plain.lstrip("-")) > 1:

@@ -61,14 +61,14 @@ def _file(path: Path) -> Any:
 
 
 class RewardFunction:
-    """One reward function and its rows."""
+    """One reward function and its rows: `records`, else those of the target's file."""
 
-    def __init__(self, target: Target, name: str) -> None:
-        function = named(name)
-        self._function: Callable[..., Any] = function() if isinstance(function, type) else function
-        self._target, self.version = target, _version(name)
-        if not callable(self._function):
-            raise InputError(f"{name} is not a function", fix="name a reward: FILE.py:function")
+    def __init__(self, target: Target, function: Any, records: list[dict[str, Any]] | None = None) -> None:
+        self._function: Callable[..., Any] = function
+        self._target, self._records = target, records
+        self.version = _version(getattr(function, "__module__", None) or type(function).__module__)
+        if not callable(function):
+            raise InputError(f"{target.name} is not a function", fix="name a reward: FILE.py:function")
         self._chat = target.chat
         parameters = inspect.signature(self._function).parameters
         if self._chat is None and "completions" in parameters:
@@ -83,12 +83,13 @@ class RewardFunction:
         }
 
     def rows(self, split: str) -> list[Row]:
-        if self._target.rows is None:
+        if self._records is None and self._target.rows is None:
             raise InputError(
                 f"{self._target.name} needs rows to be tried on",
-                fix='--rows FILE.jsonl, with lines such as {"prompt": "What is 6 times 7?", "answer": "42"}',
+                fix='--rows FILE, with lines such as {"prompt": "What is 6 times 7?", "answer": "42"}',
             )
-        records = read_rows(Path(self._target.rows))
+        records = self._records if self._records is not None else read_rows(Path(str(self._target.rows)))
+        place = self._target.rows or "the rows"
         for record in records:
             if isinstance(nested := record.get("reward_model"), dict) and "ground_truth" in nested:  # verl's rows
                 record.setdefault("ground_truth", nested["ground_truth"])
@@ -100,7 +101,7 @@ class RewardFunction:
         if gold is None or gold not in records[0]:
             columns = ", ".join(map(str, records[0]))
             what = "of reference answers" if self._target.gold is None else repr(self._target.gold)
-            raise InputError(f"{self._target.rows} has no column {what}", fix=f"--gold COLUMN, one of: {columns}")
+            raise InputError(f"{place}: no column {what}", fix=f"--gold COLUMN, one of: {columns}")
         if {"problem", "completion"} <= self._required:  # a verifier of Agon
             raise InputError(
                 f"{self._target.name} takes one problem and one completion, and an audit calls rewards as TRL does",
@@ -112,12 +113,17 @@ class RewardFunction:
         given = self._columns(records[:1], [""]).keys() | (_VERL if self._verl else set())
         if missing := sorted(self._required - given):
             raise InputError(
-                f"{self._target.name} takes {', '.join(missing)}, and {self._target.rows} has no such column",
+                f"{self._target.name} takes {', '.join(missing)}, and {place} has no such column",
                 fix=f"rename a column of the rows; there are: {', '.join(map(str, records[0]))}",
             )
-        return [
+        rows = [
             Row(_content(record[question] or "") if question else "", _gold(record[gold]), record) for record in records
         ]
+        seen, firsts, others = set[str | None](), list[Row](), list[Row]()
+        for row in rows:  # one problem eight times says little: rows with different golds come first
+            (others if row.gold in seen else firsts).append(row)
+            seen.add(row.gold)
+        return firsts + others
 
     def score(self, row: Row, text: str) -> Score:
         return self.score_many([row], [text])[0]
@@ -229,8 +235,8 @@ def _gold(value: Any) -> str | None:
     return gold[1:-1] if len(gold) > 2 and gold[0] == gold[-1] == "$" and gold.count("$") == 2 else gold
 
 
-def _version(name: str) -> str:
-    package = name.partition(":")[0].partition(".")[0]
+def _version(module: str) -> str:
+    package = module.partition(".")[0]
     try:
         return f"{package} {version(package)}"
     except (PackageNotFoundError, ValueError):

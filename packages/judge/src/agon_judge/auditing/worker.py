@@ -17,7 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from agon_judge.auditing.environment import Environment, Row, Target, open_environment
+from agon_judge.auditing import open_environment
+from agon_judge.auditing.environment import Environment, Row, Target
 from agon_judge.errors import JudgeError
 
 _opened: list[tuple[Environment, Sequence[Row]]] = []

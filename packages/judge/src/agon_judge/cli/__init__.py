@@ -1,6 +1,6 @@
 """`agon-judge`: the command line. A command is a module with HELP, `add_arguments` and `run(args) -> int`.
 
-`agon` finds `audit` and `sandbox` by their entry points, and shows them under their GROUP. Exit codes: 0 right; 1 not
+`agon` finds `audit` by its entry point, and shows it under its GROUP. Exit codes: 0 right; 1 not
 right, or the machine failed; 2 bad input; 130 interrupted. Bad input is answered in two lines, what happened and what
 to type, never with a traceback.
 """
@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from agon_judge.errors import InputError, JudgeError
 
-COMMANDS = ("math", "code", "audit", "sandbox")
+COMMANDS = ("audit", "math", "sandbox")
 INTERRUPTED = 130
 
 

@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """0 when no fault is above the bound, else 1."""
+    from agon_judge.auditing.report import page, table
     from agon_judge.auditing.run import audit
-    from agon_judge.auditing.show import page, table
 
     if args.html and not args.html.absolute().parent.is_dir():
         raise InputError(f"there is no folder {args.html.parent}", fix="name a different --html FILE")

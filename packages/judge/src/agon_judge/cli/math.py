@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from agon_judge.cli.arguments import json_argument, print_verdict, say_waiting
+from agon_judge.cli.arguments import json_argument, print_json, say_waiting
 
 HELP = "judge a mathematical answer by the gold"
 
@@ -24,7 +24,15 @@ def run(args: argparse.Namespace) -> int:
     say_waiting("starting math-verify")
     from agon_judge.answers import one_answer
     from agon_judge.math.judge import MathJudge
+    from agon_judge.verdict import printable
 
     answer = one_answer(args.answer) if "<answer>" in args.answer else args.answer
     with MathJudge(workers=1) as judge:
-        return print_verdict(judge.judge(args.gold, answer, args.question), args.json)
+        verdict = judge.judge(args.gold, answer, args.question)
+    if args.json:
+        print_json({name: getattr(verdict, name) for name in ("correct", "graded", "reason", "detail")})
+    else:
+        word = "right" if verdict.correct else "wrong" if verdict.graded else "no verdict"
+        detail = f": {printable(verdict.detail)}" if verdict.detail else ""
+        print(f"{word:<10} {verdict.reason}{detail}")
+    return 0 if verdict.correct else 1

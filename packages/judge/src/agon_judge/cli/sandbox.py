@@ -1,59 +1,48 @@
-"""`agon-judge sandbox`: prove the sandbox for programs on this machine, or serve it to others."""
+"""`agon-judge sandbox check`: prove the sandbox for programs on this machine."""
 
 from __future__ import annotations
 
 import argparse
-import os
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from agon_judge.cli.arguments import BACKENDS, json_argument, print_json, sandbox_arguments, say_waiting, whole_number
+from agon_judge.cli.arguments import json_argument, print_json, say_waiting, whole_number
+from agon_judge.sandbox.execution import Backend, Memory
 from agon_judge.sandbox.settings import SandboxSettings
 
 if TYPE_CHECKING:
     from agon_judge.sandbox.leaks import ProbeResult
 
-HELP = "prove the sandbox for programs on this machine, or serve it to a cluster"
-GROUP = "prepare"
-KEY = "AGON_SANDBOX_KEY"
+HELP = "prove the sandbox for programs on this machine"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The two actions and their options."""
-    parts: Any = parser.add_subparsers(dest="action", metavar="check|serve", required=True)
+    """The action and its options."""
+    parts: Any = parser.add_subparsers(dest="action", metavar="check", required=True)
     help = "run small hostile programs and say what is stopped; exits with 1 if one leaks"
     check = parts.add_parser("check", help=help, description=f"{help[0].upper()}{help[1:]}.")
-    help = f"offer the sandbox over HTTP (SandboxFusion's routes, and a batch); the key is read from {KEY}"
-    serve = parts.add_parser("serve", help=help, description=f"{help[0].upper()}{help[1:]}.")
-    sandbox_arguments(check)
-    sandbox_arguments(serve, [name for name in BACKENDS if name != "http"])
-    for each in (check, serve):
-        help = "programs at once (default: one per core)"
-        each.add_argument("--workers", type=whole_number(1, 4096), metavar="N", help=help)
+    help = "landlock where containers forbid namespaces (default: bwrap)"
+    check.add_argument("--backend", choices=get_args(Backend), default="bwrap", help=help)
+    help = "cgroup bounds a whole program (default); per_process each of its processes"
+    check.add_argument("--memory", choices=get_args(Memory), default="cgroup", help=help)
+    help = "programs at once (default: one per core)"
+    check.add_argument("--workers", type=whole_number(1, 4096), metavar="N", help=help)
     json_argument(check)
-    serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1)")
-    serve.add_argument("--port", type=whole_number(1, 65535), default=8080, help="port to listen on (default: 8080)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check or serve."""
-    settings = SandboxSettings(args.backend, args.memory, args.workers, getattr(args, "url", None))
-    return _check(settings, args.json) if args.action == "check" else _serve(settings, args.host, args.port)
-
-
-def _check(settings: SandboxSettings, as_json: bool) -> int:
     """Print what protects this machine and what every probe found."""
     say_waiting("opening the sandbox")
-    from agon_judge.sandbox.leaks import check, waivers_of
+    from agon_judge.sandbox.leaks import check
     from agon_judge.sandbox.settings import open_sandbox
 
-    sandbox = open_sandbox(settings)
+    sandbox = open_sandbox(SandboxSettings(args.backend, args.memory, args.workers))
     try:
-        described, results = sandbox.describe(), check(sandbox, waivers_of(settings))
+        described, results = sandbox.describe(), check(sandbox, args.memory)
     finally:
         sandbox.close()
-    leaking = [result for result in results if result.leaks and not result.waived]
-    if as_json:
+    leaking = [result for result in results if result.leaks and not result.accepted]
+    if args.json:
         print_json({"sandbox": described, "probes": [asdict(result) for result in results], "holds": not leaking})
     else:
         print(*(f"{name:<14} {value}" for name, value in described.items()), "", *map(_line, results), sep="\n")
@@ -62,13 +51,5 @@ def _check(settings: SandboxSettings, as_json: bool) -> int:
 
 
 def _line(result: ProbeResult) -> str:
-    status = "accepted" if result.waived else "LEAK" if result.leaks else "stopped"
+    status = "accepted" if result.accepted else "LEAK" if result.leaks else "stopped"
     return f"{status:<9} {result.name:<28} {', '.join(result.leaks)}".rstrip()
-
-
-def _serve(settings: SandboxSettings, host: str, port: int) -> int:
-    from agon_judge.sandbox.leaks import checked_sandbox
-    from agon_judge.sandbox.service import serve
-
-    serve(checked_sandbox(settings), host=host, port=port, key=os.environ.get(KEY, ""))
-    return 0

@@ -16,14 +16,13 @@ from functools import lru_cache
 from itertools import chain
 
 from agon_judge.cache import Cache
-from agon_judge.code.suspicion import suspicions
 from agon_judge.judge import Judge
 from agon_judge.sandbox.execution import MIB, ProgramLimits, Sandbox, SandboxDown
 from agon_judge.sandbox.grade import run
 from agon_judge.sandbox.leaks import checked_sandbox
 from agon_judge.sandbox.settings import SandboxSettings
 from agon_judge.unit_tests import UnitTests, unusable
-from agon_judge.verdict import SUSPICIOUS, Reason, Verdict
+from agon_judge.verdict import Reason, Verdict
 
 Row = tuple[str | Verdict, UnitTests]
 """A program (or why there is none) and its tests."""
@@ -72,8 +71,6 @@ class CodeJudge(Judge):
             except SandboxDown as error:
                 failure = error.message
                 continue
-            if verdict.correct and (found := suspicions(program, tests)):
-                verdict = Verdict(verdict.reason, f"{SUSPICIOUS}{', '.join(found)}"[:200])
             self._verdicts.put(key, verdict)
             return verdict
         self._infra += 1
@@ -114,7 +111,7 @@ def flaw_of(tests: UnitTests) -> str:
 
 @lru_cache(maxsize=4096)
 def _digest(tests: UnitTests) -> bytes:
-    return _hash(repr((tests.tolerance, tests.public)), *chain(*tests.cases))
+    return _hash(repr(tests.tolerance), *chain(*tests.cases))
 
 
 def _key(program: str, tests: UnitTests, limits: ProgramLimits) -> bytes:

@@ -64,6 +64,9 @@ def compare(gold: str, answer: str | None, *suspects: str) -> tuple[str, str]:
     except ParseFailure as error:
         return "bad_gold", str(error)
     if answer is None:
+        for leaf in leaves(read(gold)):  # one that cannot even be told from 1 in time is no gold
+            if leaf.number is None and not leaf.base and as_words(gold) is None:
+                _equal(leaf.text, "1")
         return "good", ""
     try:
         if not same(read(gold), read(answer)):

@@ -18,10 +18,10 @@ from agon_judge.math.notation import Leaf, as_words, plain_words, read
 from agon_judge.math.operators import profile
 from agon_judge.math.rationals import same_number
 from agon_judge.math.restated import expressions, ingredients, suspects
-from agon_judge.math.spelling import clean, written_alike
+from agon_judge.math.spelling import clean, full_width, written_alike
 from agon_judge.pooled import PooledJudge, Steps
 from agon_judge.verdict import Reason, Verdict
-from agon_judge.workers.messages import Outcome
+from agon_judge.workers.pool import Outcome
 
 LONGEST, DEEPEST = 4_000, 3
 """Characters, and boxes in boxes, up to which an answer is taken out of its boxes; the gate refuses the rest."""
@@ -30,7 +30,8 @@ _WRONG = Verdict(Reason.WRONG)
 _AS_WRITTEN = Verdict(Reason.CORRECT, "the gold does not parse: only answers written like it are right")
 _DELIMITERS = re.compile(r"\\[()\[\]]|\$")
 _FLOAT = re.compile(r"([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d{1,2})")
-"""A number as a program prints it, `1e-05`: where the gold is one, e is no symbol."""
+"""A number as a program prints it, `1e-05`: where the gold is one, or a decimal, e is no symbol."""
+_DECIMAL = re.compile(r"^-?\s*\d*\.\d+$|^-?\s*[\d.]+\s*\\(?:times|cdot)\s*10\s*\^")
 
 
 def _number(text: str) -> str:
@@ -65,17 +66,19 @@ class MathJudge(PooledJudge):
 
     def steps(self, gold: str, answer: str | Verdict, question: str = "") -> Steps:
         """Decide one row: yields what a worker must compare, gold, answer and suspects, or a gold alone."""
-        gold = " ".join(gold.split()) if isinstance(gold, str) else ""
+        gold = " ".join(full_width(gold).split()) if isinstance(gold, str) else ""
         if isinstance(answer, str):
-            answer = " ".join(answer.split())
+            answer = " ".join(full_width(answer).split())
             answer = unbox(answer) if answer else Verdict(Reason.NO_ANSWER, "the answer is empty")
-        if _FLOAT.fullmatch(gold):
+        if _FLOAT.fullmatch(gold) or _DECIMAL.search(gold):
             gold, answer = _number(gold), _number(answer) if isinstance(answer, str) else answer
         if flaw := limits(gold, gold) if gold else "empty":
             return _AS_WRITTEN if gold and answer == gold else Verdict(Reason.BAD_GOLD, flaw)
         if isinstance(answer, Verdict):
             return answer
-        verdict = decide(gold, answer, question)
+        verdict, known = decide(gold, answer, question), self._golds.get(_key(gold))
+        if verdict is None and known is not None and known.reason is Reason.BAD_GOLD:
+            return known
         if verdict is None:
             verdict = yield from self._compare(gold, answer, *suspects(gold, answer, question))
         return (yield from self._with_gold(gold, verdict))
@@ -102,7 +105,7 @@ class MathJudge(PooledJudge):
         if known is None:
             known = _verdict((yield gold, None))
             if known.reason is Reason.TIMEOUT or known.reason is Reason.UNPARSABLE:
-                known = Verdict(Reason.BAD_GOLD, known.detail)
+                known = Verdict(Reason.BAD_GOLD, f"the gold: {known.detail}")
             if known.reason is not Reason.INFRA:
                 self._golds.put(_key(gold), known)
         if verdict.correct:
@@ -133,7 +136,7 @@ def _decide_words(gold: str, expected: str, answer: str, question: str) -> Verdi
     if as_words(answer) is None and profile(answer).operators:
         return Verdict(Reason.UNPARSABLE, "mathematics where the gold is words")
     words = as_words(answer) or plain_words(answer)
-    if words != expected:
+    if words != expected and expected not in (f"{words} am", f"{words} pm"):
         return _WRONG
     letter, choice = ("".join(re.findall("[A-Za-z]", clean(text))) for text in (answer, gold))
     is_value = letter == "e" or any(letter in ingredients(part) for part in expressions(question))

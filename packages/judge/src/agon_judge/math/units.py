@@ -60,7 +60,20 @@ _NOT_FIRST = frozenset(["squared", "cubed", "of", "by", "into"])
 _SHARE = re.compile(
     r"(?:four|fif|six|seven|eigh|nin|ten|eleven|twelf|hundred|thousand|million|\w*teen|\w*tie)ths?|\w+teen"
 )
-_PLURAL = re.compile(r"\w\w+[^\Wsui]s|people|men|women|children")
+_THINGS = """
+    people person man men woman women child children boy girl kid student pupil teacher friend player member worker
+    guest customer passenger animal dog cat cow horse chicken bird fish sheep pig bee frog
+    apple orange banana pear egg cookie cake pie pizza slice cup bottle glass plate bag box basket jar can pack packet
+    bunch piece item thing object toy ball marble card coin bill stamp sticker pen pencil book page word letter game
+    flower plant tree seed leaf stone brick bead shirt sock shoe dress hat car bus truck train bike seat ticket room
+    house building floor step lap trip vote point goal question problem number integer digit term factor multiple prime
+    solution root way path pair combination arrangement side edge vertex vertices face angle triangle square rectangle
+    circle line segment diagonal row column cell set group team class message photo video song
+"""
+_COUNTED = frozenset(_THINGS.split())
+"""What is counted where neither the gold nor the question names a unit."""
+_OLD = frozenset(["old", "each", "long", "wide", "high", "tall", "deep", "left", "total"])
+"""Words beside a unit that leave the value as it is."""
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}\s*(?:\^\s*\{?\s*([23])\s*\}?)?$")
 _PLAIN = re.compile(
     r"(?<![A-Za-z\\])([A-Za-z]{2,}(?:[ /][A-Za-z.]+){0,3}|[A-Za-z]/[A-Za-z]+)\.?\s*(?:\^\s*\{?\s*([23])\s*\}?)?$"
@@ -76,7 +89,9 @@ def split_unit(text: str, is_number: Callable[[str], bool]) -> tuple[str, str]:
     Elsewhere letters are variables.
     """
     if match := _LEADING.match(text):
-        return (match[1] + text[match.end() :]).strip(), _CURRENCY[match[2]]
+        head, unit = split_unit(text[match.end() :], is_number)  # `\$5\text{ dollars}`
+        head = head if unit == _CURRENCY[match[2]] else text[match.end() :]
+        return (match[1] + head).strip(), _CURRENCY[match[2]]
     if match := _DEGREE.search(text):
         return text[: match.start()].strip(), "degree"
     match = _TEXT.search(text) or _PLAIN.search(text)
@@ -107,11 +122,14 @@ def is_known(unit: str) -> bool:
 
 
 def could_count(unit: str, question: str) -> bool:
-    """Whether a unit with unknown words may be counted: `eggs per day`, `years old`, or words of the question."""
-    words, asked = re.findall("[a-z]+", unit), set(re.findall("[a-z]+", question.lower()))
-    if any(_PLURAL.fullmatch(word) or (len(word) > 2 and is_known(word)) for word in words):
-        return True
-    return all({word, f"{word}s"} & asked for word in words)
+    """Whether each word of a unit is known, something that is often counted, or a word of the question."""
+    asked = set(re.findall("[a-z]+", question.lower()))
+
+    def counts(word: str) -> bool:
+        forms = {word, f"{word}s", word.removesuffix("s"), word.removesuffix("es")}
+        return bool(forms & (asked | _COUNTED)) or (len(word) > 2 and is_known(word)) or word in _OLD
+
+    return all(map(counts, re.findall("[a-z]+", unit)))
 
 
 def canonical_unit(name: str, power: str = "") -> str:

@@ -25,7 +25,7 @@ ROOM = "/box"
 DRIVER = Path(__file__).with_name("driver.py")
 OLDEST = (0, 7)
 """The first version that can limit the size of a folder in memory."""
-ELSE = "use --backend landlock or http (in a config: sandbox.backend)"
+ELSE = "use --backend landlock (in a config: sandbox.backend)"
 INSTALL = "install it (Debian, Ubuntu: apt-get install bubblewrap; Fedora: dnf install bubblewrap)"
 
 

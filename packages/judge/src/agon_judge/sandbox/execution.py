@@ -13,6 +13,8 @@ from typing import Literal, Protocol
 from agon_judge.errors import SandboxDown as SandboxDown
 from agon_judge.unit_tests import MAX_OUTPUT as MAX_OUTPUT
 
+Backend = Literal["bwrap", "landlock"]
+"""How a box is closed: with namespaces, or without where they are forbidden."""
 Memory = Literal["cgroup", "per_process"]
 """What a memory limit bounds: the whole box, or each of its processes."""
 MIB = 1 << 20

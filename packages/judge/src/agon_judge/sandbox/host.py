@@ -1,8 +1,7 @@
-"""The sandboxes of this machine: `bwrap`, `landlock` and `unsafe` differ in how a launcher starts a box.
+"""The sandboxes of this machine: `bwrap` and `landlock` differ in how a launcher starts a box.
 
     bwrap       namespaces, read-only root, filter, cgroup or rlimits, a uid of its own if we are root
     landlock    no namespaces: reads limited by Landlock, nothing writable, the same filter; orphans are hunted down
-    unsafe      rlimits only
 
 A pool of slots, a few more than programs run at once, so that the next box has started when it is needed. A box that
 dies while it runs a program is replaced, and the run is repeated: its result depends on the program alone.
@@ -20,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 from agon_judge.errors import InputError, install
 from agon_judge.sandbox import cgroups
@@ -31,6 +29,7 @@ from agon_judge.sandbox.execution import (
     MAX_PROGRAM,
     MIB,
     MOST_MEMORY,
+    Backend,
     Ending,
     Execution,
     Memory,
@@ -40,8 +39,6 @@ from agon_judge.sandbox.execution import (
 from agon_judge.sandbox.launcher import CONTROL
 from agon_judge.sandbox.slots import Launch, Slot
 from agon_judge.sandbox.syscalls import filter_code
-
-Backend = Literal["bwrap", "landlock", "unsafe"]
 
 UIDS = 1000
 """Uids of one supervisor."""
@@ -103,7 +100,7 @@ class HostSandbox:
             "uid": f"{self._launch.uid} and up, one per slot" if self._launch.uid else "the user's own",
             "namespaces": "user, mount, process, network, IPC, host name, cgroup" if isolated else "none",
             "files": FILES[self.backend],
-            "system calls": "allow-list" if self.backend != "unsafe" else "all",
+            "system calls": "allow-list",
             "memory": f"cgroup v{slot.cgroup.version}, whole box" if slot.cgroup else "per process",
             "workers": str(self.workers),
         }
@@ -196,7 +193,6 @@ class HostSandbox:
 FILES = {
     "bwrap": "system folders read-only, 64 MiB in memory",
     "landlock": "system folders read-only (names, sizes and times elsewhere are visible), nothing writable",
-    "unsafe": "all that the uid may read and write",
 }
 
 
@@ -208,8 +204,6 @@ def plan_launch(backend: Backend) -> Launch:
     """How boxes of a backend are started; its uid is that of the first slot."""
     interpreter = find_interpreter()
     uid = first_uid(os.getpid()) if os.getuid() == 0 else None
-    if backend == "unsafe":
-        return Launch("unsafe", python_command(interpreter, ""), "", uid=uid)
     code = filter_code(CONTROL).hex()
     if backend == "landlock":
         if find_spec("py_landlock") is None:

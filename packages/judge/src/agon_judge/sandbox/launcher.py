@@ -136,7 +136,9 @@ def enter_landlock(launch: dict[str, object]) -> None:
     """Restrict this process itself: a few folders to read, nothing to write, no signals to others, and the filter."""
     from py_landlock import AccessFs, Landlock
 
-    enter_nothing(launch)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+    os.setsid()
+    os.chdir("/")
     rules = Landlock(strict=False)
     for path in (*launch["folders"], *DEVICES):  # type: ignore[misc]
         if os.path.isdir(path):
@@ -147,18 +149,7 @@ def enter_landlock(launch: dict[str, object]) -> None:
     load_filter(bytes.fromhex(str(launch["filter"])))
 
 
-def enter_nothing(launch: dict[str, object]) -> None:
-    """Stay in the user's own world."""
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
-    os.setsid()
-    os.chdir("/")
-
-
-ENTER: dict[str, Callable[[dict[str, object]], None]] = {
-    "bwrap": enter_bwrap,
-    "landlock": enter_landlock,
-    "unsafe": enter_nothing,
-}
+ENTER: dict[str, Callable[[dict[str, object]], None]] = {"bwrap": enter_bwrap, "landlock": enter_landlock}
 
 
 def drain() -> None:

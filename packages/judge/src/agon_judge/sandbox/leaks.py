@@ -1,8 +1,9 @@
 """Probes: small programs that try what a box must stop, so that what is active is shown and not assumed.
 
-A probe prints LEAK and what it could do. The machine prepares for them: a secret in the environment and in a file, a
-server on this machine, a process with the uid of a box. A sandbox that leaks is refused, except where the leak is what
-the user asked for by name: `memory: per_process` cannot bound many processes together, and `unsafe` stops little.
+A probe prints LEAK and what it could do, and END when it has tried everything: a box in which no program runs proves
+nothing. One that is made for a limit must meet it. The machine prepares for them: a secret in the environment and in a
+file, a server on this machine, a process with the uid of a box. A sandbox that leaks is refused, except where the leak
+is what the user asked for by name: `memory: per_process` cannot bound many processes together.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agon_judge.errors import InputError
-from agon_judge.sandbox.execution import MIB, Ending, Execution, ProgramLimits, Sandbox, SandboxDown
-from agon_judge.sandbox.leak_programs import HEAD, PLACES, PROBES, LeakProbe
+from agon_judge.sandbox.execution import MIB, Ending, Execution, Memory, ProgramLimits, Sandbox, SandboxDown
+from agon_judge.sandbox.leak_programs import HEAD, PLACES, PROBES, TAIL, LeakProbe
 from agon_judge.sandbox.settings import SandboxSettings, open_sandbox
 
 LIMITS = ProgramLimits(cpu=1.0, wall=20.0, memory=128 * MIB)
@@ -31,17 +32,17 @@ _held: set[SandboxSettings] = set()
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What a probe found; `leaks` is empty when the sandbox held, `waived` says that the user accepted it."""
+    """What a probe found; `leaks` is empty when the sandbox held, `accepted` says that the user allowed it."""
 
     name: str
     leaks: tuple[str, ...]
-    waived: bool = False
+    accepted: bool = False
 
 
-def check(sandbox: Sandbox, waivers: Sequence[str] = (), probes: Sequence[LeakProbe] = PROBES) -> list[ProbeResult]:
+def check(sandbox: Sandbox, memory: Memory = "cgroup", probes: Sequence[LeakProbe] = PROBES) -> list[ProbeResult]:
     """Run every probe, several at once; SandboxDown if the machine cannot run them."""
     with outside() as facts, ThreadPoolExecutor(4) as threads:
-        return list(threads.map(lambda probe: _check(sandbox, probe, facts, waivers), probes))
+        return list(threads.map(lambda probe: _check(sandbox, probe, facts, memory), probes))
 
 
 def checked_sandbox(settings: SandboxSettings) -> Sandbox:
@@ -50,7 +51,7 @@ def checked_sandbox(settings: SandboxSettings) -> Sandbox:
     if settings in _held:
         return sandbox
     try:
-        bad = [result for result in check(sandbox, waivers_of(settings)) if result.leaks and not result.waived]
+        bad = [result for result in check(sandbox, settings.memory) if result.leaks and not result.accepted]
     except SandboxDown as error:
         sandbox.close()
         raise InputError(f"the sandbox does not work: {error.message}", fix=error.fix) from error
@@ -62,13 +63,8 @@ def checked_sandbox(settings: SandboxSettings) -> Sandbox:
     return sandbox
 
 
-def waivers_of(settings: SandboxSettings) -> tuple[str, ...]:
-    """What the user accepted by writing it."""
-    return tuple(name for name in (settings.backend, settings.memory) if name in ("unsafe", "per_process"))
-
-
-def _check(sandbox: Sandbox, probe: LeakProbe, facts: tuple[object, ...], waivers: Sequence[str]) -> ProbeResult:
-    program = HEAD.format(facts=facts, places=PLACES) + probe.program
+def _check(sandbox: Sandbox, probe: LeakProbe, facts: tuple[object, ...], memory: Memory) -> ProbeResult:
+    program = HEAD.format(facts=facts, places=PLACES) + probe.program + TAIL
     limits = replace(LIMITS, cpu=0.4, wall=1.5) if probe.ending in MEASURED else LIMITS
     execution = next(sandbox.execute(program, [b""], limits))
     leaks = leaks_of(probe, execution)
@@ -77,7 +73,14 @@ def _check(sandbox: Sandbox, probe: LeakProbe, facts: tuple[object, ...], waiver
             f"the probe of {probe.name} met the {execution.ending} limit before it had found anything",
             fix="run less beside it",
         )
-    return ProbeResult(probe.name, leaks, bool(leaks) and any(waiver in probe.waived_by for waiver in waivers))
+    if not leaks and not _tried(probe, execution):
+        last = execution.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        ended = f"{execution.ending}, exit code {execution.exit_code}"
+        raise SandboxDown(
+            f"the probe of {probe.name} did not run to its end, so it proves nothing: {last[:200] or ended}",
+            fix="see whether the system's Python runs as another user: /usr/bin/python3 -c 'import ctypes, socket'",
+        )
+    return ProbeResult(probe.name, leaks, bool(leaks) and probe.needs_cgroup and memory == "per_process")
 
 
 def leaks_of(probe: LeakProbe, execution: Execution) -> tuple[str, ...]:
@@ -87,6 +90,13 @@ def leaks_of(probe: LeakProbe, execution: Execution) -> tuple[str, ...]:
     if probe.ending is not None and execution.finished:
         leaks += (f"no {probe.ending} limit",)
     return leaks
+
+
+def _tried(probe: LeakProbe, execution: Execution) -> bool:
+    """Whether a probe got as far as it should: to its end, or into the limit that it is made for."""
+    if probe.ending is not None:
+        return execution.ending is probe.ending
+    return b"\nEND\n" in execution.stdout or execution.ending in (Ending.MEMORY, Ending.OUTPUT)
 
 
 @contextmanager

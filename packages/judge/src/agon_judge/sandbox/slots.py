@@ -24,7 +24,7 @@ NO_NAMESPACES = (
     "allow user namespaces on this machine, or use --backend landlock, which works without them "
     "(in a config: sandbox.backend: landlock)"
 )
-OTHERS = {"bwrap": "landlock or http", "landlock": "bwrap or http", "unsafe": "http"}
+OTHERS = {"bwrap": "landlock", "landlock": "bwrap"}
 """What to try where a backend does not start."""
 RLIMITS = {
     "RLIMIT_FSIZE": 16 * MIB,

@@ -2,9 +2,9 @@
 
 An allow-list, so that a call that a newer kernel adds is refused until someone puts it here. Refused calls fail with
 ENOSYS, which makes the C library fall back to an older call where there is one. Calls of other architectures (32-bit
-and x32) end the process. What is absent on purpose: sockets, namespaces, mounts, tracing, io_uring, bpf, perf, keys,
-System V and POSIX shared memory, memfd, locks, leases, inotify, and setting a handler for SIGCHLD, which would let a
-program hide the CPU time of its children.
+and x32) end the process. What is absent on purpose: sockets other than a pair of two ends, namespaces, mounts, tracing,
+io_uring, bpf, perf, keys, System V and POSIX shared memory, memfd, locks, leases, inotify, and setting a handler for
+SIGCHLD, which would let a program hide the CPU time of its children.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ PRCTL = (3, 4, 15, 16, 21, 39)
 """Dumpable, thread names, and whether there is a filter or new privileges are refused."""
 NEW_NAMESPACES = 0x7E020000
 SIGCHLD = 17
+AF_UNIX, SOCK_STREAM = 1, 1
 
 
 def filter_code(control: int) -> bytes:
@@ -68,11 +69,17 @@ def filter_code(control: int) -> bytes:
     allow("prlimit64", seccomp.Arg(0, seccomp.EQ, 0))  # its own limits, and not those of process 1
     allow("rt_sigaction", seccomp.Arg(0, seccomp.NE, SIGCHLD))
     allow("recvmsg", seccomp.Arg(0, seccomp.EQ, control))
-    allow("sendto", seccomp.Arg(0, seccomp.EQ, control))
+    # asyncio wakes itself by a pair of sockets, which leads nowhere: no call here takes an address
+    allow("socketpair", seccomp.Arg(0, seccomp.EQ, AF_UNIX), seccomp.Arg(1, seccomp.MASKED_EQ, 0xF, SOCK_STREAM))
+    allow("sendto", seccomp.Arg(4, seccomp.EQ, 0))
+    allow("recvfrom", seccomp.Arg(4, seccomp.EQ, 0))
     return _export(rules)
 
 
-_CONDITIONAL = ("fcntl", "ioctl", "prctl", "clone", "prlimit64", "rt_sigaction", "recvmsg", "sendto")
+_CONDITIONAL = (
+    *("fcntl", "ioctl", "prctl", "clone", "prlimit64", "rt_sigaction"),
+    *("recvmsg", "socketpair", "sendto", "recvfrom"),
+)
 
 
 def _exists(seccomp: object, name: str) -> bool:

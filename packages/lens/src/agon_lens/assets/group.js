@@ -64,9 +64,16 @@ class GroupView extends TextView {
     return h("div", { class: "scroll" }, h("table", { class: "terms" }, h("thead", {}, head), h("tbody", {}, rows.map(line))));
   }
   cell(value, range, flat, kind) {
-    const bar = h("i", { class: "bar" });
-    bar.style.width = `${(60 * (value === null ? 0 : this.store.place(value, range))).toFixed(0)}px`;
-    return h("td", { class: `${flat ? "flat" : ""} ${kind || ""}` }, h("span", {}, value === null ? "not graded" : number(value)), range[0] < range[1] ? bar : null);
+    return h("td", { class: `${flat ? "flat" : ""} ${kind || ""}` }, h("span", {}, value === null ? "not graded" : number(value)), range[0] < range[1] ? this.bar(value, range) : null);
+  }
+  // From zero, to the left where it is negative; the line is at zero.
+  bar(value, range) {
+    const scale = [Math.min(0, range[0]), Math.max(0, range[1])], percent = (x) => 100 * this.store.place(x, scale);
+    const [left, right] = [0, value === null ? 0 : value].sort((a, b) => a - b).map(percent);
+    const bar = h("i"), zero = h("i", { class: "zero" });
+    Object.assign(bar.style, { left: `${left.toFixed(1)}%`, width: `${(right - left).toFixed(1)}%` });
+    zero.style.left = `${percent(0).toFixed(1)}%`;
+    return h("i", { class: "track" }, bar, zero);
   }
   mark(i) {
     const right = this.store.rows.correct[i];
@@ -103,18 +110,18 @@ class GroupView extends TextView {
   }
   // What was found comes first; it stays closed once a reader has closed it.
   found(g) {
-    const { findings, remedy } = this.store;
+    const { findings } = this.store;
     if (!findings.length) return null;
     const box = h("details", { class: "found", open: this.foundOpen !== false },
       h("summary", {}, findingsTitle(findings)),
-      remedy ? h("p", { class: "first" }, h("b", {}, "Change first: "), prose(remedy)) : null,
       h("ol", {}, findings.map((finding) => this.finding(finding, g))));
     box.addEventListener("toggle", () => { this.foundOpen = box.open; });
     return box;
   }
-  finding({ sentence, fix, page, cost, example }, g) {
+  finding({ sentence, fix, page, cost, first, example }, g) {
     const show = example === null ? null : h("button", { type: "button", class: "plain", disabled: example === g, onclick: () => { this.toGroup = true; choose(example); } }, example === g ? "shown below" : "show a group");
-    return h("li", { class: cost ? "cost" : "" }, prose(sentence), " ", fix ? h("span", { class: "fix" }, prose(fix)) : null, " ", show, h("small", {}, page));
+    return h("li", { class: cost ? "cost" : "" }, prose(sentence), " ", fix ? h("span", { class: "fix" }, first ? "Change first: " : "", prose(fix)) : null, " ", show,
+      h("a", { href: page, rel: "noreferrer", target: "_blank" }, "what this means"));
   }
 }
 

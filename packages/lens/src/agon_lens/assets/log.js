@@ -25,7 +25,7 @@ function tally(found) {
   const mean = graded.length ? graded.reduce((sum, i) => sum + total[i], 0) / graded.length : null;
   const right = known.length ? tallyItem("right", percent(known.filter((i) => correct[i]).length, known.length), `of ${count(known.length)}`, "good") : null;
   byId("tally").replaceChildren(...[tallyItem("completions", count(rows.length), "", "wide"), right, tallyItem("mean reward", number(mean)),
-    tallyItem("live groups", percent(live, found.length), alone ? `${percent(alone, found.length)} by one term alone` : `of ${count(found.length)}`)].filter(Boolean));
+    tallyItem("live groups", percent(live, found.length), `of ${count(found.length)}`), alone ? tallyItem("decided by one term alone", percent(alone, found.length)) : null].filter(Boolean));
 }
 
 // Live groups above the line, dead ones below it.

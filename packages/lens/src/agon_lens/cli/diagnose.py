@@ -24,25 +24,18 @@ def run(args: argparse.Namespace) -> int:
     """Print the diagnosis of every stream in the log."""
     say_waiting(f"reading {args.logs[0]}")
     from agon_lens.diagnosis import diagnose
-    from agon_lens.findings import findings, summary
-    from agon_lens.lines import LogLines, without_pages
-    from agon_lens.logs import read
+    from agon_lens.files import without_pages
+    from agon_lens.lines import LogLines
 
-    logs = without_pages(args.logs)
-    columns = columns_of(args)
-    lines = LogLines(logs, show_progress)
-    streams = read(lines, columns)
-    diagnoses = [diagnose(log, args.scale) for log in streams]
+    lines = LogLines(without_pages(args.logs), show_progress)
+    found = diagnose(lines, columns_of(args), args.scale)
     if args.html:
-        from agon_lens.diagnose_page import write_diagnose_page
-        from agon_lens.examples import read_examples
+        from agon_lens.diagnose_page import render_diagnoses
+        from agon_lens.page import write_page_file
 
-        (one, *more), (first, *_) = streams, diagnoses
-        examples = {} if more or one.correctness else read_examples(lines, columns, one, findings(first))
-        write_diagnose_page(diagnoses, args.html, logs[0].name, examples)
+        write_page_file(args.html, render_diagnoses(found, lines.name))
     if args.json:
-        found = [[finding.json() for finding in findings(diagnosis)] for diagnosis in diagnoses]
-        print_json([diagnosis.json() | {"findings": each} for diagnosis, each in zip(diagnoses, found, strict=True)])
+        print_json([diagnosis.json() for diagnosis in found])
     else:
-        print("\n\n".join("\n".join(summary(diagnosis)) for diagnosis in diagnoses))
+        print(found)
     return 0

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the page and print where it is."""
-    from agon_lens.lines import without_pages
+    from agon_lens.files import without_pages
 
     say_waiting(f"reading {args.logs[0]}")
     print_page(write_log(without_pages(args.logs), args))

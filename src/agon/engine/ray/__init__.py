@@ -1,1 +1,0 @@
-"""Engines and verifiers on the nodes of a Ray cluster (docs/scale.md)."""

@@ -1,1 +1,0 @@
-"""The base that ships with the package, and its pretraining."""

@@ -1,1 +1,0 @@
-"""TRL's GRPO trainer as the learner: one base, two adapters, one optimizer step."""

@@ -1,1 +1,0 @@
-"""A pair over two bases: a sampler and a learner for each policy."""

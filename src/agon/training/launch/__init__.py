@@ -1,1 +1,0 @@
-"""Job files for clusters: printed to be read and submitted, never submitted from here."""
